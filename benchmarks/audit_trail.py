@@ -21,7 +21,7 @@ _TENANT: Final = "default"
 _ENTRIES_A_MESSAGE: Final = 500
 _ENTRIES_A_SECOND: Final = 2_000
 _IN_FLIGHT: Final = 20
-_PATIENCE_S: Final = 300
+_TIMEOUT_S: Final = 300
 
 Measure = Callable[[int, int], Measurement]
 """Measures the exchange with so many connections and passes."""
@@ -92,7 +92,7 @@ async def _stored(nats_url: str, database_url: str, entries: int) -> None:
             await client.jetstream().publish(audit_subject("exchanges", _TENANT), message)
 
     await asyncio.gather(*(publish(first) for first in range(1, entries + 1, _ENTRIES_A_MESSAGE)))
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(_TIMEOUT_S):
         while await connection.fetchval(count, _TENANT, epoch) < entries:  # noqa: ASYNC110 - seen from outside only
             await asyncio.sleep(0.1)
     await client.close()

@@ -23,7 +23,7 @@ _CONNECTIONS: Final = (1, 16)
 _PACE: Final = 0.5
 """Share of the throughput with a script. At full load p99 is the length of the queue; here it is the overhead."""
 _WARM_UP_PASSES: Final = 500
-_PATIENCE_S: Final = 10
+_TIMEOUT_S: Final = 10
 _SHARE: Final = 0.6
 _OVERHEAD_MS: Final = 2.0
 _WORKER_MB: Final = 20.0
@@ -49,7 +49,7 @@ class Function:
         """Make a script the active version, or remove the function for an empty one; return when it is in force."""
         state = ClaimsFunctionState(kind="access-token", version=1, script=script, deleted=not script)
         publish_function(self._management_nats_url, "default", state, revision=self._revision)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while ("plan" in _claims(self._access_token())) != bool(script):
             if time.monotonic() > deadline:
                 raise RuntimeError("the function does not take effect")

@@ -15,7 +15,7 @@ _ENDLESS: Final = "const getCustomJwtClaims = () => { for (;;); };"
 _REQUESTS: Final = 64
 _CONNECTIONS: Final = (1, 16)
 _WARM_UP_PASSES: Final = 500
-_PATIENCE_S: Final = 10
+_TIMEOUT_S: Final = 10
 
 
 class Function:
@@ -43,7 +43,7 @@ class Function:
             deleted=not is_set,
         )
         publish_function(self._management_nats_url, "default", state, revision=self._revision)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while self._is_issued() == is_set:
             if time.monotonic() > deadline:
                 raise RuntimeError("the function does not take effect")

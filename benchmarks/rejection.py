@@ -23,7 +23,7 @@ _TENANT: Final = "default"
 _TARGET_MS: Final = 1000
 _BUCKETS_MS: Final = (10, 25, 50, 100, 250, 500, 1000)
 _POLL_S: Final = 0.001
-_PATIENCE_S: Final = 60
+_TIMEOUT_S: Final = 60
 _SCOPES: Final = "read:orders write:orders"
 
 Check = Callable[[str], bool]
@@ -67,7 +67,7 @@ class Tokens:
         self._following.enter_context(self._http)
         for feed in self.feeds.values():
             self._following.enter_context(feed)
-        if not all(feed.wait_until_fresh(_PATIENCE_S) for feed in self.feeds.values()):
+        if not all(feed.wait_until_fresh(_TIMEOUT_S) for feed in self.feeds.values()):
             raise RuntimeError("a feed does not become fresh")
         return self
 
@@ -185,7 +185,7 @@ async def _edited(tokens: Tokens, place: Place, members: int, rounds: int) -> st
             management.organization_roles.replace_permissions(role, permissions[number + 1 :])
             for path, taken_ms in (await asyncio.to_thread(_until_refused, paths, token)).items():
                 times[path].append(taken_ms)
-            await tables.settled(_PATIENCE_S)
+            await tables.settled(_TIMEOUT_S)
     return f"a permission taken from a role of {members:,} members, at verifiers that reject stale permissions: " + (
         ", ".join(f"{path} {max(found):.0f} ms" for path, found in times.items())
     )
@@ -200,7 +200,7 @@ def _until_refused(paths: dict[str, Check], token: str) -> dict[str, float]:
             if refuses(token):
                 taken[path] = (time.monotonic() - begun_at) * 1000
                 del waiting[path]
-        if time.monotonic() > begun_at + _PATIENCE_S:
+        if time.monotonic() > begun_at + _TIMEOUT_S:
             raise RuntimeError(f"still accepted: {', '.join(waiting)}")
         time.sleep(_POLL_S)
     return taken

@@ -19,9 +19,9 @@ import msgspec
 from benchmarks.load import HOST, Plan, Step
 from benchmarks.measure import Measurement, measure
 from benchmarks.scenarios import RESOURCE, Client
-from tests.support.patience import eventually
 from tests.support.processes import free_port
 from tests.support.serving import serving
+from tests.support.waiting import eventually
 
 _CONFIGURATION: Final = Path(__file__).parents[1] / "deploy" / "verifier" / "nginx.conf"
 _KEPT_ALIVE: Final = 'proxy_pass http://orders; proxy_http_version 1.1; proxy_set_header Connection "";'

@@ -17,9 +17,9 @@ from playwright.sync_api import Page, sync_playwright
 
 from all_in_one.credentials import Credentials, read_credentials
 from stead import ManagementClient, OidcClientMetadata, exchange_subject_token
-from tests.support.patience import eventually
 from tests.support.processes import free_port
 from tests.support.serving import serving
+from tests.support.waiting import eventually
 
 CONSOLE = "/console"
 CHROMIUM = "/usr/bin/chromium"

@@ -11,8 +11,8 @@ from playwright.async_api import Page, expect
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.at_a_browser import PASSWORD
 from tests.support.browser import Inspector
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.clients
 

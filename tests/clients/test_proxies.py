@@ -14,10 +14,10 @@ import httpx2 as httpx
 import pytest
 
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
-from tests.support.patience import eventually
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import eventually
 from tests.support.world import World
 from tests.unit.sdk.http_server import Answer, HttpServer
 

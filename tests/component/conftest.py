@@ -10,9 +10,9 @@ import pytest_asyncio
 from provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management
-from tests.support.patience import PATIENCE_S
 from tests.support.template_api import RequestedFanOuts, Template
 from tests.support.template_tables import TemplateTables
+from tests.support.waiting import WAIT_S
 
 _running: list[Template] = []
 
@@ -22,7 +22,7 @@ async def caught_up() -> None:
     """Wait until template-service follows the bus: the module before may have blocked the event loop for seconds."""
     for template in _running:
         user = (await template.management.created("users"))["id"]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while (await template.client.get(f"/api/users/{user}/organizations")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 

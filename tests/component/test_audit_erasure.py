@@ -11,7 +11,7 @@ from management_service.audit.erasure import erase_some
 from management_service.audit.partitions import create_partitions, months_ahead
 from tests.component.test_audit_ingestion import Trail, trail
 from tests.support.management_api import Management
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 __all__ = ("trail",)
 
@@ -77,10 +77,10 @@ async def test_a_step_of_an_erasure_that_hangs_holds_up_no_head(trail: Trail, ma
         await database.fetch("SELECT FROM audit_entries WHERE tenant_id = $1 FOR UPDATE", tenant)
         await trail.publish(trail.entry(2))
         ingestion = await trail.ingest()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while not await trail.fetch("SELECT FROM audit_trees WHERE tenant_id = $1 AND signed_size = 2"):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while await database.fetchval(LEFT, tenant) > 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     await ingestion.stop()

@@ -22,7 +22,7 @@ from management_service.audit.ingestion import AuditIngestion
 from management_service.audit.partitions import Month, create_partitions
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import Management
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
@@ -61,7 +61,7 @@ class Trail:
     async def stored(self, count: int) -> list[AuditEntry]:
         """Return the entries once there are so many, in the order of their numbers."""
         query = "SELECT entry FROM audit_entries WHERE tenant_id = $1 ORDER BY number"
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while True:
                 rows = await self._management.database.fetch(query, self.tenant_id)
                 if len(rows) >= count:
@@ -105,7 +105,7 @@ def gaps(entries: list[AuditEntry]) -> list[tuple[str, Any]]:
 async def test_a_write_of_the_api_is_in_the_trail(management: Management) -> None:
     user = (await management.created("users"))["id"]
     query = "SELECT key FROM audit_entries WHERE tenant_id = $1 AND entry LIKE $2"
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while (found := await management.database.fetch(query, management.tenant_id, f"%{user}%")) == []:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert [row["key"] for row in found] == ["management.user.create"]

@@ -19,10 +19,10 @@ from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
 from tests.support.audit_entries import entries_in
 from tests.support.management_api import Management, at_once, revision_of, unique
-from tests.support.patience import PATIENCE_S
 from tests.support.script_answers import ScriptAnswers
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 
 _END_ACTIVE_RELAY = """
     SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted
@@ -47,7 +47,7 @@ async def jetstream(management: Management) -> AsyncIterator[JetStreamContext]:
 
 async def relayed(service: ServiceInATenant) -> None:
     query = "SELECT count(*) FROM audit_outbox WHERE tenant_id = $1"
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while await service.database.fetchval(query, service.tenant_id):  # noqa: ASYNC110 - seen from outside only
             await asyncio.sleep(0.01)
 

@@ -15,7 +15,7 @@ from identity_common.wire.audit import AuditEntry, audit_subject
 from management_service.app import create_app
 from management_service.commands import restored
 from tests.support.management_api import Management, client_of, issues, refusal, running
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 NOON = now_ms() - 10 * 86_400_000
 HOUR = 3_600_000
@@ -193,7 +193,7 @@ async def test_a_restored_source_repeats_no_number_and_leaves_a_gap(management: 
 
 async def read(client: httpx.AsyncClient, count: int, **params: str) -> list[dict[str, Any]]:
     """Return the entries once there are so many."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while len(found := (await client.get("/api/logs", params=params)).json()) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return list(found)

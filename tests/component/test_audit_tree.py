@@ -27,7 +27,7 @@ from stead.audit.heads import InvalidHead, decoded, encoded, signed_by
 from stead.audit.leaves import personal_hash
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import Management, client_of, issues, refusal, running
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 COUNT = 10
 
@@ -67,7 +67,7 @@ async def keys_of(own: Management) -> KeySet:
 
 async def head_of(own: Management, size: int) -> Head:
     """Return the head once it covers so many entries."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while True:
             answer = await own.client.get("/api/logs/head")
             if answer.status_code == 200 and answer.json()["treeSize"] >= size:
@@ -313,7 +313,7 @@ async def test_a_tree_that_was_tampered_with_is_not_signed_again(management: Man
         app = create_app(own.settings)
         async with running(app):
             await publish(own, range(4, 6))
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while "audit.tree-inconsistent" not in log.getvalue():  # noqa: ASYNC110 - a line of a log
                     await asyncio.sleep(0.05)
     row = await own_database(own, "SELECT head, signed_size FROM audit_trees")
@@ -335,7 +335,7 @@ async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlie
     messages = await subscriber.subscribe(head_subject(own.tenant_id))
     await subscriber.flush()
     await publish(own, range(before.tree_size + 1, before.tree_size + 4))
-    token = (await messages.next_msg(timeout=PATIENCE_S)).data.decode()
+    token = (await messages.next_msg(timeout=WAIT_S)).data.decode()
     await subscriber.close()
     after = read_head(token, await keys_of(own))
     await head_of(own, after.tree_size)
@@ -351,7 +351,7 @@ KEYS = "/api/logs/keys"
 
 async def signed_with(own: Management, kid: str) -> str:
     """Return the head once this key has signed it."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while signed_by(head := (await own.client.get("/api/logs/head")).json()["head"]) != kid:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return str(head)
@@ -477,7 +477,7 @@ async def test_deleting_a_user_leaves_ids_only_in_entries_that_arrive_later_too(
             if sequence == 1:
                 await head_of(own, 2)
                 assert (await own.client.delete(f"/api/users/{user}")).status_code == 204
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 path = f"/api/logs/subject-token-{sequence}"
                 while (answer := await own.client.get(path)).status_code != 200 or "address" in answer.json():  # noqa: ASYNC110
                     await asyncio.sleep(0.05)

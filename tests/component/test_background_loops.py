@@ -13,7 +13,7 @@ from identity_common.stores.database import Startup, create_database_engine
 from identity_common.wire.events import relay_subject
 from management_service.app import VERSIONS
 from tests.support.management_api import Management
-from tests.support.patience import PATIENCE_S, eventually_here, round_trip
+from tests.support.waiting import WAIT_S, eventually_here, round_trip
 
 
 async def test_a_service_becomes_ready_after_a_failed_preparation(management: Management) -> None:
@@ -57,7 +57,7 @@ async def test_a_replica_keeps_listening_to_the_active_relay_after_a_malformed_m
     try:
         for round_ in range(2):
             before = published.value
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while published.value == before:  # until it has subscribed, it receives nothing
                     await management.created("users")
                     await asyncio.sleep(0.02)

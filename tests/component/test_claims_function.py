@@ -48,8 +48,8 @@ from tests.support.management_api import (
     running,
     settings_for,
 )
-from tests.support.patience import PATIENCE_S
 from tests.support.script_answers import ScriptAnswers
+from tests.support.waiting import WAIT_S
 
 USERS = "/api/configs/jwt-customizer/access-token"
 MACHINES = "/api/configs/jwt-customizer/client-credentials"
@@ -768,7 +768,7 @@ async def test_a_republication_has_the_active_version_or_the_deletion(own: Manag
     await own.client.delete(MACHINES)
     before = await own.revision()
     await asyncio.to_thread(republish, own.settings)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while await own.database.fetchval(  # noqa: ASYNC110 - seen from outside only
             "SELECT count(*) FROM republication WHERE tenant_id = $1", own.tenant_id
         ):

@@ -32,7 +32,7 @@ from identity_common.wire.claims_function import (
 )
 from tests.support.claims_function import ClaimsFunction
 from tests.support.claims_workers import workers_of
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 DAY_MS = 86_400_000
@@ -164,7 +164,7 @@ def test_a_dry_run_shows_what_a_candidate_would_change_for_recorded_inputs(
     failing = dry_run(function, body("api.denyAccess()"), body("nothing.there"))
     assert [run.active_problem.reason for run in failing.runs if run.active_problem] == ["exception"] * 2
     assert [(run.denied, run.active_denied) for run in failing.runs] == [("", None)] * 2
-    assert dry_run(function, candidate, patience_ms=0) == DryRunAnswer(omitted=2)
+    assert dry_run(function, candidate, timeout_ms=0) == DryRunAnswer(omitted=2)
 
 
 def test_recorded_inputs_are_sealed_limited_and_forgotten(world: World, function: ClaimsFunction) -> None:

@@ -116,7 +116,7 @@ async def test_a_dry_run_has_all_workers_run_inputs_at_once(servers: ServerAddre
     spin = (
         "const getCustomJwtClaims = () => { for (const end = Date.now() + 50; Date.now() < end; ); return { a: 1 }; };"
     )
-    dry_run = DryRun(kind=KIND, candidate=Function(script=spin), patience_ms=60_000)
+    dry_run = DryRun(kind=KIND, candidate=Function(script=spin), timeout_ms=60_000)
     asked = asyncio.create_task(answers.answer(dry_run, deadline=time.monotonic() + 60))
     busy = 0
     while not asked.done():

@@ -27,7 +27,7 @@ import uvloop
 import token_service.claims_function.sandbox.process
 from tests.support.captured_logs import captured_logs
 from tests.support.claims_workers import kinds_of_descriptors, of_process
-from tests.support.patience import PATIENCE_S, eventually_here
+from tests.support.waiting import WAIT_S, eventually_here
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.sandbox import (
     Claims,
@@ -67,7 +67,7 @@ async def all_workers_are_back(workers: ClaimsWorkers) -> AsyncIterator[None]:
 
 
 async def run(workers: ClaimsWorkers, script: str, context: Any = None) -> Outcome:
-    async with await workers.reserve(within_s=PATIENCE_S) as slot:
+    async with await workers.reserve(within_s=WAIT_S) as slot:
         return await slot.run(script, data(context))
 
 
@@ -76,12 +76,12 @@ def data(context: Any) -> bytes:
 
 
 async def check(workers: ClaimsWorkers, script: str) -> Problem | None:
-    async with await workers.reserve(within_s=PATIENCE_S) as slot:
+    async with await workers.reserve(within_s=WAIT_S) as slot:
         return await slot.check(script)
 
 
 async def both(workers: ClaimsWorkers) -> tuple[Slot, Slot]:
-    return await workers.reserve(within_s=PATIENCE_S), await workers.reserve(within_s=PATIENCE_S)
+    return await workers.reserve(within_s=WAIT_S), await workers.reserve(within_s=WAIT_S)
 
 
 # Reserving
@@ -100,7 +100,7 @@ async def test_reservations_wait_in_order(workers: ClaimsWorkers) -> None:
     order: list[int] = []
 
     async def reserve(number: int) -> None:
-        async with await workers.reserve(within_s=PATIENCE_S):
+        async with await workers.reserve(within_s=WAIT_S):
             order.append(number)
 
     one, two = await both(workers)
@@ -118,7 +118,7 @@ async def test_a_reservation_that_is_cancelled_loses_no_worker(workers: ClaimsWo
     one, two = await both(workers)
     async with two:
         async with one:
-            early, late = (asyncio.create_task(workers.reserve(within_s=PATIENCE_S)) for _ in range(2))
+            early, late = (asyncio.create_task(workers.reserve(within_s=WAIT_S)) for _ in range(2))
             await asyncio.sleep(0)
             early.cancel()
         late.cancel()  # in the tick in which it was given the worker
@@ -156,7 +156,7 @@ async def test_a_call_whose_worker_is_killed_is_repeated_with_another(workers: C
 
 
 async def test_a_call_that_loses_two_workers_reports_it(workers: ClaimsWorkers) -> None:
-    async with await workers.reserve(within_s=PATIENCE_S) as slot, await workers.reserve(within_s=PATIENCE_S):
+    async with await workers.reserve(within_s=WAIT_S) as slot, await workers.reserve(within_s=WAIT_S):
         call = asyncio.create_task(slot.run(LOOP, data({})))
         first = slot._worker.pid
         await asyncio.sleep(0.05)
@@ -191,7 +191,7 @@ async def test_all_workers_killed_at_once_are_replaced(workers: ClaimsWorkers) -
 
 
 async def test_a_slot_whose_worker_died_before_the_call_uses_another(workers: ClaimsWorkers) -> None:
-    async with await workers.reserve(within_s=PATIENCE_S) as slot:
+    async with await workers.reserve(within_s=WAIT_S) as slot:
         os.kill(slot._worker.pid, signal.SIGKILL)
         assert await slot.run(ECHO, data({"a": 1})) == Claims({"a": 1})
         os.kill(slot._worker.pid, signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_a_call_to_a_worker_that_is_about_to_end_is_repeated() -> None:
     """With the event loop of the service: writing to a transport that is closed is an exception there."""
 
     async def called() -> Outcome:
-        async with ClaimsWorkers(Limits(), 1) as workers, await workers.reserve(within_s=PATIENCE_S) as slot:
+        async with ClaimsWorkers(Limits(), 1) as workers, await workers.reserve(within_s=WAIT_S) as slot:
             slot._worker._transport.abort()
             await asyncio.sleep(0)  # closed, while the process still ends
             return await slot.run(ECHO, data({"a": 1}))
@@ -281,7 +281,7 @@ async def test_a_worker_is_replaced_after_an_error_of_any_kind(monkeypatch: pyte
 async def test_free_workers_take_turns(workers: ClaimsWorkers) -> None:
     pids = []
     for _ in range(4):
-        async with await workers.reserve(within_s=PATIENCE_S) as slot:
+        async with await workers.reserve(within_s=WAIT_S) as slot:
             pids.append(slot._worker.pid)  # the last one still makes the context of its next call
 
     assert sorted(pids[:2]) == workers.pids
@@ -302,7 +302,7 @@ async def test_leaving_the_pool_ends_its_processes() -> None:
     async with ClaimsWorkers(Limits(), 2) as workers:
         pids = workers.pids
         os.kill(pids[0], signal.SIGKILL)  # its replacement is ended as well
-        slot = await workers.reserve(within_s=PATIENCE_S)
+        slot = await workers.reserve(within_s=WAIT_S)
         workers.give_back(slot._worker, spoiled=True)  # as it leaves, with no tick in between
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -434,7 +434,7 @@ async def test_a_check_that_does_not_end_says_nothing_about_the_script() -> None
         many_functions = f"{ECHO}\n" + "(() => { let a = [1, 2, 3]; })();\n" * 8_000
         with pytest.raises(NotChecked, match=r"^memory$"):
             await check(workers, many_functions)
-        async with await workers.reserve(within_s=PATIENCE_S) as slot:
+        async with await workers.reserve(within_s=WAIT_S) as slot:
             os.kill(slot._worker.pid, signal.SIGSTOP)
             with pytest.raises(NotChecked, match=r"^time$"):
                 await slot.check(ECHO)

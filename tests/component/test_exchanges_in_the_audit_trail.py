@@ -28,9 +28,9 @@ from tests.pages.test_authorization import application
 from tests.support.at_a_browser import PASSWORD, Person
 from tests.support.audit_entries import entries_in
 from tests.support.captured_logs import captured_logs
-from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import WAIT_S
 from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
@@ -120,7 +120,7 @@ class Trail:
 
     async def published(self, count: int) -> list[AuditEntry]:
         """Return the entries on the bus, once there are as many."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while len(found := await published(self._jetstream, self.tenant_id)) < count:  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.05)
         return found
@@ -130,7 +130,7 @@ class Trail:
 
     async def emptied(self) -> None:
         """Wait until Redis holds no entry."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await self.waiting():  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
 
@@ -312,7 +312,7 @@ async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream:
     found: list[AuditEntry] = []
     ids = {answer.headers["X-Request-Id"] for answer in answers}
 
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while len(found) < 9:
             await asyncio.sleep(0.05)
             found = [entry for entry in await published(jetstream, tenant_id) if entry.request_id in ids]
@@ -344,7 +344,7 @@ async def test_signing_in_and_out_is_recorded_without_what_was_typed(world: Worl
     tokens = person.redeem(client, *person.code(client))
     person.browser.get("/oidc/session/end", params={"id_token_hint": tokens["id_token"]})
 
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         found: list[AuditEntry] = []
         while len(found) < 4:
             await asyncio.sleep(0.05)
@@ -400,7 +400,7 @@ async def told_of(
     application_id: str, jetstream: JetStreamContext, world: World, *, count: int
 ) -> list[tuple[str, str | None]]:
     """Return the keys and users of an application's entries, once there are so many."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         found: list[AuditEntry] = []
         while len(found) < count:
             await asyncio.sleep(0.05)

@@ -22,7 +22,7 @@ from identity_common.http.connection import HttpConnection
 from identity_common.http.server import SERVER_OPTIONS
 from stead._connection import ConnectionLimits
 from tests.support.captured_logs import captured_logs
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 QUICK = ConnectionLimits(head_s=0.3, body_s=0.3, body_bytes_per_s=1000, check_s=0.05, connections=8)
 
@@ -65,7 +65,7 @@ def served(limits: ConnectionLimits) -> Iterator[int]:
         yield listener.getsockname()[1]
     finally:
         server.should_exit = True
-        thread.join(PATIENCE_S)
+        thread.join(WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def quick() -> Iterator[int]:
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    return socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -231,7 +231,7 @@ def test_connections_beyond_the_limit_get_a_503(quick: int) -> None:
     finally:
         for connection in held:
             connection.close()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S
     while not answered(quick) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert answered(quick)

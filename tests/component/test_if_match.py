@@ -7,8 +7,8 @@ import httpx2 as httpx
 import pytest
 
 from tests.support.management_api import Management, refusal, unique
-from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 
 MISMATCH = (412, "entity.version_mismatch")
 STALE = {"If-Match": '"0"'}
@@ -158,7 +158,7 @@ async def test_what_is_committed_while_the_write_waits_for_its_row_counts(manage
     async with management.database.transaction():
         await management.database.execute("UPDATE users SET name = 'Countess' WHERE tenant_id = $1 AND id = $2", *row)
         write = asyncio.create_task(management.client.patch(path, json={"name": "Augusta"}, headers=before))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while not await management.database.fetchval(_WAITERS):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
         assert not write.done()

@@ -13,7 +13,7 @@ from identity_common.clock import now_ms
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject
 from stead.impersonations import ImpersonationSegments
 from tests.support.management_api import Management, issues, refusal
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 BEGUN = now_ms() - 600_000
 HOUR = 3_600_000
@@ -74,7 +74,7 @@ async def own(management: Management) -> AsyncIterator[Management]:
     """A tenant with these impersonations and no others."""
     async with Management(management.addresses, management.issuer) as own:
         await publish(own)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await numbers(own.client) != [4, 3, 2, 1] or len(await events(own, 4)) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         yield own
@@ -191,7 +191,7 @@ async def test_the_scope_for_minting_sees_what_its_application_asked_for(own: Ma
     async with own.client_with(own.token(client_id=machine, scope="subject-tokens")) as narrow:
         user = await own.created("users")
         begun = (await narrow.post("/api/subject-tokens", json={"userId": user["id"]})).headers["Impersonation-Id"]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while not (seen := (await narrow.get("/api/impersonations")).json()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert [each["id"] for each in seen] == [begun]
@@ -211,7 +211,7 @@ async def test_the_scope_for_minting_sees_what_its_application_asked_for(own: Ma
             assert (await reader.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
             assert (await reader.post(f"/api/impersonations/{begun}/end")).status_code == 403
         assert (await narrow.post(f"/api/impersonations/{begun}/end")).status_code == 204
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while "endedBy" not in (told := (await own.client.get(f"/api/impersonations/{begun}")).json()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert (told["endedBy"], told["reason"]) == (machine, "ended")
@@ -314,7 +314,7 @@ async def test_a_later_end_of_all_leaves_what_is_told_of_an_earlier_one(manageme
         expires_at = now_ms() + 1
         of_ann = [msgspec.structs.replace(each, expires_at=expires_at) for each in (issued(1), exchanged(1))]
         await publish(own, [of_ann[0], taken(1), of_ann[1]])
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while len(await events(own, 1)) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert (await own.client.post("/api/impersonations/end", json={"userId": "ann"})).status_code == 204
@@ -328,7 +328,7 @@ async def test_a_later_end_of_all_leaves_what_is_told_of_an_earlier_one(manageme
 
 async def told_in(own: Management, number: int, *, entries: int) -> dict[str, Any]:
     """Return a story once it has so many entries."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while len(await events(own, number)) < entries:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     told: dict[str, Any] = (await own.client.get(f"/api/impersonations/{impersonation(number)}")).json()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stead.models import Impersonation
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 pytestmark = pytest.mark.heavy

@@ -11,7 +11,7 @@ import pytest
 from identity_common.revisions import parse_revisions
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid
 from stead.event_types import MemberType
-from tests.support.patience import PATIENCE_S, eventually
+from tests.support.waiting import WAIT_S, eventually
 from tests.support.world import Client, World
 
 SCOPE = "read:things"
@@ -23,7 +23,7 @@ def feed(world: World) -> Iterator[NotValidFeed]:
     world.caught_up()
     client_id, secret = world.machine.basic
     with NotValidFeed.over_http(world.stack.base_url, client_id=client_id, client_secret=secret) as feed:
-        assert feed.wait_until_fresh(PATIENCE_S)
+        assert feed.wait_until_fresh(WAIT_S)
         yield feed
 
 

@@ -28,8 +28,8 @@ from tests.support.management_api import (
     settings_for,
     unique,
 )
-from tests.support.patience import PATIENCE_S
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
@@ -73,7 +73,7 @@ async def test_a_stream_that_was_replaced_while_the_relay_was_connected_is_fille
         await bus.close()
         await own.client.post("/api/users", json={"name": "Late"})
 
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while True:
                 after = await everything_published(own, own.tenant_id)
                 if after[subject] != before[subject]:
@@ -128,7 +128,7 @@ async def test_concurrent_writes_are_numbered_without_a_gap_and_published_in_ord
             await bus.connected()
             heard = []
             subjects = [f"identity-internal.{own.tenant_id}.user.*"]
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 async for batch in StreamReader(bus, STREAM_STATE, subjects).read_after(0):
                     heard += [message.event.revision for message in batch.messages]
                     if len(heard) >= 100:
@@ -158,7 +158,7 @@ async def test_an_event_is_never_published_before_its_commit(management: Managem
     async with management.database.transaction():
         await management.database.fetchval(lock, management.tenant_id)
         writing = asyncio.create_task(management.client.patch(f"/api/users/{user['id']}", json={"name": "after"}))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while not await management.database.fetchval(IS_WAITED_FOR):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
         assert not writing.done()

@@ -13,7 +13,7 @@ from identity_common.wire.revocations import cutoff_id
 from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
 from management_service.impersonations.rules import slot_of
 from tests.support.management_api import Management, refusal
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 END = "/api/impersonations/end"
 
@@ -148,7 +148,7 @@ async def test_the_scope_for_minting_ends_what_only_the_audit_trail_remembers(ma
     impersonation_id = await begun(management, own)
     key = impersonation_key(management.tenant_id, impersonation_id)
     async with management.client_with(own) as client, management.client_with(other) as another:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while (await client.get(f"/api/impersonations/{impersonation_id}")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         for value in (None, machines[1]):  # the key has expired, or is the previous release's

@@ -20,8 +20,8 @@ from management_service.app import create_app
 from management_service.subject_tokens.storing import SubjectTokenStore
 from tests.support.audit_entries import entries_in
 from tests.support.management_api import Management, client_of, issues, refusal, running, settings_for, unique
-from tests.support.patience import PATIENCE_S
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import WAIT_S
 
 PATH = "/api/subject-tokens"
 
@@ -70,7 +70,7 @@ async def test_a_minted_token_is_recorded_for_the_audit_trail(management: Manage
     record = msgspec.json.decode(stored, type=SubjectTokenRecord)
     client = await nats.connect(management.settings.nats_url, inbox_prefix="_INBOX_management")
     subject, entry, position = audit_subject("subject-tokens", management.tenant_id), None, 0
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while entry is None or entry.subject_token_id != record.id:
             try:
                 message = await client.jetstream().get_msg(

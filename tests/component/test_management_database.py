@@ -30,7 +30,7 @@ from tests.support.captured_logs import captured_logs
 from tests.support.databases import differences, new_database
 from tests.support.issuer import Issuer
 from tests.support.management_api import client_of, running, settings_for
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
@@ -267,7 +267,7 @@ async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it
     try:
         with captured_logs("management-service") as log:
             startup.start()
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while "0099" not in log.getvalue():  # noqa: ASYNC110 - seen from outside only
                     await asyncio.sleep(0.05)
         assert not startup()
@@ -275,7 +275,7 @@ async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it
         reason = str(UnknownSchemaError("0099", head(VERSIONS)))
         assert (line["event"], line["reason"]) == ("database.not-ready", reason)
         await query(settings, f"UPDATE alembic_version SET oldest_code = '{HEAD}'")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             await started.wait()
     finally:
         await startup.stop()
@@ -304,7 +304,7 @@ async def test_a_service_that_starts_before_the_migrations_becomes_ready_after_t
             starting = await client.get("/health/ready")
             assert (starting.status_code, starting.json()) == (503, {"status": "starting", "version": VERSION})
             await asyncio.to_thread(migrate, settings)
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while (await client.get("/health/ready")).status_code != 200:  # noqa: ASYNC110 - seen from outside only
                     await asyncio.sleep(0.05)
     finally:

@@ -12,7 +12,7 @@ from identity_common.stores.migrations import migrate
 from provision import ServerAddresses
 from tests.support.captured_logs import captured_logs
 from tests.support.databases import new_database
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 pytestmark = [pytest.mark.servers, pytest.mark.heavy]
 
@@ -48,7 +48,7 @@ async def connect(url: str) -> asyncpg.Connection:
 
 
 async def wait_until_it_waits(connection: asyncpg.Connection) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while not await connection.fetchval(WAITS):  # noqa: ASYNC110 - seen in the database only
             await asyncio.sleep(0.01)
 
@@ -63,7 +63,7 @@ async def test_reads_go_on_while_a_long_transaction_keeps_a_migration_waiting(
             migrating = asyncio.create_task(asyncio.to_thread(migrate, database_url, tmp_path))
             for _ in range(2):
                 await wait_until_it_waits(observer)
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(WAIT_S):
                     assert await reader.fetch("SELECT * FROM things") == []
             assert not migrating.done()
         await migrating

@@ -30,9 +30,9 @@ from stead.event_types import CloudEvent, MemberState
 from stead.not_valid.entries import ALWAYS, entry_of, unpack
 from stead.not_valid.messages import Message, Snapshot, read_message, read_snapshot, records_of
 from stead.verification import KeySet
-from tests.support.patience import eventually, round_trip
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import eventually, round_trip
 from tests.support.world import World
 from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail, UnknownPositionError
 from token_service.presented_tokens.revocations import Revocation

@@ -15,8 +15,8 @@ import pytest
 
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid, Unavailable
 from stead.not_valid.messages import subject_of
-from tests.support.patience import PATIENCE_S, eventually, round_trip
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import WAIT_S, eventually, round_trip
 from tests.support.world import World
 
 Path = Literal["http", "nats"]
@@ -35,7 +35,7 @@ def feed_over(path: Path, world: World, **changes: Any) -> NotValidFeed:
 def feed(world: World, request: pytest.FixtureRequest) -> Iterator[NotValidFeed]:
     world.caught_up()
     with feed_over(request.param, world) as feed:
-        assert feed.wait_until_fresh(PATIENCE_S)
+        assert feed.wait_until_fresh(WAIT_S)
         yield feed
 
 
@@ -117,7 +117,7 @@ async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, pat
     async with TcpProxy(there) as proxy:
         through = {"base_url" if path == "http" else "nats_url": proxy.url}
         with feed_over(path, world, **through, issuer=world.stack.issuer, stale_after_s=1.5) as feed:
-            assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
             verifier = verifier_of(world, feed)
             assert await asyncio.to_thread(refusal, verifier, token) is None
             await proxy.cut()
@@ -131,7 +131,7 @@ async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, pat
             assert await asyncio.to_thread(refusal, verifier, ended) == "unavailable"
             await proxy.mend()
             await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
-            assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
             assert await asyncio.to_thread(refusal, verifier, token) is None
 
 
@@ -142,7 +142,7 @@ async def test_an_idle_feed_stays_fresh_though_its_connection_is_cut_again_and_a
     async with TcpProxy(there) as proxy:
         through = {"base_url" if path == "http" else "nats_url": proxy.url}
         with feed_over(path, world, **through, issuer=world.stack.issuer) as feed:
-            assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
             was_fresh = []
             for _ in range(8):
                 while (age_s := feed.age_s) < 0.8:  # noqa: ASYNC110 - until the next heartbeat is due
@@ -174,7 +174,7 @@ async def fed_by_hand(world: World) -> AsyncIterator[tuple[NotValidFeed, Any, An
         await publisher.publish(subject_of(tenant_id), message)
 
     async def following() -> bytes:
-        return bytes((await genuine.next_msg(timeout=PATIENCE_S)).data)
+        return bytes((await genuine.next_msg(timeout=WAIT_S)).data)
 
     with feed_over("nats", world, tenant_id=tenant_id, stale_after_s=1.5) as feed:
         await asyncio.to_thread(eventually, lambda: feed.position is not None)
@@ -194,9 +194,9 @@ async def test_neither_a_forged_nor_a_replayed_message_on_nats_is_fresh(world: W
         await publish(token)
         assert not await asyncio.to_thread(feed.wait_until_fresh, 0.5)
         await publish(await following())
-        assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
+        assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
 
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while feed.is_fresh:
                 await publish(heartbeat)
                 await asyncio.sleep(0.05)
@@ -217,9 +217,9 @@ async def test_a_lost_message_on_nats_is_made_up_for_by_a_snapshot(world: World)
         position = before
         while position == before:  # the message with the revocation is not passed on
             with feed_over("http", world) as other:
-                await asyncio.to_thread(other.wait_until_fresh, PATIENCE_S)
+                await asyncio.to_thread(other.wait_until_fresh, WAIT_S)
                 position = other.position or before
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while feed.position != position:
                 message = await following()
                 if len(message) < 400:  # a heartbeat

@@ -16,8 +16,8 @@ from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from provision import ServerAddresses
 from tests.component.test_signing_keys import Time, random_kek, stack_token
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 from tests.support.world import World
 from token_service.not_valid import KEYS_MAX_AGE_S, FeedKeys, NextFeedKeyWaitsError
 

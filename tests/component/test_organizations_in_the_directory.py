@@ -27,8 +27,8 @@ from stead.event_types import (
     OrganizationRoleState,
     OrganizationState,
 )
-from tests.support.patience import PATIENCE_S
 from tests.support.tenant_keys import read_keys, replace_keys
+from tests.support.waiting import WAIT_S
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory, TooManyMemberships
 
 
@@ -55,8 +55,8 @@ class Following:
             self.in_redis,
             tenant_id=self.tenant_id,
             max_age_s=900,
-            revision_wait_s=PATIENCE_S,
-            catch_up_wait_s=PATIENCE_S,
+            revision_wait_s=WAIT_S,
+            catch_up_wait_s=WAIT_S,
         )
         self.redis: Redis = Redis.from_url(addresses.admin_redis_url)
 
@@ -169,7 +169,7 @@ ORGANIZATION = OrganizationState(id="org", name="Organization")
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait until the condition holds; fail on timeout."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while True:
             holds = condition()
             if await holds if isinstance(holds, Awaitable) else holds:

@@ -15,7 +15,7 @@ from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import Verifier
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, issues, refusal
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 PATH = "/oidc/me/impersonations"

@@ -18,10 +18,10 @@ from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from provision import ServerAddresses
 from stead.event_types import CloudEvent, OrganizationState
 from tests.support.management_api import Management, unique
-from tests.support.patience import PATIENCE_S, eventually_here, round_trip
 from tests.support.public_events import captured
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_source import TemplateSource
+from tests.support.waiting import WAIT_S, eventually_here, round_trip
 
 pytestmark = pytest.mark.servers
 
@@ -73,16 +73,16 @@ async def test_acknowledged_messages_are_in_the_stream_in_order_and_repetitions_
     tenant = unique("t")
     messages = outgoing(tenant, 2500)
     for _ in range(2):
-        await publisher.publish(messages, timeout_s=PATIENCE_S)
+        await publisher.publish(messages, timeout_s=WAIT_S)
         assert await stored(client, tenant) == [message.payload for message in messages]
-    await publisher.publish([], timeout_s=PATIENCE_S)
+    await publisher.publish([], timeout_s=WAIT_S)
 
 
 async def test_a_message_outside_every_stream_is_not_acknowledged(publisher: Publisher) -> None:
     messages = [*outgoing(unique("t"), 3), Outgoing(OF_NO_STREAM, "id", b"lost")]
     with pytest.raises(NotAcknowledgedError):
-        await publisher.publish(messages, timeout_s=PATIENCE_S)
-    await publisher.publish(outgoing(unique("t"), 3), timeout_s=PATIENCE_S)
+        await publisher.publish(messages, timeout_s=WAIT_S)
+    await publisher.publish(outgoing(unique("t"), 3), timeout_s=WAIT_S)
 
 
 @pytest.mark.parametrize("answer", [b'{"error":{"code":503,"description":"no space"},"stream":"S","seq":0}', b"?", b""])
@@ -95,7 +95,7 @@ async def test_a_message_that_the_stream_refuses_is_not_acknowledged(
     await client.subscribe(OF_NO_STREAM, cb=refuse)
     await round_trip(client)
     with pytest.raises(NotAcknowledgedError):
-        await publisher.publish([Outgoing(OF_NO_STREAM, "id", b"")], timeout_s=PATIENCE_S)
+        await publisher.publish([Outgoing(OF_NO_STREAM, "id", b"")], timeout_s=WAIT_S)
 
 
 async def test_an_acknowledgement_does_not_count_for_another_message(publisher: Publisher, client: Client) -> None:
@@ -122,7 +122,7 @@ async def test_a_late_acknowledgement_does_not_count_for_the_next_batch(publishe
     messages = [Outgoing(OF_NO_STREAM, "id", b"")]
     with pytest.raises(TimeoutError):
         await publisher.publish(messages, timeout_s=0.1)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while not held:  # noqa: ASYNC110 - there is nothing to await
             await asyncio.sleep(0.01)
     again = asyncio.create_task(publisher.publish(messages, timeout_s=0.5))
@@ -142,7 +142,7 @@ async def test_a_broken_connection_never_leaves_the_end_of_a_batch_before_its_be
         bus.start()
         await bus.connected()
         async with publisher_on(bus) as publisher:
-            publishing = asyncio.create_task(publisher.publish(messages, timeout_s=PATIENCE_S))
+            publishing = asyncio.create_task(publisher.publish(messages, timeout_s=WAIT_S))
             for _ in range(turns):
                 await asyncio.sleep(0)
             await proxy.cut()
@@ -152,7 +152,7 @@ async def test_a_broken_connection_never_leaves_the_end_of_a_batch_before_its_be
                 await publishing
         await eventually_here(lambda: bus.connections > 1)  # a publisher is bound to its connection
         async with publisher_on(bus) as publisher:
-            await publisher.publish(messages, timeout_s=PATIENCE_S)
+            await publisher.publish(messages, timeout_s=WAIT_S)
         await bus.stop()
     assert await stored(client, tenant) == [message.payload for message in messages]
 

@@ -14,7 +14,7 @@ from management_service.app import SWAGGER
 from provision import ServerAddresses
 from stead._tls import default_ssl_context
 from tests.support.fuzzed_system import FuzzedSystem
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 READ = [path for path, operations in WHOLE["paths"].items() if path.startswith("/api/") and "get" in operations]

@@ -24,9 +24,9 @@ from provision import ServerAddresses
 from stead import AsyncAccessTokenVerifier
 from tests.support.authorizing import opened
 from tests.support.issuer import Issuer as SigningServer
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import eventually
 from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.identity import PersonClaims

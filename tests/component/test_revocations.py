@@ -23,9 +23,9 @@ from identity_common.stores.redis import RedisCommands
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
 from provision import ServerAddresses
 from tests.support.authorizing import Stores, opened, until_a_transaction_waits
-from tests.support.patience import PATIENCE_S, eventually_here
 from tests.support.running_stack import RunningStack
 from tests.support.tenant_keys import read_keys, replace_keys
+from tests.support.waiting import WAIT_S, eventually_here
 from token_service.presented_tokens.revocations import Revocation, Revocations
 from token_service.presented_tokens.revocations.store import delete_expired_revocations, insert_revocations
 
@@ -259,7 +259,7 @@ async def test_a_copy_that_was_started_before_a_loss_does_not_count_as_complete(
         replicas=0,
     )
     copying = asyncio.create_task(slow.copy())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         await connections.wanted.wait()
     await replicas.revoke("second")
     await replicas.replace_copy({})

@@ -18,8 +18,8 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from provision import ServerAddresses
 from stead import AccessTokenVerifier
 from stead.verification import Expectations, TokenChecker, read_token
-from tests.support.patience import eventually_here
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually_here
 from tests.support.world import World
 from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.issuer import Issuer

@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from identity_common.version import VERSION
 from tests.support.management_api import client_of
-from tests.support.patience import PATIENCE_S
 from tests.support.processes import free_port
+from tests.support.waiting import WAIT_S
 from tests.support.world import World, error_body
 from token_service.app import create_app
 from token_service.settings import Settings
@@ -41,7 +41,7 @@ async def without_database(world: World) -> AsyncIterator[httpx.AsyncClient]:
 
     life = asyncio.create_task(live())
     try:
-        async with client_of(app, None) as client, asyncio.timeout(PATIENCE_S):
+        async with client_of(app, None) as client, asyncio.timeout(WAIT_S):
             form = {"grant_type": "x", "client_id": "x"}
             while True:
                 answer = await client.post("/oidc/token", data=form)

@@ -14,8 +14,8 @@ import management_service.app
 import token_service.app
 from management_service.settings import Settings as ManagementSettings
 from provision import ServerAddresses
-from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import WAIT_S
 from token_service.settings import Settings as TokenSettings
 
 ROUNDS = 40
@@ -61,7 +61,7 @@ async def test_it_stops_at_any_moment_of_its_start(
     for such a task would hang until it is killed. Here it is stopped after 0, 1, 4, 9, … ticks of the loop.
     """
     for turns in range(ROUNDS):
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             async with create(stack.addresses).lifespan():
                 for _ in range(turns * turns):
                     await asyncio.sleep(0)

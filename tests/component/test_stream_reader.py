@@ -16,7 +16,7 @@ from identity_common.wire.events import STREAM_STATE, UserState
 from provision import ServerAddresses
 from stead.event_types import CloudEvent, MemberState
 from tests.support.captured_logs import lines_of
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
@@ -72,7 +72,7 @@ async def read(addresses: ServerAddresses, tenant: str, *, until: set[str]) -> l
         await bus.connected()
         found: list[str] = []
         reader = StreamReader(bus, STREAM_STATE, [f"identity.{tenant}.>", f"identity-internal.{tenant}.>"])
-        async with asyncio.timeout(PATIENCE_S), contextlib.aclosing(reader.read_after(0)) as batches:
+        async with asyncio.timeout(WAIT_S), contextlib.aclosing(reader.read_after(0)) as batches:
             async for batch in batches:
                 found += [message.subject for message in batch.messages]
                 if until <= set(found):

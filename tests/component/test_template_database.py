@@ -14,8 +14,8 @@ from provision import ServerAddresses
 from template_service.app import VERSIONS
 from template_service.schema import metadata
 from tests.support.databases import differences, new_database
-from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
@@ -47,7 +47,7 @@ async def test_members_get_the_name_that_a_user_gets_while_they_are_migrated(
         async with replica.transaction():
             await replica.execute("UPDATE known_users SET name = 'Ada Lovelace', search_key = 'u1 ada lovelace'")
             migrating = asyncio.create_task(asyncio.to_thread(migrations.migrate, url, VERSIONS))
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 while not await database.fetchval(blocked):  # noqa: ASYNC110 - seen in the database only
                     await asyncio.sleep(0.01)
         await migrating

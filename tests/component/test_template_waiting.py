@@ -14,10 +14,10 @@ import pytest_asyncio
 from tests.support.effective_permissions import ReadingMember, at_rest, looks
 from tests.support.management_api import refusal, unique
 from tests.support.organizations import KINDS, USERS, Kind, Organization
-from tests.support.patience import eventually_here
 from tests.support.processes import ServiceProcess
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
+from tests.support.waiting import eventually_here
 
 of_both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
 FAR_BELOW_20_S = 10

@@ -19,8 +19,8 @@ from identity_common.wire.audit import AuditEntry
 from provision import ServerAddresses
 from tests.component.test_signing_keys import REFRESH_S, Replicas, random_kek
 from tests.support.authorizing import Stores, Verifier, begin, code_for, opened
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 from tests.support.world import World
 from token_service.authorizations import Consented
 from token_service.restoration import restore

@@ -15,8 +15,8 @@ import yaml
 from all_in_one.credentials import Credentials, read_credentials
 from stead import ManagementClient
 from tests.support.administrator import CONSOLE, AtTheConsole, notices
-from tests.support.patience import eventually
 from tests.support.processes import free_port
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
 

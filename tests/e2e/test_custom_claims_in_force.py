@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stead import Conflict, Forbidden, ManagementClient, NotFound, TestedClaims
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 CLIENTS = "client-credentials"

@@ -19,11 +19,11 @@ from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid
 from stead._tls import default_ssl_context
-from tests.support.patience import PATIENCE_S, eventually
 from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack
 from tests.support.serving import serving
 from tests.support.signing_in import SignIn
+from tests.support.waiting import WAIT_S, eventually
 from tests.support.world import World
 
 pytestmark = pytest.mark.heavy
@@ -86,7 +86,7 @@ def readers(
         verifier_process(arguments, environment) as lenient,
         verifier_process([*arguments, "--reject-stale-permissions", "true"], environment) as strict,
     ):
-        assert over_http.wait_until_fresh(PATIENCE_S) and over_nats.wait_until_fresh(PATIENCE_S)
+        assert over_http.wait_until_fresh(WAIT_S) and over_nats.wait_until_fresh(WAIT_S)
         feeds = {"SDK over HTTP": over_http, "SDK over NATS": over_nats}
         readers = Readers(world, feeds, {False: lenient, True: strict})
         yield readers
@@ -274,7 +274,7 @@ def rejected_everywhere(case: Case, trigger: Callable[[Case], Any], paths: dict[
     acknowledged_at = time.monotonic()
 
     def rejects(path: str) -> None:
-        deadline = acknowledged_at + PATIENCE_S
+        deadline = acknowledged_at + WAIT_S
         while paths[path]():
             assert time.monotonic() < deadline, f"{path} still accepts"
             time.sleep(POLL_S)

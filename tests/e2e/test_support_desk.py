@@ -20,10 +20,10 @@ from all_in_one.demo.browser import sign_in_as
 from all_in_one.seed import redirect_uri
 from provision import ServerAddresses
 from stead import IdentityClient, OAuthError
-from tests.support.patience import eventually
 from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack
 from tests.support.support_desk import BACKEND, CUSTOMERS, ENGINEERS, RunningDesk, command, role, user
+from tests.support.waiting import eventually
 
 WHY = {"reason": "cannot see an order", "ticketId": "T-1"}
 

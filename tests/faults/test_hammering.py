@@ -23,8 +23,8 @@ from provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.impersonation import RESOURCE, Impersonation, Machine, make_machine
 from tests.support.lengths import length
-from tests.support.patience import PATIENCE_S
 from tests.support.processes import Deployment
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -244,7 +244,7 @@ async def test_every_answer_belongs_to_its_request(
             *("grant", "organization grant", "mint", "exchange", "poll", "read")
         }
         assert hammer.answers["poll", 304]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while not await hammer.each_succeeds():
                 continue  # a connection that was killed last is found broken when it is used
     finally:

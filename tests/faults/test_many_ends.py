@@ -23,9 +23,9 @@ from stead._tls import default_ssl_context
 from tests.support.impersonation import RESOURCE, Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.organization_template import OrganizationTemplate
-from tests.support.patience import PATIENCE_S, eventually
 from tests.support.processes import Deployment, free_port
 from tests.support.serving import serving
+from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(length(short=600, long=6 * 3600))]
 
@@ -166,7 +166,7 @@ def system(
         for feed in feeds.values():
             following.enter_context(feed)
         for feed in feeds.values():
-            assert feed.wait_until_fresh(PATIENCE_S)
+            assert feed.wait_until_fresh(WAIT_S)
         port = free_port()
         command = [
             *(sys.executable, "-m", "stead.verifier", "--port", str(port), "--issuer", deployment.issuer),
@@ -202,7 +202,7 @@ class Ending:
             for path in [each for each in waiting if system.paths[each](one.token)]:
                 waiting.discard(path)
                 self.times_ms[way].append((time.monotonic() - acknowledged_at) * 1000)
-            assert time.monotonic() < acknowledged_at + PATIENCE_S, (way, waiting)
+            assert time.monotonic() < acknowledged_at + WAIT_S, (way, waiting)
             time.sleep(POLL_S)
         assert {path: refused(other.token) for path, refused in system.paths.items()} == dict.fromkeys(system.paths), (
             way

@@ -11,9 +11,9 @@ from stead import ManagementClient
 from tests.support.agreement import read_database, require_agreement
 from tests.support.impersonation import Impersonation, client_token, cycle_works, make_machine
 from tests.support.lengths import length
-from tests.support.patience import eventually
 from tests.support.processes import Deployment
 from tests.support.random_writes import UserWriter, make_roles, writing
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

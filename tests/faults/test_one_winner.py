@@ -9,8 +9,8 @@ import pytest
 from stead import ManagementClient
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
-from tests.support.patience import eventually
 from tests.support.processes import Deployment
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from stead import ManagementClient
 from tests.support.audit_entries import entries_in
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
-from tests.support.patience import PATIENCE_S, eventually
 from tests.support.processes import Deployment, ServiceProcess
+from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,7 @@ async def test_every_token_issued_while_processes_are_killed_has_one_story(
     assert issued
     assert lost
 
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while True:
             found = (await entries(client.jetstream()))[before:]
             taken = Counter(entry.subject_token_id for entry in found if entry.key == "token.exchange.taken")

@@ -17,8 +17,8 @@ from provision import ServerAddresses
 from stead import AccessTokenVerifier, ManagementClient, NotValidFeed, TokenInvalid, Unavailable
 from tests.support.impersonation import RESOURCE, Impersonation, cycle_works, exchange
 from tests.support.lengths import length
-from tests.support.patience import PATIENCE_S, eventually
 from tests.support.processes import Deployment, Victim
+from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def readers(
                 following.enter_context(feed)
                 made.append(Reader(f"{name} {number}", feed, deployment, process.url))
         for each in made:
-            assert each.feed.wait_until_fresh(PATIENCE_S), each.name
+            assert each.feed.wait_until_fresh(WAIT_S), each.name
         yield made
 
 
@@ -126,7 +126,7 @@ def rejections(asked: list[Reader], ended: list[tuple[str, str]], management: Ma
             for reader in [each for each in waiting if each.refusal(token)]:
                 waiting.discard(reader)
                 times.append((time.monotonic() - acknowledged_at) * 1000)
-            assert time.monotonic() < acknowledged_at + PATIENCE_S, {each.name for each in waiting}
+            assert time.monotonic() < acknowledged_at + WAIT_S, {each.name for each in waiting}
             time.sleep(POLL_S)
         return times
 

@@ -19,8 +19,8 @@ from tests.support.application import Application
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.impersonation import Impersonation
-from tests.support.patience import eventually
 from tests.support.processes import Deployment, stopped
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

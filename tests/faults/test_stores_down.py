@@ -8,8 +8,8 @@ from identity_common.wire.subject_tokens import subject_token_key
 from provision import ServerAddresses
 from stead import Conflict, ManagementClient, Unavailable
 from tests.support.impersonation import Impersonation, Machine, client_token, cycle_works, exchange, make_machine
-from tests.support.patience import eventually
 from tests.support.processes import Deployment, stopped
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

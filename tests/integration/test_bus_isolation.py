@@ -31,7 +31,7 @@ from provision import ServerAddresses
 from provision.__main__ import main
 from stead.not_valid.messages import subject_of
 from tests.support.own_servers import OwnServers
-from tests.support.patience import PATIENCE_S, round_trip
+from tests.support.waiting import WAIT_S, round_trip
 
 pytestmark = pytest.mark.servers
 
@@ -250,8 +250,8 @@ class TestWhatASubscriberCanDo:
         jetstream = subscriber.jetstream()
         for _ in range(2):  # the second continues with the first one's consumer
             reading = await jetstream.pull_subscribe(MARKED, durable="isolation-durable", stream=STREAM_EVENTS)
-            (message,) = await reading.fetch(1, PATIENCE_S)
-            await message.ack_sync(PATIENCE_S)
+            (message,) = await reading.fetch(1, WAIT_S)
+            await message.ack_sync(WAIT_S)
             await reading.unsubscribe()
         info = await jetstream.consumer_info(STREAM_EVENTS, "isolation-durable")
         assert info.ack_floor is not None
@@ -260,14 +260,14 @@ class TestWhatASubscriberCanDo:
 
     async def test_pull_with_an_ephemeral_consumer(self, subscriber: Client) -> None:
         reading = await subscriber.jetstream().pull_subscribe(MARKED, stream=STREAM_EVENTS)
-        (message,) = await reading.fetch(1, PATIENCE_S)
-        await message.ack_sync(PATIENCE_S)
+        (message,) = await reading.fetch(1, WAIT_S)
+        await message.ack_sync(WAIT_S)
         assert message.subject == MARKED
 
     async def test_be_pushed_to_durably(self, subscriber: Client) -> None:
         reading = await subscriber.jetstream().subscribe(MARKED, durable="isolation-pushed", stream=STREAM_EVENTS)
-        message = await reading.next_msg(PATIENCE_S)
-        await message.ack_sync(PATIENCE_S)
+        message = await reading.next_msg(WAIT_S)
+        await message.ack_sync(WAIT_S)
         assert message.subject == MARKED
         await subscriber.jetstream().delete_consumer(STREAM_EVENTS, "isolation-pushed")
 
@@ -451,7 +451,7 @@ class TestTeamsWithAnAccountOfTheirOwn:
             while len(heard) < count:
                 with contextlib.suppress(TimeoutError):
                     for message in await reading.fetch(count - len(heard), timeout=1):
-                        await message.ack_sync(PATIENCE_S)
+                        await message.ack_sync(WAIT_S)
                         heard.append(message.subject)
             await reading.unsubscribe()
         return heard
@@ -489,7 +489,7 @@ class TestTeamsWithAnAccountOfTheirOwn:
         attacking = connected(addresses, other) if other == "subscriber" else self.connected(directory, other)
         async with self.connected(directory, "billing") as billing, attacking as attacker:
             assert await self.read(billing, f"identity.{kept}.>", 1, kept) == [f"identity.{kept}.role.1"]
-            jetstream = attacker.jetstream(timeout=PATIENCE_S)
+            jetstream = attacker.jetstream(timeout=WAIT_S)
             with pytest.raises(NotFoundError):
                 await jetstream.consumer_info(STREAM_EVENTS, kept)
             with pytest.raises(NotFoundError):

@@ -43,7 +43,7 @@ from all_in_one.embedded import (
     wheels,
 )
 from identity_common.bus.streams import STREAMS, SUBSCRIBERS_API, SUBSCRIBERS_COPY
-from tests.support.patience import PATIENCE_S, round_trip
+from tests.support.waiting import WAIT_S, round_trip
 
 pytestmark = pytest.mark.heavy
 
@@ -162,7 +162,7 @@ def is_alive(pid: int) -> bool:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -681,13 +681,13 @@ class TestNats:
             filters = ["identity.work.>", "identity-internal.work.>"]
             await directory.add_consumer("IDENTITY_STATE", ConsumerConfig(name="directory", filter_subjects=filters))
             state = await directory.pull_subscribe_bind("directory", "IDENTITY_STATE")
-            assert {(await state.fetch(1, PATIENCE_S))[0].data for _ in range(2)} == {b"user", b"role"}
+            assert {(await state.fetch(1, WAIT_S))[0].data for _ in range(2)} == {b"user", b"role"}
 
             events = await subscriber.jetstream().pull_subscribe(
                 "identity.work.>", durable="team", stream="IDENTITY_EVENTS"
             )
-            (event,) = await events.fetch(1, PATIENCE_S)
-            await event.ack_sync(PATIENCE_S)
+            (event,) = await events.fetch(1, WAIT_S)
+            await event.ack_sync(WAIT_S)
             assert event.data == b"role"
 
             async def answer(question: Msg) -> None:
@@ -700,7 +700,7 @@ class TestNats:
             ):
                 await answering.subscribe(f"identity-rpc.*.{kind}", cb=answer)
                 await round_trip(answering)
-                reply = await asking.request(f"identity-rpc.default.{kind}", b"?", timeout=PATIENCE_S)
+                reply = await asking.request(f"identity-rpc.default.{kind}", b"?", timeout=WAIT_S)
                 assert reply.data == b"right"
         finally:
             for client in (management, template, token, subscriber):

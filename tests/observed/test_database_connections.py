@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from tests.support.database_connections import documented_connections
-from tests.support.patience import eventually
 from tests.support.processes import Deployment
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.observed, pytest.mark.heavy]
 

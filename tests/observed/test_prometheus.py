@@ -12,8 +12,8 @@ import httpx2 as httpx
 import pytest
 import yaml
 
-from tests.support.patience import eventually
 from tests.support.processes import Deployment, free_port
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.observed, pytest.mark.heavy]
 

@@ -10,9 +10,9 @@ from all_in_one.credentials import ConfidentialClient, write_console_client
 from stead import ManagementClient, OidcClientMetadata
 from tests.support.administrator import CONSOLE, AtTheConsole
 from tests.support.at_a_browser import PASSWORD
-from tests.support.patience import eventually
 from tests.support.processes import Deployment, EdgeTransport
 from tests.support.trace_receiver import ReceivedSpan, TraceReceiver
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.observed, pytest.mark.heavy]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import Client, World
 from token_service.sign_in.pages.assets import SCRIPT
 

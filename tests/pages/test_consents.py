@@ -12,7 +12,7 @@ from stead import Consent, NotFound, ResourceConsent
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Verifier
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import Client, World
 
 ORGANIZATIONS = "urn:service:scope:organizations"

@@ -9,8 +9,8 @@ import secrets
 import pytest
 
 from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 ORGANIZATIONS = f"{CONSOLE}/organizations"
 USERS = f"{CONSOLE}/users"

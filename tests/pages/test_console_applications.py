@@ -10,8 +10,8 @@ import pytest
 
 from stead import NotFound
 from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 APPLICATIONS = f"{CONSOLE}/applications"
 RESOURCES = f"{CONSOLE}/resources"

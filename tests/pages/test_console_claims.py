@@ -14,8 +14,8 @@ import redis
 
 from stead import NotFound
 from tests.support.administrator import CONSOLE, Administrator, errors, notices
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 CLAIMS = f"{CONSOLE}/claims"
 KIND = "access-token"

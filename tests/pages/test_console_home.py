@@ -11,8 +11,8 @@ import pytest
 
 from stead import AuditFigure, OAuthError
 from tests.support.administrator import CONSOLE, Administrator
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 
 from stead import NotFound
 from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 IMPERSONATIONS = f"{CONSOLE}/impersonations"
 AUDIT = f"{CONSOLE}/audit"

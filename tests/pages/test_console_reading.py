@@ -14,8 +14,8 @@ from management_service.console.routes import _AREAS
 from stead import ManagementClient
 from stead.errors import ApiError
 from tests.support.administrator import CONSOLE, Administrator
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 SCRIPT = "const getCustomJwtClaims = async () => ({});"
 ENOUGH = 6

@@ -12,8 +12,8 @@ from provision import ServerAddresses
 from stead.models import AuditEntry
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.at_a_browser import PASSWORD
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 
 def entry(stack: RunningStack, key: str, target_id: str) -> AuditEntry:

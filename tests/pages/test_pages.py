@@ -13,7 +13,7 @@ from stead import InvalidInput
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
 from tests.support.authorizing import Verifier
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import Client, World
 from token_service.sign_in.pages.cookies import SESSION
 

@@ -24,8 +24,8 @@ from tests.support.authorizing import Stores, in_stores
 from tests.support.captured_logs import lines_of
 from tests.support.claims_function import ClaimsFunction
 from tests.support.lengths import length
-from tests.support.patience import eventually
 from tests.support.signing_in import EVERYTHING, SignIn
+from tests.support.waiting import eventually
 from tests.support.world import World, error_body
 
 ECHO = "const getCustomJwtClaims = async ({ token, context }) => ({ seen: { token, context } });"

@@ -10,8 +10,8 @@ from typing import Any
 import jwt
 import pytest
 
-from tests.support.patience import eventually
 from tests.support.signing_in import SignIn
+from tests.support.waiting import eventually
 from tests.support.world import MANAGEMENT_API, Client, World, outcome
 
 ORGANIZATIONS = "urn:service:scope:organizations"

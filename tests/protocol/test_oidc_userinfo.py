@@ -8,8 +8,8 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from tests.support.patience import eventually
 from tests.support.signing_in import SignIn
+from tests.support.waiting import eventually
 from tests.support.world import MANAGEMENT_API, World, error_body
 
 REFUSED = error_body("invalid_token", "the access token is not accepted")

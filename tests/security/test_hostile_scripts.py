@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 from token_service.claims_function.sandbox import Claims, ClaimsWorkers, Denied, Limits, Outcome, Problem
 
 LIMITS: Final = Limits(time_ms=150)
@@ -340,7 +340,7 @@ def function(body: str) -> str:
 
 async def run(workers: ClaimsWorkers, script: str, ticket: int = 0) -> Outcome:
     data = {"token": {"aud": "a"}, "context": {"ticket": ticket}, "environmentVariables": {"NAME": "value"}}
-    async with await workers.reserve(within_s=PATIENCE_S) as slot:
+    async with await workers.reserve(within_s=WAIT_S) as slot:
         return await slot.run(script, msgspec.json.encode(data))
 
 

@@ -22,9 +22,9 @@ from identity_common.wire.claims_function import CheckScript, ScriptChecked, Sea
 from provision import ServerAddresses
 from tests.support.claims_workers import found_in_memory, kinds_of_descriptors, of_process, workers_of
 from tests.support.function_events import as_management
-from tests.support.patience import eventually
 from tests.support.processes import ServiceProcess
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 from token_service.tokens.signing import load_private_key
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and prctl are Linux's")

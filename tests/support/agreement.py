@@ -16,8 +16,8 @@ from identity_common.revisions import Source
 from identity_common.wire.events import STREAM_STATE, AssignmentState, UserState
 from provision import ServerAddresses
 from stead import ManagementClient, Unavailable
-from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.random_writes import GONE, Acknowledged, Key, KnownUser, UserWriter
+from tests.support.waiting import WAIT_S, eventually, eventually_here
 from token_service.directory import InMemoryDirectory
 from token_service.directory.keys import state_key
 from token_service.directory.projection import decode_state
@@ -68,7 +68,7 @@ async def _connection(addresses: ServerAddresses) -> AsyncIterator["asyncpg.Conn
 
 async def _require_empty_outbox(addresses: ServerAddresses) -> None:
     async with _connection(addresses) as connection:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_S
         while await connection.fetchval("SELECT count(*) FROM outbox"):
             assert time.monotonic() < deadline, "the outbox is not empty"
 
@@ -112,7 +112,7 @@ async def _require_order(addresses: ServerAddresses, database: Database) -> None
         revisions: list[int] = []
         watermarks: list[int] = []
         reader = StreamReader(bus, STREAM_STATE, ["identity-internal.default.>"])
-        async with asyncio.timeout(PATIENCE_S), contextlib.aclosing(reader.read_after(0)) as batches:
+        async with asyncio.timeout(WAIT_S), contextlib.aclosing(reader.read_after(0)) as batches:
             async for batch in batches:
                 for message in batch.messages:
                     (watermarks if ".revision." in message.subject else revisions).append(message.event.revision)
@@ -176,7 +176,7 @@ async def loaded_in_memory_directory(
     half = InMemoryDirectory(bus, tenant_id="default")
     half.start()
     try:
-        assert await half.freshness.reach(revisions, deadline=time.monotonic() + PATIENCE_S)
+        assert await half.freshness.reach(revisions, deadline=time.monotonic() + WAIT_S)
         await eventually_here(lambda: half.is_loaded)
         yield half
     finally:

@@ -18,7 +18,7 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented, RefreshTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
@@ -128,7 +128,7 @@ async def until_a_transaction_waits(stores: Stores) -> None:
     waiting = text(
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
     )
-    async with asyncio.timeout(PATIENCE_S), stores.engine.connect() as connection:
+    async with asyncio.timeout(WAIT_S), stores.engine.connect() as connection:
         while not await connection.scalar(waiting):
             await connection.rollback()  # within a transaction the statistics of the others do not change
             await asyncio.sleep(0.02)

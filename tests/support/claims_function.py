@@ -17,7 +17,7 @@ from identity_common.wire.claims_function import (
 )
 from identity_common.wire.events import ClaimsFunctionState
 from tests.support.function_events import as_management, publish_function
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 _versions: Final = itertools.count(1)

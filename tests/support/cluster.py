@@ -14,8 +14,8 @@ import httpx2 as httpx
 
 from stead import ManagementClient
 from tests.support.fingerprint import IN_AN_IMAGE, fingerprint
-from tests.support.patience import eventually
 from tests.support.processes import free_port
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 OVERLAY = "deploy/k8s/overlays/local"

@@ -12,8 +12,8 @@ import pytest
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import PermissionState, StateKey
 from tests.support.organizations import USERS, Kind, Organization, member_of_kind
-from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 
 
 def organization_audience(organization_id: str) -> str:
@@ -135,7 +135,7 @@ async def at_rest(template: Template) -> None:
     query = """SELECT revision, (SELECT sequence FROM directory_position WHERE tenant_id = $1)
                FROM source_revision WHERE tenant_id = $1"""
     seen: list[Any] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while len(seen) < 10 or any(each != seen[-1] for each in seen[-10:]):
             await asyncio.sleep(0.03)
             seen.append(await template.database.fetchrow(query, template.tenant_id))

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from identity_common.wire.events import ClaimsFunctionState, event_subject
 from stead.event_types import CloudEvent
-from tests.support.patience import round_trip
+from tests.support.waiting import round_trip
 
 Result = TypeVar("Result")
 

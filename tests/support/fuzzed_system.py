@@ -10,8 +10,8 @@ import httpx2 as httpx
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import client_credentials
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 _names = (f"fuzz-{number}" for number in itertools.count())
 _OF_CLAIMS_FUNCTIONS = {"kind": "access-token", "version_number": "1"}

@@ -23,8 +23,8 @@ from management_service.commands import bootstrap
 from management_service.settings import Settings
 from provision import ServerAddresses
 from tests.support.issuer import Issuer
-from tests.support.patience import PATIENCE_S
 from tests.support.service_in_a_tenant import ServiceInATenant
+from tests.support.waiting import WAIT_S
 
 AUDIENCE = "https://default.service.internal/api"
 _AT_ONCE = 5
@@ -71,7 +71,7 @@ async def running(app: Litestar) -> AsyncIterator[None]:
 
     life = asyncio.create_task(live())
     try:
-        async with client_of(app, None) as client, asyncio.timeout(PATIENCE_S):
+        async with client_of(app, None) as client, asyncio.timeout(WAIT_S):
             while (await client.get("/health/ready")).status_code != 200:  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.02)
         yield

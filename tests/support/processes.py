@@ -31,7 +31,7 @@ from management_service.bootstrap import Credentials
 from provision import ServerAddresses
 from stead import ManagementClient, client_credentials
 from stead._tls import default_ssl_context
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 
 MANAGEMENT_API = "https://default.service.internal/api"
 _READY_TIMEOUT_S = 120

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import Answer, CheckScript, Question, ScriptChecked, SealedRequests
 from tests.support.management_api import Management
-from tests.support.patience import round_trip
+from tests.support.waiting import round_trip
 
 
 class ScriptAnswers:

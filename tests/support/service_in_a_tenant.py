@@ -12,7 +12,7 @@ import nats.js.errors
 from nats.js import JetStreamContext
 
 from stead.event_types import CloudEvent
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 
 class ServiceInATenant:
@@ -33,7 +33,7 @@ class ServiceInATenant:
     async def outbox_drained(self, tenant_id: str | None = None) -> None:
         """Wait until the relay has emptied the outbox; a write waits for that only briefly."""
         query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await self.database.fetchval(query, tenant_id or self.tenant_id):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 
 _STOP_TIMEOUT_S = 30
 

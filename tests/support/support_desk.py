@@ -8,9 +8,9 @@ from pathlib import Path
 
 from all_in_one.credentials import DemoUser
 from stead import Role
-from tests.support.patience import eventually
 from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "support-desk"
 BACKEND = "https://support.example.com/api"

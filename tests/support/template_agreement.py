@@ -23,10 +23,10 @@ from stead.event_types import (
     permission_order,
 )
 from tests.support.agreement import loaded_in_memory_directory, read_database, records, require_acknowledged, seen
-from tests.support.patience import eventually
 from tests.support.random_template_changes import KnownRole, needed_by_member
 from tests.support.random_writes import GONE, Acknowledged, Key
 from tests.support.template_tables import TemplateTables, fold
+from tests.support.waiting import eventually
 from token_service.directory import InMemoryDirectory
 
 _SETTLED_WITHIN_S = 120

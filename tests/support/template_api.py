@@ -15,8 +15,8 @@ from identity_common.wire.events import STREAM_EVENTS
 from template_service.app import create_app, migrate
 from template_service.settings import Settings
 from tests.support.management_api import Management, client_of, revision_of, running, unique
-from tests.support.patience import PATIENCE_S
 from tests.support.service_in_a_tenant import ServiceInATenant
+from tests.support.waiting import WAIT_S
 
 
 class Template(ServiceInATenant):
@@ -71,7 +71,7 @@ class Template(ServiceInATenant):
     async def fan_outs_done(self) -> None:
         """Wait until every change has reached the members whose permissions it affects."""
         query = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await self.database.fetchval(query, self.tenant_id):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
 

@@ -35,7 +35,7 @@ from template_service.fan_out.requests import (
     request_role_fan_out,
 )
 from template_service.role_contents.events import record_roles
-from tests.support.patience import PATIENCE_S
+from tests.support.waiting import WAIT_S
 
 JOINED_AT: Final = 1_700_000_000_000
 """When every member joined."""
@@ -301,7 +301,7 @@ class TemplateTables:
     async def caught_up(self, management: int) -> None:
         """Wait until this revision of management-service has arrived."""
         query = "SELECT revision FROM directory_position WHERE tenant_id = $1"
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await self.database.fetchval(query, self.tenant_id) < management:  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
 
@@ -353,7 +353,7 @@ class TemplateTables:
     async def _copied(self, jetstream: JetStreamContext) -> None:
         """Wait until the subscribers' copy of the stream has everything that is published."""
         wanted = await self.revision()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while await published_revision(jetstream, "template", self.tenant_id) < wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 

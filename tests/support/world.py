@@ -22,9 +22,9 @@ from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.forger import Forger
 from tests.support.organization_template import OrganizationTemplate
-from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import eventually
 
 MANAGEMENT_API = "https://default.service.internal/api"
 NOT_ACCEPTABLE = "the subject token or the actor token is not acceptable"

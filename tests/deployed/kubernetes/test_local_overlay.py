@@ -27,7 +27,7 @@ from tests.support.cluster import (
 from tests.support.guides import code_of
 from tests.support.impersonation import Impersonation, client_token, exchange, make_machine
 from tests.support.organization_template import OrganizationTemplate
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
 

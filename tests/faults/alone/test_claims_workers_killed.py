@@ -30,8 +30,8 @@ from tests.support.impersonation import (
     make_machine,
 )
 from tests.support.lengths import length
-from tests.support.patience import eventually
 from tests.support.processes import Deployment, ServiceProcess
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.slow,

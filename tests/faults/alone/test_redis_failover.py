@@ -27,9 +27,9 @@ from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.impersonation import set_up
 from tests.support.organization_tokens import Caller
-from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.processes import Deployment
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import WAIT_S, eventually, eventually_here
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
@@ -94,7 +94,7 @@ async def test_a_taken_token_stays_taken_when_a_replica_is_promoted(
     """A failover brings no spent token back; with a slow replica a take is refused, and retrying succeeds."""
     tokens, client = subject_tokens(own_addresses, replicas=1)
     taken = None
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_S):
         while taken is None:
             store_subject_token(own_addresses)
             with contextlib.suppress(OAuthError):
@@ -150,7 +150,7 @@ async def answers(callers: Sequence[Caller], urls: Sequence[str], *revisions: st
     """Return what every replica answers for each of these, retrying on 503."""
 
     async def answer(caller: Caller, url: str, revision: str | None) -> bool:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             while (holds := await caller.holds(url, revision=revision)) is None:  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.05)
         return holds

@@ -24,9 +24,9 @@ from stead import Unavailable
 from tests.support.agreement import require_agreement
 from tests.support.impersonation import cycle_works, set_up
 from tests.support.lengths import length
-from tests.support.patience import eventually
 from tests.support.processes import Deployment, KeysEdge, ServiceProcess
 from tests.support.random_writes import UserWriter, make_roles, writing
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -27,8 +27,8 @@ from tests.support.impersonation import (
     exchange,
     make_machine,
 )
-from tests.support.patience import eventually, eventually_here
 from tests.support.processes import Deployment
+from tests.support.waiting import eventually, eventually_here
 
 pytestmark = pytest.mark.slow
 

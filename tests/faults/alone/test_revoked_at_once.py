@@ -12,8 +12,8 @@ from stead.event_types import MemberType
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.organization_tokens import Caller
-from tests.support.patience import eventually
 from tests.support.processes import Deployment
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

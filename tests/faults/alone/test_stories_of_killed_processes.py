@@ -25,8 +25,8 @@ from stead._tls import default_ssl_context
 from stead.audit import Head, KeySet, read_head, verify_export
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
-from tests.support.patience import PATIENCE_S, eventually
 from tests.support.processes import Deployment, ServiceProcess, Victim
+from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +109,7 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
     assert killed
     await asyncio.to_thread(eventually, lambda: cycle_works(deployment, management, impersonation))
 
-    deadline = time.monotonic() + max(PATIENCE_S, LONGEST_S)
+    deadline = time.monotonic() + max(WAIT_S, LONGEST_S)
     while True:
         entries = await asyncio.to_thread(lambda: list(management.logs.list(start_time=began_at)))
         taken = Counter(entry.subject_token_id for entry in entries if entry.key == "token.exchange.taken")

@@ -9,8 +9,8 @@ import pytest
 from all_in_one.embedded import EmbeddedServers
 from stead import ManagementClient
 from tests.support.impersonation import Impersonation, cycle_works, exchange
-from tests.support.patience import eventually
 from tests.support.processes import Deployment
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

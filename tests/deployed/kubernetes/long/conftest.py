@@ -23,7 +23,7 @@ from tests.support.cluster import (
 )
 from tests.support.impersonation import set_up
 from tests.support.organization_template import OrganizationTemplate
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 
 _PROGRAM = ROOT / "tests/deployed/kubernetes/long/steady_load.py"
 _NAMESPACE = "stead-load"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.deployed.kubernetes.long.conftest import Failure, Load
 from tests.support.cluster import NAMESPACE, ROOT, SERVICES, kubectl
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900), pytest.mark.usefixtures("system")]
 

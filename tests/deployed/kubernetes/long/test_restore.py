@@ -11,7 +11,7 @@ from stead import ManagementClient, NotFound
 from tests.deployed.kubernetes.long.conftest import Load
 from tests.support.cluster import ROOT
 from tests.support.impersonation import Impersonation, set_up
-from tests.support.patience import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800)]
 

@@ -19,9 +19,9 @@ from tests.support.cluster import (
     temporary_namespace,
 )
 from tests.support.impersonation import set_up
-from tests.support.patience import eventually
 from tests.support.processes import free_port
 from tests.support.routed_paths import NOT_SERVED, SERVED, expected_service
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.kubernetes,

@@ -25,7 +25,7 @@ ProblemReason = Literal[
 
 TOKEN_KINDS: Final[tuple[TokenKind, ...]] = ("access-token", "client-credentials")
 
-PATIENCE_S: Final = 2.0
+REPLY_TIMEOUT_S: Final = 2.0
 """How long management-service waits for the reply."""
 
 MAX_MESSAGE_BYTES: Final = 1_000_000
@@ -89,14 +89,14 @@ class DryRun(_Private, frozen=True, kw_only=True, tag="dry-run"):
     Attributes:
         candidate: The function to judge.
         active: The active version; None without one, which adds nothing.
-        patience_ms: How long the asker waits, from the arrival of the request on; inputs that are not reached in time
+        timeout_ms: How long the asker waits, from the arrival of the request on; inputs that are not reached in time
             are counted in the reply.
     """
 
     kind: TokenKind
     candidate: Function
     active: Function | None = None
-    patience_ms: int = 1700
+    timeout_ms: int = msgspec.field(name="patience_ms", default=1700)
 
 
 class StartRecording(_Private, frozen=True, kw_only=True, tag="start-recording"):

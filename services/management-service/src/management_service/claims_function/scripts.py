@@ -10,7 +10,7 @@ from identity_common.http.api_errors import ApiError, body_too_large
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
     MAX_MESSAGE_BYTES,
-    PATIENCE_S,
+    REPLY_TIMEOUT_S,
     Answer,
     CheckScript,
     DryRun,
@@ -88,7 +88,9 @@ class Scripts:
         if not self._bus.is_connected:
             raise scripts_unavailable()
         try:
-            reply = await ask(self._bus, self._requests.subject, sealed, name="claims-function", timeout_s=PATIENCE_S)
+            reply = await ask(
+                self._bus, self._requests.subject, sealed, name="claims-function", timeout_s=REPLY_TIMEOUT_S
+            )
             answer = self._requests.open_answer(reply, sealed_question=sealed)
         except (NatsError, OSError, TimeoutError, UnreadableMessageError) as error:
             _log.warning("claims-function.unavailable", error=type(error).__name__)

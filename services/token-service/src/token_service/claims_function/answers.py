@@ -19,7 +19,7 @@ from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
     MAX_MESSAGE_BYTES,
-    PATIENCE_S,
+    REPLY_TIMEOUT_S,
     Answer,
     CheckScript,
     DryRun,
@@ -111,7 +111,7 @@ class ClaimsFunctionAnswers:
             case TestScript():
                 return await self._test(question, deadline)
             case DryRun():
-                return await self._dry_run(question, min(deadline, time.monotonic() + question.patience_ms / _MS))
+                return await self._dry_run(question, min(deadline, time.monotonic() + question.timeout_ms / _MS))
             case StartRecording():
                 return await self._record(question)
             case ReadRecording():
@@ -195,7 +195,7 @@ class ClaimsFunctionAnswers:
         await self._bus.client.subscribe(self._requests.subject, queue=_REPLICAS, cb=self._take)
 
     async def _take(self, message: Msg) -> None:
-        task = asyncio.create_task(self._reply(message, deadline=time.monotonic() + PATIENCE_S))
+        task = asyncio.create_task(self._reply(message, deadline=time.monotonic() + REPLY_TIMEOUT_S))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 

@@ -36,7 +36,7 @@ _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-migrations'))"
 _GIVE_WAY: Final = "SET LOCAL lock_timeout = '1500ms'"
 _BLOCKED: Final = frozenset({"55P03", "40P01"})  # lock not available, deadlock
 _AGAIN_S: Final = 3.0
-_PATIENCE_S: Final = 600.0
+_TIMEOUT_S: Final = 600.0
 _CONNECT_TIMEOUT_S: Final = 5
 _VERSION_FILE: Final = re.compile(r"(\d{4})_\w+\.py")
 _FIRST: Final = "0001"
@@ -113,7 +113,7 @@ async def _migrate(database_url: str, versions: Path) -> None:
     from sqlalchemy.pool import NullPool  # noqa: PLC0415
 
     engine = create_async_engine(database_url, poolclass=NullPool, hide_parameters=True)
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
             async with engine.begin() as connection:

@@ -88,7 +88,7 @@ class ClaimsWorkers:
         Raises:
             NoWorkerFree: None became free in time.
         """
-        return Slot(self, await self.take(within_s=within_s), self._limits, patience_s=within_s)
+        return Slot(self, await self.take(within_s=within_s), self._limits, wait_s=within_s)
 
     async def take(self, *, within_s: float) -> WorkerProcess:
         """Return a worker that no other call uses, to be given back.
@@ -198,11 +198,11 @@ class Slot:
     reserve again.
     """
 
-    def __init__(self, workers: ClaimsWorkers, worker: WorkerProcess, limits: Limits, *, patience_s: float) -> None:
+    def __init__(self, workers: ClaimsWorkers, worker: WorkerProcess, limits: Limits, *, wait_s: float) -> None:
         self._workers = workers
         self._worker = worker
         self._limits = limits
-        self._patience_s = patience_s
+        self._wait_s = wait_s
         self._spoiled = False
 
     async def __aenter__(self) -> Self:
@@ -267,7 +267,7 @@ class Slot:
             if lost.out_of_time:
                 raise
         self._workers.give_back(self._worker, spoiled=True)
-        self._worker = await self._workers.take(within_s=self._patience_s)
+        self._worker = await self._workers.take(within_s=self._wait_s)
         return await self._worker.call(kind, script, data)
 
 

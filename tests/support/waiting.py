@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from nats.aio.client import Client
 
-PATIENCE_S = 60
+WAIT_S = 60
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -> None:
+def eventually(condition: Callable[[], bool], *, within_s: float = WAIT_S) -> None:
     """Return when the condition holds; fail after ``within_s``."""
     deadline = time.monotonic() + within_s
     while not condition():
@@ -19,7 +19,7 @@ def eventually(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -
 
 async def eventually_here(condition: Callable[[], bool]) -> None:
     """Do the same without blocking this event loop."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"
         await asyncio.sleep(0.02)
