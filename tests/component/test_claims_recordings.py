@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from identity_common.bus.connection import Bus
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -106,7 +105,6 @@ async def test_a_dry_run_has_all_workers_run_inputs_at_once(servers: ServerAddre
     workers = ClaimsWorkers(Limits(time_ms=2000), 2)
     on_demand = WorkersOnDemand(workers, count=2)
     answers = ClaimsFunctionAnswers(
-        Bus(servers.token_nats_url, service="token"),
         SealedRequests(replicas.keys, tenant_id="default"),
         on_demand,
         replicas.one,

@@ -229,8 +229,8 @@ class _Background:
             bus, commands, settings.database_url, log=SUBJECT_TOKEN_LOG, tenant_id=tenant_id
         )
         self._password_checks = PasswordChecks(
-            bus, connections.reader, self.passwords, self.attempts, tenant_id=tenant_id
-        )
+            connections.reader, self.passwords, self.attempts, tenant_id=tenant_id
+        ).responder(bus)
         self.startup = Startup(connections.engine, versions=VERSIONS, then=self._start_workers)
 
     async def _start_workers(self) -> None:

@@ -48,7 +48,7 @@ from template_service.member_permissions.routes import readable_by_any_page, sco
 from template_service.member_permissions.service import MemberPermissions
 from template_service.member_permissions.waiting import ChangeListener, Waiters
 from template_service.members import routes as members
-from template_service.members.replies import MemberReplies
+from template_service.members.replies import member_responder
 from template_service.members.service import Members
 from template_service.organizations.routes import OrganizationController
 from template_service.organizations.service import Organizations
@@ -155,7 +155,7 @@ class _Background:
         self._fan_out = FanOut(self.changes, settings.database_url, tenant_id=tenant_id, published=self.published)
         self.waiters = Waiters()
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
-        self._member_replies = MemberReplies(bus, connections.reader, tenant_id=tenant_id)
+        self._member_replies = member_responder(bus, connections.reader, tenant_id=tenant_id)
         self.startup = Startup(engine, versions=VERSIONS, then=self._start_workers)
 
     async def _start_workers(self) -> None:

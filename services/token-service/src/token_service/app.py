@@ -322,24 +322,23 @@ class _ClaimsParts:
             self._recordings,
             self.failures,
         )
-        self._answers = ClaimsFunctionAnswers(
-            bus,
+        self._responder = ClaimsFunctionAnswers(
             SealedRequests(keys, tenant_id=tenant_id),
             self._test_workers,
             self._recordings,
             self.failures,
             worker_count=for_tests,
-        )
+        ).responder(bus)
 
     def start(self) -> None:
         """Start what runs in the background."""
         self.custom_claims.start()
         self._recordings.start()
-        self._answers.start()
+        self._responder.start()
 
     async def stop(self) -> None:
         """Stop it, and the workers."""
-        await self._answers.stop()
+        await self._responder.stop()
         await self._recordings.stop()
         await self.custom_claims.stop()
         await self._test_workers.stop()

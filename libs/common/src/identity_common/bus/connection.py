@@ -23,13 +23,14 @@ class Bus:
     ``connected``. Every NATS user has its own inbox prefix, so that none can read the replies to another.
 
     Attributes:
+        service: Name of the service: ``management``.
         client: The client; usable once ``connected`` has returned.
         connections: Number of connections made so far; a reader starts again if it has changed.
     """
 
     def __init__(self, url: str, *, service: str) -> None:
         self._url = url
-        self._service = service
+        self.service = service
         self.client = Client()
         self.connections = 0
         self._connected = asyncio.Event()
@@ -64,8 +65,8 @@ class Bus:
     async def _connect(self) -> None:
         await self.client.connect(
             self._url,
-            name=self._service,
-            inbox_prefix=f"_INBOX_{self._service}",
+            name=self.service,
+            inbox_prefix=f"_INBOX_{self.service}",
             max_reconnect_attempts=-1,
             reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # annotated as int, but passed to sleep
             connect_timeout=2,

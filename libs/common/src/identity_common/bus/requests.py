@@ -1,10 +1,16 @@
 """Requests over NATS between services: the request id and the trace travel in headers, not in the message."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from structlog.typing import FilteringBoundLogger
 
+from identity_common.background import end
 from identity_common.bus.connection import Bus
 from identity_common.telemetry.logs import REQUEST_ID
 from identity_common.telemetry.observation import is_well_formed
@@ -32,8 +38,89 @@ async def ask(bus: Bus, subject: str, payload: bytes, *, name: str, timeout_s: f
     return message.data
 
 
+class Responder:
+    """Replies to the requests on a subject, each in a task of its own; one replica of the service replies to each.
+
+    Args:
+        bus: The connection.
+        subject: The subject, which belongs to no stream.
+        reply: Returns the reply to a request, or None to send none. Gets the request and when it arrived, in seconds
+            of the monotonic clock.
+        unavailable: Returns the reply to a request for which ``reply`` failed: the sender may try again.
+        name: Of the spans and the tasks, and of the event ``<name>.unanswered``: ``password-check``.
+        log: Gets a line for every request that failed.
+        failed: Event of that line: a warning for an expected exception, an error with a traceback for any other.
+        expected: Exceptions that an operator should know of but a developer need not: a store is away.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        subject: str,
+        reply: Callable[[bytes, float], Awaitable[bytes | None]],
+        *,
+        unavailable: Callable[[bytes], bytes],
+        name: str,
+        log: FilteringBoundLogger,
+        failed: str,
+        expected: tuple[type[Exception], ...],
+    ) -> None:
+        self._bus = bus
+        self._subject = subject
+        self._reply = reply
+        self._unavailable = unavailable
+        self._name = name
+        self._log = log
+        self._failed = failed
+        self._expected = expected
+        self._subscribing: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+        self._replying: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start replying once the bus is connected."""
+        self._subscribing = asyncio.create_task(self._subscribe(), name=f"{self._name}-subscribe")
+
+    async def stop(self) -> None:
+        """Stop replying; the senders of requests without a reply try again."""
+        await end(self._subscribing)
+        if self._subscription is not None:
+            with suppress(NatsError, OSError):  # the connection is gone, and the subscription with it
+                await self._subscription.unsubscribe()
+        await end(*self._replying)
+
+    async def _subscribe(self) -> None:
+        await self._bus.connected()
+        subscribe = self._bus.client.subscribe
+        self._subscription = await subscribe(self._subject, queue=self._bus.service, cb=self._take)
+
+    async def _take(self, message: Msg) -> None:
+        task = asyncio.create_task(self._respond(message, time.monotonic()), name=self._name)
+        self._replying.add(task)
+        task.add_done_callback(self._replying.discard)
+
+    async def _respond(self, message: Msg, arrived: float) -> None:
+        with _on_behalf_of_sender(message, name=self._name):
+            reply = await self._reply_or_unavailable(message.data, arrived)
+            if reply is None:
+                return
+            try:
+                await message.respond(reply)
+            except (NatsError, OSError) as error:
+                self._log.warning(f"{self._name}.unanswered", error=type(error).__name__)
+
+    async def _reply_or_unavailable(self, request: bytes, arrived: float) -> bytes | None:
+        try:
+            return await self._reply(request, arrived)
+        except self._expected as error:
+            self._log.warning(self._failed, error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry
+            self._log.error(self._failed, error=type(error).__name__, exc_info=error)
+        return self._unavailable(request)
+
+
 @contextmanager
-def answering(message: Msg, *, name: str) -> Generator[None]:
+def _on_behalf_of_sender(message: Msg, *, name: str) -> Generator[None]:
     """Run the body as a part of the request that the message belongs to: its log lines have that id.
 
     The body must be a task of its own, whose context ends with it.

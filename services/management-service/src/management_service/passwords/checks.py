@@ -1,18 +1,13 @@
 """Checks passwords for token-service, by request and reply on the bus."""
 
-import asyncio
-import time
 from typing import Final
 
 import msgspec
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.background import end
 from identity_common.bus.connection import Bus
-from identity_common.bus.requests import answering
+from identity_common.bus.requests import Responder
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
@@ -22,7 +17,6 @@ from management_service.passwords.hashing import Busy, Passwords
 
 _log = get_logger(__name__)
 
-_REPLICAS: Final = "management"
 _MAX_CHARACTERS: Final = 1024
 _MS: Final = 1000
 _decode = msgspec.json.Decoder(PasswordQuestion).decode
@@ -30,26 +24,26 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PasswordChecks:
-    """Answers password checks on the bus; one replica answers each."""
+    """Checks passwords, and limits attempts."""
 
-    def __init__(
-        self, bus: Bus, engine: AsyncEngine, passwords: Passwords, attempts: SignInAttempts, *, tenant_id: str
-    ) -> None:
-        self._bus = bus
+    def __init__(self, engine: AsyncEngine, passwords: Passwords, attempts: SignInAttempts, *, tenant_id: str) -> None:
         self._engine = engine
         self._passwords = passwords
         self._attempts = attempts
         self._tenant_id = tenant_id
-        self._subscribing: asyncio.Task[None] | None = None
-        self._answering: set[asyncio.Task[None]] = set()
 
-    def start(self) -> None:
-        """Start answering once the bus is connected."""
-        self._subscribing = asyncio.create_task(self._subscribe(), name="password-checks")
-
-    async def stop(self) -> None:
-        """Stop answering; unanswered requests are retried by their senders."""
-        await end(self._subscribing, *self._answering)
+    def responder(self, bus: Bus) -> Responder:
+        """Return what replies to the requests of token-service."""
+        return Responder(
+            bus,
+            password_check_subject(self._tenant_id),
+            self._reply,
+            unavailable=lambda _: _encode(PasswordAnswer(busy=True)),
+            name="password-check",
+            log=_log,
+            failed="password-check.failed",
+            expected=(SQLAlchemyError, StoreUnavailable, OSError, msgspec.DecodeError),
+        )
 
     async def check(self, question: PasswordQuestion, *, deadline: float) -> PasswordAnswer:
         """Return the user with this identifier and password, if there is one and the limit of attempts allows a check.
@@ -105,37 +99,14 @@ class PasswordChecks:
         async with self._engine.connect() as connection:
             await store.renew_password_hash(connection, self._tenant_id, found, renewed)
 
-    async def _subscribe(self) -> None:
-        await self._bus.connected()
-        subject = password_check_subject(self._tenant_id)
-        await self._bus.client.subscribe(subject, queue=_REPLICAS, cb=self._take)
-
-    async def _take(self, message: Msg) -> None:
-        task = asyncio.create_task(self._answer(message, arrived=time.monotonic()))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
-
-    async def _answer(self, message: Msg, *, arrived: float) -> None:
-        with answering(message, name="password-check"):
-            await self._respond(message, arrived=arrived)
-
-    async def _respond(self, message: Msg, *, arrived: float) -> None:
+    async def _reply(self, request: bytes, arrived: float) -> bytes:
+        question = _decode(request)
         try:
-            question = _decode(message.data)
             answer = await self.check(question, deadline=arrived + question.timeout_ms / _MS)
         except Busy as busy:
             _log.warning("password-check.busy", delay_s=busy.retry_after_s)
             answer = PasswordAnswer(busy=True, retry_after_s=busy.retry_after_s)
-        except (SQLAlchemyError, StoreUnavailable, OSError, msgspec.DecodeError) as error:
-            _log.warning("password-check.failed", error=type(error).__name__)
-            answer = PasswordAnswer(busy=True)
-        except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry
-            _log.error("password-check.failed", error=type(error).__name__, exc_info=error)
-            answer = PasswordAnswer(busy=True)
-        try:
-            await message.respond(_encode(answer))
-        except (NatsError, OSError) as error:
-            _log.warning("password-check.unanswered", error=type(error).__name__)
+        return _encode(answer)
 
 
 def _source(found: store.PasswordHash | None, devices: tuple[KnownDevice, ...]) -> str:

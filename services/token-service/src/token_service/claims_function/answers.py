@@ -9,12 +9,9 @@ from operator import itemgetter
 from typing import Final
 
 import msgspec
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
-from identity_common.background import end
 from identity_common.bus.connection import Bus
-from identity_common.bus.requests import answering
+from identity_common.bus.requests import Responder
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
@@ -49,7 +46,6 @@ from token_service.claims_function.sandbox import Claims, Denied, NotChecked, No
 
 _log = get_logger(__name__)
 
-_REPLICAS: Final = "token"
 _MOST_BYTES: Final = MAX_MESSAGE_BYTES - 1024
 _MS: Final = 1000
 
@@ -58,7 +54,6 @@ class ClaimsFunctionAnswers:
     """Replies to the requests of one tenant.
 
     Args:
-        bus: Carries them.
         requests: Opens them, seals the replies.
         workers: Run the scripts.
         recordings: The recorded inputs.
@@ -68,7 +63,6 @@ class ClaimsFunctionAnswers:
 
     def __init__(
         self,
-        bus: Bus,
         requests: SealedRequests,
         workers: WorkersOnDemand,
         recordings: Recordings,
@@ -76,22 +70,28 @@ class ClaimsFunctionAnswers:
         *,
         worker_count: int,
     ) -> None:
-        self._bus = bus
         self._requests = requests
         self._workers = workers
         self._recordings = recordings
         self._failures = failures
         self._worker_count = worker_count
-        self._subscribing: asyncio.Task[None] | None = None
-        self._answering: set[asyncio.Task[None]] = set()
 
-    def start(self) -> None:
-        """Start replying once the bus is connected."""
-        self._subscribing = asyncio.create_task(self._subscribe(), name="claims-function-answers")
+    def responder(self, bus: Bus) -> Responder:
+        """Return what replies to the requests on the bus."""
 
-    async def stop(self) -> None:
-        """Stop replying; requests without a reply are retried by their senders."""
-        await end(self._subscribing, *self._answering)
+        def unavailable(request: bytes) -> bytes:
+            return self._requests.seal_answer(Unavailable(), sealed_question=request)
+
+        return Responder(
+            bus,
+            self._requests.subject,
+            self._reply,
+            unavailable=unavailable,
+            name="claims-function",
+            log=_log,
+            failed="claims-function.unavailable",
+            expected=(NoWorkerFree, NotChecked, StoreUnavailable),
+        )
 
     async def answer(self, question: Question, *, deadline: float) -> Answer:
         """Return the reply to a request.
@@ -190,36 +190,14 @@ class ClaimsFunctionAnswers:
             await self._recordings.begin(question.kind, minutes=question.minutes)
         return await self._recordings.state(question.kind)
 
-    async def _subscribe(self) -> None:
-        await self._bus.connected()
-        await self._bus.client.subscribe(self._requests.subject, queue=_REPLICAS, cb=self._take)
-
-    async def _take(self, message: Msg) -> None:
-        task = asyncio.create_task(self._reply(message, deadline=time.monotonic() + REPLY_TIMEOUT_S))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
-
-    async def _reply(self, message: Msg, *, deadline: float) -> None:
-        with answering(message, name="claims-function"):
-            await self._respond(message, deadline=deadline)
-
-    async def _respond(self, message: Msg, *, deadline: float) -> None:
-        answer: Answer
+    async def _reply(self, request: bytes, arrived: float) -> bytes | None:
         try:
-            answer = await self.answer(self._requests.open_question(message.data), deadline=deadline)
+            question = self._requests.open_question(request)
         except UnreadableMessageError as error:
             _log.error("claims-function.unreadable", reason=str(error))
-            return  # the sender has other keys, and could not read the reply; or has sent it long ago
-        except (NoWorkerFree, NotChecked, StoreUnavailable) as error:
-            _log.warning("claims-function.unavailable", error=type(error).__name__)
-            answer = Unavailable()
-        except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry
-            _log.error("claims-function.unanswered", error=type(error).__name__, exc_info=error)
-            answer = Unavailable()
-        try:
-            await message.respond(self._requests.seal_answer(answer, sealed_question=message.data))
-        except (NatsError, OSError) as error:
-            _log.warning("claims-function.unanswered", error=type(error).__name__)
+            return None  # the sender has other keys, and could not read the reply; or has sent it long ago
+        answer = await self.answer(question, deadline=arrived + REPLY_TIMEOUT_S)
+        return self._requests.seal_answer(answer, sealed_question=request)
 
 
 def _script_problem(problem: Problem) -> ScriptProblem:

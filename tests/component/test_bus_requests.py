@@ -1,0 +1,210 @@
+"""Requests between services: one replica replies to each, and a failure has a reply of its own."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from nats.errors import NoRespondersError
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.requests import Responder, ask
+from identity_common.telemetry.logs import REQUEST_ID, get_logger
+from identity_common.wire.memberships import members_subject
+from provision import ServerAddresses
+from tests.support.captured_logs import captured_logs
+from tests.support.management_api import unique
+from tests.support.waiting import WAIT_S, round_trip
+
+pytestmark = pytest.mark.servers
+
+PROBE = b"are you there?"
+
+Reply = Callable[[bytes, float], Awaitable[bytes | None]]
+
+
+@asynccontextmanager
+async def connected(url: str, service: str) -> AsyncIterator[Bus]:
+    bus = Bus(url, service=service)
+    bus.start()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await bus.connected()
+        yield bus
+    finally:
+        await bus.stop()
+
+
+@pytest.fixture
+def subject() -> str:
+    return members_subject(unique("t"))
+
+
+@pytest_asyncio.fixture
+async def sender(servers: ServerAddresses) -> AsyncIterator[Bus]:
+    async with connected(servers.management_nats_url, "management") as bus:
+        yield bus
+
+
+@pytest_asyncio.fixture
+async def receiver(servers: ServerAddresses) -> AsyncIterator[Bus]:
+    async with connected(servers.template_nats_url, "template") as bus:
+        yield bus
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    with captured_logs("tests") as log:
+        yield log
+
+
+def responder_of(bus: Bus, subject: str, reply: Reply) -> Responder:
+    return Responder(
+        bus,
+        subject,
+        reply,
+        unavailable=lambda request: b"unavailable: " + request,
+        name="members",
+        log=get_logger(__name__),
+        failed="members.unavailable",
+        expected=(ConnectionError,),
+    )
+
+
+async def started(sender: Bus, receiver: Bus, subject: str, reply: Reply) -> Responder:
+    """Return a responder that receives requests."""
+    is_subscribed = asyncio.Event()
+
+    async def reply_or_note(request: bytes, arrived: float) -> bytes | None:
+        if request == PROBE:
+            is_subscribed.set()
+            return request
+        return await reply(request, arrived)
+
+    responder = responder_of(receiver, subject, reply_or_note)
+    responder.start()
+    async with asyncio.timeout(WAIT_S):
+        while not is_subscribed.is_set():  # a probe may reach another replica
+            with suppress(NoRespondersError):
+                await asked(sender, subject, PROBE)
+            await asyncio.sleep(0)
+    return responder
+
+
+async def asked(bus: Bus, subject: str, request: bytes) -> bytes:
+    return await ask(bus, subject, request, name="members", timeout_s=WAIT_S)
+
+
+def lines(log: io.StringIO, event: str) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == event]
+
+
+async def test_a_slow_request_does_not_delay_the_next_one(sender: Bus, receiver: Bus, subject: str) -> None:
+    go_on = asyncio.Event()
+
+    async def reply(request: bytes, _: float) -> bytes:
+        if request == b"slow":
+            await go_on.wait()
+        return b"reply to " + request
+
+    responder = await started(sender, receiver, subject, reply)
+    slow = asyncio.create_task(asked(sender, subject, b"slow"))
+    assert await asked(sender, subject, b"quick") == b"reply to quick"
+    go_on.set()
+    assert await slow == b"reply to slow"
+    await responder.stop()
+
+
+async def test_one_replica_replies_to_each_request(
+    servers: ServerAddresses, sender: Bus, receiver: Bus, subject: str
+) -> None:
+    received: list[tuple[str, bytes]] = []
+
+    def replica(name: str) -> Reply:
+        async def reply(request: bytes, _: float) -> bytes:
+            received.append((name, request))
+            return request
+
+        return reply
+
+    async with connected(servers.template_nats_url, "template") as other:
+        replicas = ((receiver, replica("one")), (other, replica("other")))
+        responders = [await started(sender, bus, subject, reply) for bus, reply in replicas]
+        requests = [b"%d" % number for number in range(100)]
+        assert await asyncio.gather(*(asked(sender, subject, each) for each in requests)) == requests
+        for responder in responders:
+            await responder.stop()
+    assert sorted(request for _, request in received) == sorted(requests)
+    assert {name for name, _ in received} == {"one", "other"}
+
+
+async def test_a_failed_request_is_logged_under_its_id_and_has_a_reply(
+    sender: Bus, receiver: Bus, subject: str, log: io.StringIO
+) -> None:
+    async def reply(request: bytes, _: float) -> bytes:
+        raise ConnectionError if request == b"store away" else ArithmeticError
+
+    responder = await started(sender, receiver, subject, reply)
+    request_id = unique("r")
+    earlier = REQUEST_ID.set(request_id)
+    assert await asked(sender, subject, b"store away") == b"unavailable: store away"
+    assert await asked(sender, subject, b"bug") == b"unavailable: bug"
+    REQUEST_ID.reset(earlier)
+    await responder.stop()
+    warning, error = lines(log, "members.unavailable")
+    assert {**warning, "level": "warning", "error": "ConnectionError", "request_id": request_id} == warning
+    assert {**error, "level": "error", "error": "ArithmeticError", "request_id": request_id} == error
+    assert ("traceback" in warning, "traceback" in error) == (False, True)
+
+
+async def test_a_request_that_must_not_be_answered_has_no_reply(sender: Bus, receiver: Bus, subject: str) -> None:
+    async def reply(request: bytes, _: float) -> bytes | None:
+        return None if request == b"unreadable" else request
+
+    responder = await started(sender, receiver, subject, reply)
+    unanswered = asyncio.create_task(asked(sender, subject, b"unreadable"))
+    for _ in range(10):  # replies are in the order of the requests here: none of them waits
+        assert await asked(sender, subject, b"readable") == b"readable"
+    assert not unanswered.done()
+    unanswered.cancel()
+    await responder.stop()
+
+
+async def test_a_stopped_responder_is_not_sent_requests_and_ends_those_in_progress(
+    sender: Bus, receiver: Bus, subject: str
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def reply(_: bytes, __: float) -> bytes:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return b""
+
+    responder = await started(sender, receiver, subject, reply)
+    in_progress = asyncio.create_task(asked(sender, subject, b"one"))
+    async with asyncio.timeout(WAIT_S):
+        await begun.wait()
+    await responder.stop()
+    assert ended.is_set()
+    await round_trip(receiver.client)
+    with pytest.raises(NoRespondersError):
+        await asked(sender, subject, b"another")
+    in_progress.cancel()
+
+
+async def test_a_responder_that_never_connected_stops(subject: str, servers: ServerAddresses) -> None:
+    async def reply(request: bytes, _: float) -> bytes:
+        return request
+
+    bus = Bus(servers.template_nats_url, service="template")  # not started
+    await responder_of(bus, subject, reply).stop()
+    responder = responder_of(bus, subject, reply)
+    responder.start()
+    await responder.stop()
