@@ -11,7 +11,7 @@ import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.stream_reader import Batch, StreamMessage
+from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes
 from identity_common.progress import Progress
@@ -34,7 +34,7 @@ from tests.support.template_api import Template
 
 
 class Replica:
-    """A projection that is given its batches and advances as ``_follow`` does."""
+    """A projection that is given its batches and advances as ``_apply`` does."""
 
     def __init__(self, engine: AsyncEngine, tenant_id: str) -> None:
         changes = Changes(engine, source="template", tenant_id=tenant_id, published=Progress(), may_return=("member",))
@@ -47,7 +47,7 @@ class Replica:
 
     async def take(self, stream: str, messages: Sequence[StreamMessage], *, caught_up: bool = False) -> Position:
         for part in _parts(Batch(list(messages), caught_up)):
-            position = await self.projection._apply(stream, self.sequence, part)
+            position = await self.projection._apply_part(part, StreamPosition(stream, self.sequence))
             if position.stream != stream or position.sequence < self.sequence:
                 self.sequence = position.sequence if position.stream == stream else 0
                 return position

@@ -5,20 +5,18 @@ it is a no-op. A stream that was lost and recreated is read from its beginning. 
 from every organization, a deleted scope from every role, in the same transaction.
 """
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import asyncpg
 import msgspec
-from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
-from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
+from identity_common.bus.stream_follower import StreamFollower
+from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.progress import Progress
 from identity_common.telemetry.logs import get_logger
@@ -40,8 +38,6 @@ from template_service.role_contents.events import record_roles, touch_roles
 from template_service.role_contents.store import lock_with_roles
 
 _log = get_logger(__name__)
-
-_RETRY_S: Final = 0.25
 
 _DECODE: Final[dict[str, Any]] = {
     "user": msgspec.json.Decoder(UserState).decode,
@@ -66,81 +62,77 @@ class ManagementEvents:
         self.seen = Progress()
         self.is_complete = False
         self._has_everything = False
-        self._bus = bus
         self._engine = engine
         self._changes = changes
         self._tenant_id = tenant_id
         kinds = (("user", "*"), ("application", "*"), ("resource", "*"), ("scope", "*", "*"))
         subjects = [event_subject("management", tenant_id, *kind) for kind in kinds]
         subjects.append(watermark_subject("management", tenant_id))
-        self._reader = StreamReader(bus, STREAM_STATE, subjects, reader="directory-projection")
-        self._loop = BackgroundLoop(
-            self._follow,
+        self._follower = StreamFollower(
+            bus,
+            STREAM_STATE,
+            subjects,
+            self._apply,
+            position=self._stored_position,
             name="directory-projection",
-            pause_s=_RETRY_S,
-            log=_log.bind(stream=STREAM_STATE),
+            log=_log,
             failed="directory.failed",
             interrupted="directory.interrupted",
-            expected=(NatsError, SQLAlchemyError, asyncpg.PostgresError, OSError, TimeoutError),
-            resume_on=(ReadingInterrupted,),
+            expected=(SQLAlchemyError, asyncpg.PostgresError),
         )
 
     def start(self) -> None:
         """Start following in the background."""
-        self._loop.start()
+        self._follower.start()
 
     async def stop(self) -> None:
         """Stop following."""
-        await self._loop.stop()
+        await self._follower.stop()
 
-    async def _follow(self) -> None:
-        """Read on from the stored position, until an error, or until another replica has moved it elsewhere."""
-        await self._bus.connected()
-        stream = await self._reader.identity()
+    async def _apply(self, batch: Batch, read: StreamPosition) -> StreamPosition:
+        """Apply the new messages of a batch that was read after a position; return the stored position afterwards.
+
+        A stored position of another stream, or before ``read``, is not moved: read on from it.
+        """
+        applied = read
+        for part in _parts(batch):
+            if not part.messages and (not part.caught_up or self._has_everything):
+                continue
+            position = await self._apply_part(part, read)
+            applied = StreamPosition(position.stream, position.sequence)
+            if applied.is_behind(read):
+                break
+            if part.messages:
+                read = StreamPosition(read.stream, part.messages[-1].sequence)
+            self._take(position)
+        return applied
+
+    async def _stored_position(self) -> StreamPosition:
         async with self._engine.connect() as connection:
             stored = await store.read_position(connection, self._tenant_id)
-        sequence = stored.sequence if stored.stream == stream else 0
-        is_same = False
-        async with contextlib.aclosing(self._reader.read_after(sequence)) as batches:
-            async for batch in batches:
-                if not is_same:
-                    # The stream may have been recreated before the consumer was created.
-                    is_same = await self._reader.identity() == stream
-                    if not is_same:
-                        return
-                for part in _parts(batch):
-                    if not part.messages and (not part.caught_up or self._has_everything):
-                        continue
-                    position = await self._apply(stream, sequence, part)
-                    if position.stream != stream or position.sequence < sequence:
-                        return
-                    sequence = part.messages[-1].sequence if part.messages else sequence
-                    self._take(position)
+        return StreamPosition(stored.stream, stored.sequence)
 
-    async def _apply(self, stream: str, read_from: int, part: "_Part") -> Position:
-        """Apply the new messages of a part of a batch, in one transaction; return the position afterwards.
-
-        A stored position of another stream, or before ``read_from``, is not moved: the caller continues from it.
-        """
+    async def _apply_part(self, part: "_Part", read: StreamPosition) -> Position:
+        """Apply the new messages of a part of a batch in one transaction; return the position afterwards."""
         async with self._changes.transaction(await_publication=False) as transaction:
             stored = await store.lock_position(transaction.connection, self._tenant_id)
-            if stored.stream != stream:
-                if read_from != 0:
+            if stored.stream != read.stream:
+                if read.sequence != 0:
                     return stored
-                stored = msgspec.structs.replace(stored, stream=stream, sequence=0)
-            if stored.sequence < read_from:
+                stored = msgspec.structs.replace(stored, stream=read.stream, sequence=0)
+            if stored.sequence < read.sequence:
                 return stored
             new = [message for message in part.messages if message.sequence > stored.sequence]
-            read = max(stored.read_revision, await self._apply_messages(transaction, new))
+            read_revision = max(stored.read_revision, await self._apply_messages(transaction, new))
             sequence = new[-1].sequence if new else stored.sequence
             # A replica that is ahead knows whether its own position is the end of the stream.
-            is_all = part.caught_up and sequence == (part.messages[-1].sequence if part.messages else read_from)
+            is_all = part.caught_up and sequence == (part.messages[-1].sequence if part.messages else read.sequence)
             position = Position(
-                stream=stream,
+                stream=read.stream,
                 sequence=sequence,
-                revision=max(stored.revision, read) if is_all else stored.revision,
-                complete=stored.complete or (is_all and read >= 0),
-                read_revision=read,
+                revision=max(stored.revision, read_revision) if is_all else stored.revision,
+                complete=stored.complete or (is_all and read_revision >= 0),
+                read_revision=read_revision,
             )
             await store.store_position(transaction.connection, self._tenant_id, position)
         return position

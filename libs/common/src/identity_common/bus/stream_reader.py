@@ -20,7 +20,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import ensure_streams
+from identity_common.bus.streams import ensure_streams, incarnation
 from identity_common.telemetry.logs import get_logger
 from identity_common.telemetry.traceparent import HEADER as TRACEPARENT_HEADER
 from identity_common.telemetry.tracing import tracing
@@ -62,6 +62,26 @@ class StreamMessage(NamedTuple):
     event: CloudEvent
 
 
+class StreamPosition(NamedTuple):
+    """A position in a stream; by default before everything.
+
+    Attributes:
+        stream: The incarnation of the stream: the positions of a recreated one start again.
+        sequence: The position in it.
+    """
+
+    stream: str = ""
+    sequence: int = 0
+
+    def within(self, stream: str) -> "StreamPosition":
+        """Return this position if it is in this incarnation; otherwise its beginning."""
+        return self if self.stream == stream else StreamPosition(stream)
+
+    def is_behind(self, other: "StreamPosition") -> bool:
+        """Return whether this position is before another one, or in another incarnation."""
+        return self.stream != other.stream or self.sequence < other.sequence
+
+
 class Batch(NamedTuple):
     """Messages in the order of the stream.
 
@@ -72,6 +92,10 @@ class Batch(NamedTuple):
 
     messages: list[StreamMessage]
     caught_up: bool
+
+    def end(self, after: StreamPosition) -> StreamPosition:
+        """Return the position of the last message, or the one after which the batch was read if there is none."""
+        return StreamPosition(after.stream, self.messages[-1].sequence) if self.messages else after
 
 
 class StreamReader:
@@ -98,11 +122,7 @@ class StreamReader:
             nats.errors.Error: The server does not answer.
         """
         await ensure_streams(self._bus)
-        response = await self._bus.client.request(f"$JS.API.STREAM.INFO.{self._stream}", b"", timeout=2)
-        info = json.decode(response.data)
-        if "error" in info:
-            raise NatsError(info["error"].get("description", "stream info failed"))
-        return str(info["created"])
+        return await incarnation(self._bus, self._stream)
 
     async def read_after(self, sequence: int) -> AsyncGenerator[Batch, None]:
         """Yield batches of the messages after a position, then of new ones; an empty batch for a heartbeat.

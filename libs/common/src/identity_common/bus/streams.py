@@ -6,9 +6,10 @@ NATS account of its own, from which no request can reach a service (docs/decisio
 run time.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import json
+from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, ExternalStream, RetentionPolicy, StorageType, StreamConfig, StreamSource
 from nats.js.errors import NotFoundError
@@ -95,6 +96,34 @@ async def ensure_streams(bus: Bus) -> None:
     for config in STREAMS:
         await bus.jetstream().add_stream(config)
     await bus.jetstream(api=SUBSCRIBERS_API).add_stream(SUBSCRIBERS_COPY)
+
+
+async def stream_info(bus: Bus, stream: str, request: bytes = b"", *, timeout_s: float = 2) -> dict[str, Any]:
+    """Return what the server says of a stream.
+
+    Args:
+        bus: The connection.
+        stream: Name of the stream.
+        request: JSON that asks for more than the default.
+        timeout_s: Seconds to wait for the server.
+
+    Raises:
+        nats.errors.Error: The server does not answer, or there is no stream.
+    """
+    response = await bus.client.request(f"$JS.API.STREAM.INFO.{stream}", request, timeout=timeout_s)
+    info: dict[str, Any] = json.decode(response.data)
+    if "error" in info:
+        raise NatsError(info["error"].get("description", "stream info failed"))
+    return info
+
+
+async def incarnation(bus: Bus, stream: str) -> str:
+    """Return the incarnation of a stream, within which positions are comparable.
+
+    Raises:
+        nats.errors.Error: The server does not answer, or there is no stream.
+    """
+    return str((await stream_info(bus, stream))["created"])
 
 
 class StoredWatermark(NamedTuple):

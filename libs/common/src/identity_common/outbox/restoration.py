@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import ensure_streams, last_watermark
+from identity_common.bus.streams import ensure_streams, last_watermark, stream_info
 from identity_common.clock import now_ms
 from identity_common.outbox.change import Change
 from identity_common.outbox.changes import Transaction
@@ -141,10 +141,7 @@ async def _subjects(bus: Bus, pattern: str) -> list[str]:
     subjects: list[str] = []
     while True:
         request = json.encode({"subjects_filter": pattern, "offset": len(subjects)})
-        answer = await bus.client.request(f"$JS.API.STREAM.INFO.{STREAM_STATE}", request, timeout=30)
-        info = json.decode(answer.data)
-        if "error" in info:
-            raise NatsError(info["error"].get("description", "stream info failed"))
+        info = await stream_info(bus, STREAM_STATE, request, timeout_s=30)
         page = info["state"].get("subjects") or {}
         subjects += page
         if not page or len(subjects) >= info.get("total", 0):

@@ -7,9 +7,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.connection import Bus
+from identity_common.bus.streams import incarnation
 from identity_common.clock import Clock, now_ms
 from identity_common.telemetry.metrics import Samples, gauge
-from management_service.audit.stream import incarnation, published_after
+from identity_common.wire.audit import STREAM_AUDIT
+from management_service.audit.stream import published_after
 
 _POSITION: Final = text("SELECT position FROM audit_positions WHERE tenant_id = :tenant AND stream_created = :created")
 
@@ -31,7 +33,7 @@ def measure_lag(
     )
 
     async def read() -> list[float]:
-        created = await incarnation(bus)
+        created = await incarnation(bus, STREAM_AUDIT)
         async with reader.connect() as connection:
             position = await connection.scalar(_POSITION, {"tenant": tenant_id, "created": created})
         published = await published_after(bus, position or 0, tenant_id=tenant_id)

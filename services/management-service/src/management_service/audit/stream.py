@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from msgspec import json
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import AUDIT_STREAM
+from identity_common.bus.streams import AUDIT_STREAM, incarnation
 from identity_common.wire.audit import AUDIT_PREFIX, STREAM_AUDIT
 
 _BATCH: Final = 50
@@ -34,20 +33,7 @@ async def stream_created(bus: Bus) -> str:
         nats.errors.Error: NATS does not answer.
     """
     await bus.jetstream().add_stream(AUDIT_STREAM)
-    return await incarnation(bus)
-
-
-async def incarnation(bus: Bus) -> str:
-    """Return the incarnation of the stream.
-
-    Raises:
-        nats.errors.Error: NATS does not answer, or there is no stream.
-    """
-    response = await bus.client.request(f"$JS.API.STREAM.INFO.{STREAM_AUDIT}", b"", timeout=2)
-    info = json.decode(response.data)
-    if "error" in info:
-        raise NatsError(info["error"].get("description", "stream info failed"))
-    return str(info["created"])
+    return await incarnation(bus, STREAM_AUDIT)
 
 
 async def published_after(bus: Bus, position: int, *, tenant_id: str) -> int | None:

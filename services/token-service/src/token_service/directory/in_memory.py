@@ -4,16 +4,13 @@ Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Loo
 """
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Iterable
-from typing import Final
 
 import msgspec
-from nats.errors import Error as NatsError
 
-from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
-from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
+from identity_common.bus.stream_follower import StreamFollower
+from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import TokenKind
 from identity_common.wire.events import (
@@ -36,7 +33,6 @@ from token_service.directory.permissions import NameIndex, RoleContents, held
 
 _log = get_logger(__name__)
 
-_RETRY_S: Final = 0.25
 _decode_watermark = msgspec.json.Decoder(Watermark).decode
 
 
@@ -72,8 +68,6 @@ class InMemoryDirectory:
         self.is_loaded = False
         self.has_new_third_parties = asyncio.Event()
         self.has_claims_function = asyncio.Event()
-        self._bus = bus
-        self._reader = StreamReader(bus, STREAM_STATE, _subjects(tenant_id), reader="directory-in-memory")
         self._applications: dict[str, ApplicationState] = {}
         self._deleted_applications: set[str] = set()
         self._application_roles: dict[str, tuple[str, ...]] = {}
@@ -87,17 +81,15 @@ class InMemoryDirectory:
         self._claims_functions: dict[TokenKind, ClaimsFunctionState] = {}
         self._revisions: dict[str, int] = {}
         self._watermarks: dict[str, int] = {}
-        self._position = 0
-        self._stream = ""
-        self._loop = BackgroundLoop(
-            self._read,
+        self._follower = StreamFollower(
+            bus,
+            STREAM_STATE,
+            _subjects(tenant_id),
+            self._take,
             name="directory-in-memory",
-            pause_s=_RETRY_S,
-            log=_log.bind(stream=STREAM_STATE),
+            log=_log,
             failed="directory.failed",
             interrupted="directory.interrupted",
-            expected=(NatsError, OSError, TimeoutError),
-            resume_on=(ReadingInterrupted,),
         )
 
     def application(self, application_id: str) -> ApplicationState | None:
@@ -197,27 +189,17 @@ class InMemoryDirectory:
 
     def start(self) -> None:
         """Begin to read, in the background."""
-        self._loop.start()
+        self._follower.start()
 
     async def stop(self) -> None:
         """Stop reading."""
-        await self._loop.stop()
+        await self._follower.stop()
 
-    async def _read(self) -> None:
-        await self._bus.connected()
-        identity = await self._reader.identity()
-        if identity != self._stream:  # the stream was recreated: its positions start again
-            self._stream = identity
-            self._position = 0
-        async with contextlib.aclosing(self._reader.read_after(self._position)) as batches:
-            async for batch in batches:
-                self._take(batch)
-
-    def _take(self, batch: Batch) -> None:
+    async def _take(self, batch: Batch, read: StreamPosition) -> StreamPosition:
         self.freshness.received()
         for message in batch.messages:
             self._apply(message)
-            self._position = message.sequence
+        end = batch.end(read)
         if batch.caught_up:
             # Not earlier: the stream keeps the newest state only, which may come after the watermark that covers it.
             for source, revision in self._watermarks.items():
@@ -225,7 +207,8 @@ class InMemoryDirectory:
         if batch.caught_up and not self.is_loaded and self.freshness.seen("management") >= 0:
             self.is_loaded = True
             self.has_new_third_parties.set()
-            _log.info("directory.loaded", stream=STREAM_STATE, sequence=self._position)
+            _log.info("directory.loaded", stream=STREAM_STATE, sequence=end.sequence)
+        return end
 
     def _apply(self, message: StreamMessage) -> None:
         event = message.event

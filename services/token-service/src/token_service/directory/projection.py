@@ -6,16 +6,14 @@ it continues the stored position, so that a second projector, an emptied Redis a
 one case: read on from the stored position.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final, get_args
 
 import msgspec
-from nats.errors import Error as NatsError
 
-from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
-from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
+from identity_common.bus.stream_follower import StreamFollower
+from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.clock import Clock, now_ms
 from identity_common.revisions import Source
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
@@ -26,7 +24,6 @@ from token_service.directory.keys import record_key, state_key
 
 _log = get_logger(__name__)
 
-_RETRY_S: Final = 0.25
 _TOMBSTONE_S: Final = 86_400
 
 # KEYS[1]: the state. ARGV: stream, from, to, caught up (0/1), heard at, watermarks as JSON, tombstone TTL in seconds,
@@ -89,6 +86,11 @@ class ProjectionState(msgspec.Struct, frozen=True):
     read: dict[str, int]
     revisions: dict[str, int]
 
+    @property
+    def position(self) -> StreamPosition:
+        """The last position that was applied."""
+        return StreamPosition(self.stream, self.sequence)
+
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """Return whether the records include everything up to these revisions."""
         for source, revision in revisions.items():  # noqa: SIM110 - on the hot path
@@ -121,11 +123,10 @@ class Projection:
         self.freshness = Freshness()
         self.state = _EMPTY
         self.was_complete = False
-        self._bus = bus
         self._commands = commands
         self._clock = clock
         self._state_key = state_key(tenant_id)
-        self._reader = StreamReader(
+        self._follower = StreamFollower(
             bus,
             STREAM_STATE,
             [
@@ -135,42 +136,32 @@ class Projection:
                 event_subject("template", tenant_id, "member", "*", "*"),
                 *(watermark_subject(source, tenant_id) for source in get_args(Source)),
             ],
-            reader="directory-in-redis",
-        )
-        self._loop = BackgroundLoop(
-            self._project,
+            self._take_batch,
+            position=self._stored_position,
             name="directory-in-redis",
-            pause_s=_RETRY_S,
-            log=_log.bind(stream=STREAM_STATE),
+            log=_log,
             failed="directory.failed",
             interrupted="directory.interrupted",
-            expected=(NatsError, StoreUnavailable, OSError, TimeoutError),
-            resume_on=(ReadingInterrupted,),
+            expected=(StoreUnavailable,),
         )
 
     def start(self) -> None:
         """Start projecting, in the background."""
-        self._loop.start()
+        self._follower.start()
 
     async def stop(self) -> None:
         """Stop projecting."""
-        await self._loop.stop()
+        await self._follower.stop()
 
-    async def _project(self) -> None:
-        """Read on from the stored position until an error occurs or the stored position falls back."""
-        await self._bus.connected()
-        stream = await self._reader.identity()
-        state = decode_state(await self._commands.execute("GET", self._state_key))
-        position = state.sequence if state.stream == stream else 0
-        async with contextlib.aclosing(self._reader.read_after(position)) as batches:
-            async for batch in batches:
-                self.freshness.received()
-                state = await self.apply(stream, position, batch)
-                if state.stream != stream or state.sequence < position:
-                    return  # Redis was emptied, or failed over to a lagging replica: start again from its position
-                if batch.messages:
-                    position = batch.messages[-1].sequence
-                self.take(state)
+    async def _stored_position(self) -> StreamPosition:
+        return decode_state(await self._commands.execute("GET", self._state_key)).position
+
+    async def _take_batch(self, batch: Batch, read: StreamPosition) -> StreamPosition:
+        self.freshness.received()
+        state = await self.apply(*read, batch)
+        if not state.position.is_behind(read):  # as it is when Redis was emptied, or failed over to a lagging replica
+            self.take(state)
+        return state.position
 
     async def apply(self, stream: str, position: int, batch: Batch) -> ProjectionState:
         """Apply the messages of a batch that are not applied yet.

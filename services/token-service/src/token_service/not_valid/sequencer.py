@@ -7,7 +7,6 @@ commit the message is also published on the bus, at most once: a reader there fi
 """
 
 import asyncio
-import contextlib
 import math
 import time
 from collections import deque
@@ -21,7 +20,8 @@ from nats.errors import Error as NatsError
 
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
-from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamReader
+from identity_common.bus.stream_follower import StreamFollower
+from identity_common.bus.stream_reader import Batch, StreamPosition
 from identity_common.clock import Clock, now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
@@ -79,50 +79,43 @@ class _Arrived(NamedTuple):
     position: int
 
 
-class _Position(NamedTuple):
-    """How far the bus was read: the incarnation of the stream, and the place in it."""
-
-    stream: str
-    sequence: int
-
-
 class _Heard:
     """What a stream told and the database does not know yet.
 
     Attributes:
-        reader: Of the stream.
         arrived: Changes, in the order of the stream.
         position: Of the last event, whether it means anything or not.
     """
 
-    def __init__(self, reader: StreamReader, position: _Position) -> None:
-        self.reader = reader
+    def __init__(self, position: StreamPosition) -> None:
         self.arrived: deque[_Arrived] = deque()
         self.position = position
         self._caught_up_at = -math.inf
 
-    def take(self, batch: Batch) -> None:
-        """Add a batch."""
+    def take(self, batch: Batch, read: StreamPosition) -> None:
+        """Add a batch that was read after a position."""
+        self.position = read
         for message in batch.messages:
             event = message.event
             changed_at_s = int(datetime.fromisoformat(event.time).timestamp())
             kind = event.type.rpartition(".")[0]
             changes = of_event(kind, event.data, changed_at_s=changed_at_s, revision=event.revision)
             self.arrived.extend(_Arrived(change, message.sequence) for change in changes)
-            self.position = _Position(self.position.stream, message.sequence)
+            self.position = StreamPosition(read.stream, message.sequence)
         if batch.caught_up:
             self._caught_up_at = time.monotonic()
 
-    def begin_again(self) -> None:
-        """Count as far behind until the end of the stream is reached."""
+    async def resume(self) -> StreamPosition:
+        """Return where to read on, and count as far behind until the end of the stream is reached."""
         self._caught_up_at = -math.inf
+        return self.position
 
     @property
     def is_recent(self) -> bool:
         """Whether everything that was published until a moment ago is known."""
         return time.monotonic() - self._caught_up_at < _SILENCE_S
 
-    def first(self) -> tuple[_Position, list[_Arrived]]:
+    def first(self) -> tuple[StreamPosition, list[_Arrived]]:
         """Return the first changes, those of an event together, and the position after them."""
         arrived = [self.arrived[place] for place in range(min(_AT_ONCE, len(self.arrived)))]
         if len(arrived) == len(self.arrived):
@@ -130,7 +123,7 @@ class _Heard:
         following = self.arrived[len(arrived)].position
         while arrived[-1].position == following:
             arrived.pop()
-        return _Position(self.position.stream, arrived[-1].position), arrived
+        return StreamPosition(self.position.stream, arrived[-1].position), arrived
 
     def drop(self, count: int) -> None:
         """Forget the first changes: the database knows them."""
@@ -169,25 +162,7 @@ class Sequencer:
         self._longest_lifetime_s = longest_lifetime_s
         self._clock = clock
         self._forgot_at = 0.0
-        self._state_reader = StreamReader(
-            bus,
-            STREAM_STATE,
-            [
-                *(event_subject("management", tenant_id, kind, "*") for kind in ("user", "application", "resource")),
-                event_subject("management", tenant_id, "narrowing", "*", "*"),
-                event_subject("template", tenant_id, "organization", "*"),
-                event_subject("template", tenant_id, "member", "*", "*"),
-            ],
-            reader="not-valid-feed",
-        )
-        # Not the state: its newest event of a member may say what was added only, after one that says what was lost.
-        self._events_reader = StreamReader(
-            bus,
-            STREAM_EVENTS,
-            [event_subject("template", tenant_id, "member-permissions", "*", "*")],
-            reader="not-valid-feed",
-        )
-        self._heard: tuple[_Heard, _Heard] = self._unheard(_Position("", 0), _Position("", 0))
+        self._heard = (_Heard(StreamPosition()), _Heard(StreamPosition()))
         worker = ActiveWorker(self._sequence, database_url, lock=LOCK, channel=NOTIFY_CHANNEL, tenant_id=tenant_id)
         self._loop = BackgroundLoop(
             worker.run,
@@ -212,48 +187,43 @@ class Sequencer:
         await connection.execute(_CREATE, self._tenant_id, self._clock())
         async with connection.transaction():
             state = await connection.fetchrow(_STATE, self._tenant_id)
-        self._heard = self._unheard(
-            _Position(state["stream"], state["position"]), _Position(state["events_stream"], state["events_position"])
+        self._heard = (
+            _Heard(StreamPosition(state["stream"], state["position"])),
+            _Heard(StreamPosition(state["events_stream"], state["events_position"])),
         )
-        readings = [
-            BackgroundLoop(
-                partial(self._read, heard, holder),
-                name="not-valid-feed-reader",
-                pause_s=_RETRY_S,
-                log=_log,
-                failed="not-valid-feed.read-failed",
-                interrupted="not-valid-feed.interrupted",
-                expected=(NatsError, OSError, TimeoutError),
-                resume_on=(ReadingInterrupted,),
-            )
-            for heard in self._heard
-        ]
-        for reading in readings:
-            reading.start()
+        followers = self._followers(holder)
+        for follower in followers:
+            follower.start()
         try:
             while True:
                 await holder.turn(partial(self._take_turn, connection))
         finally:
-            await asyncio.gather(*(reading.stop() for reading in readings))
+            await asyncio.gather(*(follower.stop() for follower in followers))
 
-    def _unheard(self, state: _Position, events: _Position) -> tuple[_Heard, _Heard]:
-        return _Heard(self._state_reader, state), _Heard(self._events_reader, events)
-
-    async def _read(self, heard: _Heard, holder: LockHolder) -> None:
-        """Read on from the last position until the reading is interrupted."""
-        heard.begin_again()
-        await self._bus.connected()
-        stream = await heard.reader.identity()
-        if stream != heard.position.stream:  # the stream was recreated: its positions start again
-            heard.position = _Position(stream, 0)
-        async with contextlib.aclosing(heard.reader.read_after(heard.position.sequence)) as batches:
-            async for batch in batches:
-                while len(heard.arrived) > _BUFFERED:  # noqa: ASYNC110 - the database is slower than the bus
-                    await asyncio.sleep(_BUFFER_CHECK_S)
-                was_recent = heard.is_recent
-                heard.take(batch)
-                if heard.arrived or not was_recent:
-                    holder.wake()
+    def _followers(self, holder: LockHolder) -> list[StreamFollower]:
+        of_state = [
+            *(event_subject("management", self._tenant_id, kind, "*") for kind in ("user", "application", "resource")),
+            event_subject("management", self._tenant_id, "narrowing", "*", "*"),
+            event_subject("template", self._tenant_id, "organization", "*"),
+            event_subject("template", self._tenant_id, "member", "*", "*"),
+        ]
+        # Not the state: its newest event of a member may say what was added only, after one that says what was lost.
+        of_events = [event_subject("template", self._tenant_id, "member-permissions", "*", "*")]
+        sources = ((STREAM_STATE, of_state), (STREAM_EVENTS, of_events))
+        return [
+            StreamFollower(
+                self._bus,
+                stream,
+                subjects,
+                partial(_take, heard, holder),
+                position=heard.resume,
+                name="not-valid-feed",
+                log=_log,
+                failed="not-valid-feed.read-failed",
+                interrupted="not-valid-feed.interrupted",
+            )
+            for (stream, subjects), heard in zip(sources, self._heard, strict=True)
+        ]
 
     async def _take_turn(self, connection: asyncpg.Connection) -> bool:
         """Store and announce what has arrived, or send a heartbeat; return whether anything had arrived."""
@@ -353,3 +323,14 @@ class Sequencer:
         if time.monotonic() - self._forgot_at > _FORGET_EVERY_S:
             await connection.execute(_FORGET, self._tenant_id, self._clock() // 1000)
             self._forgot_at = time.monotonic()
+
+
+async def _take(heard: _Heard, holder: LockHolder, batch: Batch, read: StreamPosition) -> StreamPosition:
+    """Add a batch once there is room, and wake the sequencer."""
+    while len(heard.arrived) > _BUFFERED:  # noqa: ASYNC110 - the database is slower than the bus
+        await asyncio.sleep(_BUFFER_CHECK_S)
+    was_recent = heard.is_recent
+    heard.take(batch, read)
+    if heard.arrived or not was_recent:
+        holder.wake()
+    return heard.position
