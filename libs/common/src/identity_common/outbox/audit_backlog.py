@@ -9,13 +9,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
+from identity_common.outbox.backlog import MOST_COUNTED
 from identity_common.stores.audit_streams import AuditStreamKeys
 from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.metrics import Samples, gauge
 from identity_common.wire.audit import AuditLog
 
-_MOST_COUNTED: Final = 100_000
-"""A table that has filled for hours must not take longer to count than a scrape may."""
 _WAITING: Final = text("""
     SELECT
         (SELECT count(*) FROM (SELECT FROM audit_outbox WHERE tenant_id = :tenant LIMIT :most) AS counted),
@@ -42,7 +41,7 @@ class AuditBacklog:
         self._entries = gauge(
             registry,
             f"{prefix}_entries",
-            f"Entries of the audit trail that wait for the bus; in a database, {_MOST_COUNTED} at most are counted.",
+            f"Entries of the audit trail that wait for the bus; in a database, {MOST_COUNTED} at most are counted.",
             "log",
         )
         self._oldest = gauge(registry, f"{prefix}_oldest_seconds", "Age of the oldest of them, in seconds.", "log")
@@ -53,7 +52,7 @@ class AuditBacklog:
 
         async def read() -> tuple[int, int | None]:
             async with reader.connect() as connection:
-                found = await connection.execute(_WAITING, {"tenant": self._tenant_id, "most": _MOST_COUNTED})
+                found = await connection.execute(_WAITING, {"tenant": self._tenant_id, "most": MOST_COUNTED})
                 waiting, oldest = found.one()
             return waiting, oldest
 

@@ -1,4 +1,4 @@
-"""The metrics of the audit trail: what waits for the bus, and what the trail has not stored yet."""
+"""The metrics of what waits for the bus, and of what the audit trail has not stored yet."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -14,6 +14,7 @@ from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.outbox.audit_backlog import AuditBacklog
+from identity_common.outbox.backlog import measure_outbox
 from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -45,6 +46,7 @@ class Measured:
         backlog = AuditBacklog(self.registry, self.samples, **changed)
         backlog.measure_outbox("management", self.engine)
         backlog.measure_stream("subject-tokens", self.commands, limit=20)
+        measure_outbox(self.registry, self.samples, self.engine, **changed)
         measure_lag(self.registry, self.samples, self.engine, self.bus, **changed)
 
     def entry(self, log: AuditLog) -> AuditEntry:
@@ -52,15 +54,15 @@ class Measured:
 
     async def scraped(self, name: str, **labels: str) -> float:
         await self.samples.take()
-        value = self.registry.get_sample_value(f"stead_audit_{name}", labels)
+        value = self.registry.get_sample_value(f"stead_{name}", labels)
         assert value is not None
         return value
 
     async def waiting(self, log: AuditLog) -> float:
-        return await self.scraped("backlog_entries", log=log)
+        return await self.scraped("audit_backlog_entries", log=log)
 
     async def oldest_s(self, log: AuditLog) -> float:
-        return await self.scraped("backlog_oldest_seconds", log=log)
+        return await self.scraped("audit_backlog_oldest_seconds", log=log)
 
 
 @pytest.fixture
@@ -90,6 +92,35 @@ async def test_an_outbox_that_is_not_relayed_is_seen_to_grow(measured: Measured)
     assert (await measured.waiting(log), await measured.oldest_s(log)) == (0, 0)
 
 
+async def test_events_that_are_not_relayed_are_seen_to_wait(measured: Measured) -> None:
+    async def waiting() -> tuple[float, float]:
+        return await measured.scraped("outbox_events"), await measured.scraped("outbox_oldest_seconds")
+
+    assert await waiting() == (0, 0)
+    for revision in (1, 2, 3):
+        row = (measured.tenant_id, revision, "subject", "type", "aggregate", measured.now + revision * A_MINUTE_MS, "")
+        await measured.database.execute("INSERT INTO outbox VALUES ($1, $2, $3, $4, $5, $6, $7)", *row)
+    measured.now += 4 * A_MINUTE_MS
+    assert await waiting() == (3, 180)
+    await measured.database.execute("DELETE FROM outbox WHERE tenant_id = $1", measured.tenant_id)
+    assert await waiting() == (0, 0)
+
+
+async def test_counting_what_waits_is_bounded(measured: Measured) -> None:
+    for statement in (
+        "INSERT INTO outbox SELECT $1, n, '', '', '', $2::bigint + n, '' FROM generate_series(1, 100001) AS n",
+        "INSERT INTO audit_outbox SELECT $1, n, n, json_build_object('occurredAt', $2::bigint + n)::text"
+        " FROM generate_series(1, 100001) AS n",
+    ):
+        await measured.database.execute(statement, measured.tenant_id, measured.now)
+    measured.now += A_MINUTE_MS + 1
+    assert (await measured.waiting("management"), await measured.oldest_s("management")) == (100_000, 60)
+    assert await measured.scraped("outbox_events") == 100_000
+    assert await measured.scraped("outbox_oldest_seconds") == 60
+    for table in ("outbox", "audit_outbox"):
+        await measured.database.execute(f"DELETE FROM {table} WHERE tenant_id = $1", measured.tenant_id)
+
+
 async def test_a_log_in_redis_is_seen_to_grow_towards_its_limit(measured: Measured) -> None:
     log: AuditLog = "subject-tokens"
     assert (await measured.waiting(log), await measured.oldest_s(log)) == (0, 0)
@@ -100,7 +131,7 @@ async def test_a_log_in_redis_is_seen_to_grow_towards_its_limit(measured: Measur
     await stream.flush()
     measured.now = now_ms() + A_MINUTE_MS
     assert await measured.waiting(log) == 10  # what need not be recorded is dropped at half of the limit
-    assert await measured.scraped("backlog_limit_entries", log=log) == 20
+    assert await measured.scraped("audit_backlog_limit_entries", log=log) == 20
     assert await measured.oldest_s(log) >= 60
     places = [at for at, _ in await measured.commands.execute("XRANGE", keys.stream, "-", "+")]
     await measured.commands.execute("XDEL", keys.stream, *places)
@@ -118,13 +149,13 @@ async def test_the_trail_is_behind_until_it_has_stored_everything_that_was_publi
             " position = excluded.position",
             *(measured.tenant_id, stream, position),
         )
-        return await measured.scraped("ingestion_lag_seconds")
+        return await measured.scraped("audit_ingestion_lag_seconds")
 
-    assert await measured.scraped("ingestion_lag_seconds") == 0
+    assert await measured.scraped("audit_ingestion_lag_seconds") == 0
     subject, data = audit_subject("management", measured.tenant_id), msgspec.json.encode(measured.entry("management"))
     first, second = [(await measured.jetstream.publish(subject, data)).seq for _ in range(2)]
     measured.now = now_ms() + A_MINUTE_MS
-    assert await measured.scraped("ingestion_lag_seconds") >= 60
+    assert await measured.scraped("audit_ingestion_lag_seconds") >= 60
     assert await store_up_to(first) >= 60
     assert await store_up_to(second) == 0
     assert await store_up_to(second, stream="an earlier one") >= 60
