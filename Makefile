@@ -47,10 +47,15 @@ images up: export CREATED = $(shell git log -1 --format=%cI 2>/dev/null)
 images: ## build the images of the services and of provisioning, with the tag dev (needs Docker)
 	@docker compose build
 
-up: $(RUNNABLE) ## the whole system in containers on http://localhost:3000, with Docker Compose
+up: ## the whole system in containers on http://localhost:3000, with Docker Compose
 	@docker compose up --build --wait
-	@$(BIN)/python -m all_in_one.compose --base-url "$${BASE_URL:-http://localhost:$(PORT)}" --nats-port "$${NATS_PORT:-4222}" \
-		--directory $(DIRECTORY)
+	@umask 077; mkdir -p "$(DIRECTORY)"; docker compose cp seed:/credentials/. "$(DIRECTORY)"
+	@. "$(abspath $(DIRECTORY))/credentials.env"; printf '%s\n' "Stead is ready: $$BASE_URL" \
+		"  console       $$BASE_URL/console, as the administrator of credentials.json" \
+		"  credentials   $(DIRECTORY)/credentials.json, $(DIRECTORY)/credentials.env (readable by you alone)" \
+		"  try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)" \
+		"  log           docker compose logs --follow" \
+		"  stop          make down; the data stays in volumes"
 
 down: ## stop it; its data stays, except with: docker compose down --volumes
 	@docker compose --profile observe down

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, sync_playwright
 
-from all_in_one.credentials import Credentials, read_credentials
+from provision.credentials import Credentials, read_credentials
 from stead import ManagementClient, OidcClientMetadata, exchange_subject_token
 from tests.support.processes import free_port
 from tests.support.serving import serving

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from all_in_one.credentials import DemoUser
+from provision.credentials import DemoUser
 from tests.support.browser import Inspector
 from tests.support.running_stack import RunningStack
 from tests.support.support_desk import RunningDesk

@@ -1,4 +1,4 @@
-"""The first client's credentials in a Secret of Kubernetes: the requests to the API server, and what repeats do."""
+"""The first client's credentials in a Secret of Kubernetes or a file: requests to the API server, and repeats."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from identity_common.settings import InvalidSettingsError
 from management_service.app import migrate
 from management_service.bootstrap import Credentials
 from management_service.commands import _bootstrap
+from management_service.credentials_file import CredentialsFile
 from management_service.kubernetes_secret import KubernetesSecret
 from management_service.settings import Settings
 from provision import ServerAddresses
@@ -219,6 +220,18 @@ async def test_a_server_that_does_not_answer_is_an_error(settings: Settings, ser
     with pytest.raises(CommandError, match="the API server of Kubernetes does not answer"):
         await bootstrapped(settings, server)
     assert await secrets_of(settings) == 0
+
+
+async def test_a_file_is_private_and_kept_until_it_is_damaged(settings: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "first-client.json"
+    first = await _bootstrap(settings, CredentialsFile(path))
+    assert await _bootstrap(settings, CredentialsFile(path)) == first
+    assert await secrets_of(settings) == 1
+    path.write_text("{")
+    second = await _bootstrap(settings, CredentialsFile(path))
+    assert (second.client_id, second.client_secret == first.client_secret) == (first.client_id, False)
+    assert msgspec.json.decode(path.read_bytes(), type=Credentials) == second
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_outside_of_a_pod_nothing_is_done(tmp_path: Path) -> None:

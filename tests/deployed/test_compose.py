@@ -1,4 +1,4 @@
-"""``make up`` and ``make down``: the images, docker-compose.yml, the edge and the walk-through of the README."""
+"""Docker Compose, ``make up`` and ``make down``: the images, the edge and the walk-through of the README."""
 
 import json
 import os
@@ -12,10 +12,11 @@ import jwt
 import pytest
 import yaml
 
-from all_in_one.credentials import Credentials, read_credentials
+from provision.credentials import Credentials, read_credentials
 from stead import ManagementClient
 from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.processes import free_port
+from tests.support.rotation_document import statements
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
@@ -72,14 +73,17 @@ class Composed:
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
     composed = Composed(tmp_path_factory.mktemp("up"))
     try:
-        composed.run("make", "up", f"DIRECTORY={composed.directory}")
+        composed.run("docker", "compose", "up", "--build", "--wait")
+        composed.run("docker", "compose", "cp", "seed:/credentials/.", str(composed.directory))
         yield composed
     finally:
         composed.run("docker", "compose", "--profile", "observe", "down", "--volumes", "--timeout", "5")
 
 
 def test_the_walk_through_works_with_three_replicas_of_token_service(composed: Composed) -> None:
+    before = set(composed.run("docker", "compose", "ps", "--all", "--quiet").split())
     composed.run("docker", "compose", "up", "--detach", "--wait", "--scale", "token-service=3")
+    assert before < set(composed.run("docker", "compose", "ps", "--all", "--quiet").split())  # none was replaced
     answers = [composed.walk_through() for _ in range(4)]
     assert [answer.count('"access_token"') for answer in answers] == [1] * 4
 
@@ -92,6 +96,23 @@ def test_the_administrator_signs_in_to_the_console(composed: Composed) -> None:
     assert notices(page) == ["Created By the console."]  # and every service has taken note
     shown = composed.run("docker", "inspect", *composed.run("docker", "compose", "ps", "--all", "--quiet").split())
     assert composed.credentials.console.client_secret not in shown
+
+
+def test_the_credentials_are_readable_by_their_owner_alone_and_in_no_log(composed: Composed) -> None:
+    files = sorted(composed.directory.iterdir())
+    assert [(file.name, file.stat().st_mode & 0o777) for file in files] == [
+        ("credentials.env", 0o600),
+        ("credentials.json", 0o600),
+    ]
+    log = composed.run("docker", "compose", "logs", "--no-color", "bootstrap", "seed")
+    assert "the credentials are in /credentials" in log
+    credentials = composed.credentials
+    for secret in (
+        credentials.management_api.client_secret,
+        credentials.administrator.password,
+        credentials.traditional.client_secret,
+    ):
+        assert secret not in log
 
 
 def test_the_edge_hides_what_is_not_public_and_logs_no_query(composed: Composed) -> None:
@@ -218,6 +239,34 @@ def test_permissions_of_another_release_reach_the_running_stores(composed: Compo
     composed.run("docker", "build", "--quiet", "--tag", "stead/provision:next", "-", given=dockerfile)
     composed.run("docker", "compose", "up", "--detach", "--no-build", "--wait", "redis", "nats", TAG="next")
     assert what_template_may_do() == ["echo", "publish"]
+
+
+def test_passwords_of_administrators_are_replaced_and_nothing_restarts(composed: Composed, tmp_path: Path) -> None:
+    def as_administrator(password: str, *command: str) -> str:
+        redis_cli = ("redis-cli", "--no-auth-warning", "--user", "default", "--pass", password)
+        return composed.run("docker", "compose", "exec", "-T", "redis", *redis_cli, *command).strip()
+
+    def started() -> str:
+        containers = composed.run("docker", "compose", "ps", "--quiet").split()
+        return composed.run("docker", "inspect", "--format", "{{.Name}} {{.State.StartedAt}}", *containers)
+
+    before, file, new = started(), tmp_path / "secrets.json", "the-next-password"
+    composed.run("docker", "compose", "cp", "render:/secrets/secrets.json", str(file))
+    passwords = json.loads(file.read_text())
+    old = passwords["redis"]["default"]
+    sql = "".join(statements("sql administrator")).replace("NEW", new)
+    composed.run("docker", "compose", "exec", "-T", "postgres", "psql", "--username=postgres", "--command", sql)
+    for line in statements("redis administrator before"):
+        assert as_administrator(old, *line.replace("NEW", new).split()) == "OK"
+    passwords["postgres"]["postgres"] = passwords["redis"]["default"] = new
+    file.write_text(json.dumps(passwords))
+    composed.run("docker", "compose", "cp", str(file), "render:/secrets/secrets.json")
+    assert "applied to postgres" in composed.run("docker", "compose", "run", "--rm", "--no-deps", "apply")
+    for line in statements("redis administrator after"):
+        assert as_administrator(new, *line.replace("OLD", old).split()) == "OK"
+    assert "NOAUTH" in as_administrator(old, "PING")
+    assert '"access_token"' in composed.walk_through()
+    assert started() == before
 
 
 def test_another_start_keeps_data_and_credentials(composed: Composed) -> None:

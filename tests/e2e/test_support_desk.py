@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from all_in_one.credentials import DemoUser
 from all_in_one.demo.browser import sign_in_as
-from all_in_one.seed import redirect_uri
 from provision import ServerAddresses
+from provision.credentials import DemoUser
+from provision.seed import redirect_uri
 from stead import IdentityClient, OAuthError
 from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from all_in_one.credentials import ConfidentialClient, write_console_client
+from provision.credentials import ConfidentialClient, write_console_client
 from stead import ManagementClient, OidcClientMetadata
 from tests.support.administrator import CONSOLE, AtTheConsole
 from tests.support.at_a_browser import PASSWORD

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,26 +82,44 @@ def _has_ended(pod: Any) -> bool:
     return pod["status"]["phase"] in {"Succeeded", "Failed"} or "ImagePull" in json.dumps(pod["status"])
 
 
+class Edge:
+    """The address of the system, which is its issuer's as well, and the edge that answers there.
+
+    Args:
+        port: Of this machine.
+        running: Ends what forwards the port.
+    """
+
+    def __init__(self, port: int, running: ExitStack) -> None:
+        self.url = f"http://localhost:{port}"
+        self._port = port
+        self._running = running
+
+    def lead_to(self, target: str = "service/edge", *, to: int = 3000, namespace: str = NAMESPACE) -> None:
+        """Forward the address to this Service or pod from now on, by default to the overlay's nginx."""
+        self._running.close()
+        self._running.enter_context(forwarded(target, self._port, to=to, namespace=namespace))
+        eventually(lambda: _answers(self.url))
+
+
 @contextmanager
-def installed(secrets: Path, *, tag: str = "dev") -> Iterator[str]:
-    """Install the overlay in a namespace of its own; yield the address of its edge, which is its issuer's as well.
+def installed(secrets: Path, *, tag: str = "dev") -> Iterator[Edge]:
+    """Install the overlay in a namespace of its own; yield its edge.
 
     Args:
         secrets: The directory for passwords and keys.
         tag: Of our images.
     """
-    port = free_port()
-    base_url = f"http://localhost:{port}"
     provision = [sys.executable, "-m", "provision", "secrets", "--secrets", str(secrets), "--namespace", NAMESPACE]
     manifests = subprocess.run(provision, capture_output=True, text=True, check=True).stdout
     require_images_of_this_tree()
-    with temporary_namespace(NAMESPACE):
+    with temporary_namespace(NAMESPACE), ExitStack() as running:
+        edge = Edge(free_port(), running)
         kubectl("apply", "--server-side", "--filename", "-", given=manifests)
-        apply_overlay(tag, base_url=base_url)
+        apply_overlay(tag, base_url=edge.url)
         kubectl("wait", "--for=condition=available", "deployment", "--all", "--timeout=300s")
-        with forwarded("service/edge", port, to=3000):
-            eventually(lambda: _answers(base_url))
-            yield base_url
+        edge.lead_to()
+        yield edge
 
 
 def first_client(base_url: str) -> ManagementClient:

@@ -12,11 +12,11 @@ import uvicorn
 
 import management_service.app
 import management_service.commands
-from all_in_one.credentials import Credentials, ManagementApi
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.stack import Stack
 from identity_common.http.server import SERVER_OPTIONS
 from provision import ServerAddresses
+from provision.credentials import Credentials, ManagementApi
 from stead import ManagementClient, TokenResponse, exchange_subject_token
 from stead._tls import default_ssl_context
 from tests.support.processes import free_port

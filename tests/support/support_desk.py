@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from all_in_one.credentials import DemoUser
+from provision.credentials import DemoUser
 from stead import Role
 from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack

@@ -12,8 +12,8 @@ from tests.support.impersonation import Impersonation, set_up
 @pytest.fixture(scope="package")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the edge."""
-    with installed(tmp_path_factory.mktemp("secrets")) as url:
-        yield url
+    with installed(tmp_path_factory.mktemp("secrets")) as edge:
+        yield edge.url
 
 
 @pytest.fixture(scope="package")

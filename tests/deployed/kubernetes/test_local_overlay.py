@@ -9,51 +9,26 @@ import threading
 import time
 
 import httpx2 as httpx
-import jwt
 import pytest
 
-from all_in_one.credentials import DemoUser
-from all_in_one.demo.browser import sign_in_as
-from stead import IdentityClient, IdentityError, ManagementClient
+from stead import IdentityError, ManagementClient
 from tests.support.administrator import CONSOLE, AtTheConsole, notices
-from tests.support.cluster import (
-    SERVICES,
-    kubectl,
-    printed_by,
-    secret,
-    start_program,
-    temporary_namespace,
-)
-from tests.support.guides import code_of
-from tests.support.impersonation import Impersonation, client_token, exchange, make_machine
-from tests.support.organization_template import OrganizationTemplate
+from tests.support.cluster import SERVICES, kubectl, secret
+from tests.support.cluster_journeys import PASSWORD, hear_a_permission_and_use_it, impersonate, sign_in
+from tests.support.impersonation import Impersonation, client_token, make_machine
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
-
-REDIRECT_URI = "https://app.example.com/callback"
-PASSWORD = "unlike any documented example"
 
 
 def test_an_impersonation_through_the_edge(
     system: str, management: ManagementClient, impersonation: Impersonation
 ) -> None:
-    subject_token = management.subject_tokens.create(impersonation.user_id).token
-    first, second = (exchange(system, impersonation, subject_token) for _ in range(2))
-    assert (first.status_code, first.json()["scope"]) == (200, "read:orders write:orders")
-    assert (second.status_code, second.json()["error"]) == (400, "invalid_request")
+    impersonate(system, management, impersonation)
 
 
 def test_a_sign_in_through_the_edge(system: str, management: ManagementClient) -> None:
-    application = management.applications.create(
-        name="Site", type="SPA", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
-    )
-    user = management.users.create(username="ada", password=PASSWORD, name="Ada Lovelace")
-    person = DemoUser(id=user.id, username="ada", password=PASSWORD, scopes=[])
-    with IdentityClient(system, application.id) as client:
-        claims = client.handle_callback(sign_in_as(person, client.sign_in_url(REDIRECT_URI), REDIRECT_URI))
-        assert (claims["sub"], claims["iss"]) == (user.id, f"{system}/oidc")
-        assert client.fetch_user_info()["name"] == "Ada Lovelace"
+    sign_in(system, management)
 
 
 def test_the_first_administrator_signs_in_to_the_console(system: str) -> None:
@@ -76,27 +51,7 @@ def test_the_first_administrator_signs_in_to_the_console(system: str) -> None:
 def test_a_subscriber_in_another_namespace_hears_what_an_organization_token_then_carries(
     system: str, management: ManagementClient, impersonation: Impersonation
 ) -> None:
-    template = OrganizationTemplate(management)
-    organization = template.organization()
-    role = template.role(permission_ids=[template.permission("pay:invoices")])
-    with temporary_namespace("stead-subscriber", subscriber="true") as namespace:
-        user, _, password = secret("subscriber")["nats-url"].removeprefix("nats://").partition("@")[0].partition(":")
-        settings = {"NATS_URL": "nats://nats.stead:4222", "NATS_USER": user, "NATS_PASSWORD": password}
-        start_program("watch", code_of("events.md")["watch.py"], namespace=namespace, settings=settings)
-        template.member(organization, impersonation.user_id, role)
-        heard = {"member": [organization, impersonation.user_id], "holds": ["pay:invoices"]}
-        kubectl("wait", "--for=condition=Ready", "pod/watch", "--timeout=120s", namespace=namespace)
-        eventually(lambda: heard in map(json.loads, printed_by("watch", namespace)))
-    form = {
-        **impersonation.form(management.subject_tokens.create(impersonation.user_id).token),
-        "organization_id": organization,
-        "scope": "pay:invoices",
-    }
-    del form["resource"]
-    answer = httpx.post(f"{system}/oidc/token", data=form, auth=impersonation.auth)
-    assert answer.status_code == 200, answer.text
-    claims = jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
-    assert (claims["scope"], claims["aud"]) == ("pay:invoices", f"urn:service:organization:{organization}")
+    hear_a_permission_and_use_it(system, management, impersonation)
 
 
 def test_the_edge_hides_what_is_not_public(system: str) -> None:

@@ -31,13 +31,13 @@ from stead import ManagementClient
 from tests.support.impersonation import Impersonation
 from tests.support.lengths import length
 from tests.support.processes import Deployment, KeysEdge, ServiceProcess
+from tests.support.rotation_document import statements
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(length(short=1, long=0) == 1, reason="restarts 14 processes: TEST_LENGTH=long"),
 ]
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "operations" / "rotation.md"
 SERVICES = ("management", "token", "template")
 DRAINING_S = 0.3
 BETWEEN_ROUNDS_S = 0.1  # leaves the processors to the processes that start
@@ -46,12 +46,6 @@ SCRIPT = "const getCustomJwtClaims = async ({ environmentVariables }) => ({ mark
 
 def key() -> str:
     return base64.b64encode(os.urandom(32)).decode()
-
-
-def in_the_document(language: str) -> list[str]:
-    """Return the lines of the document's blocks in a language."""
-    blocks = re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
 
 
 class Edge(httpx.BaseTransport):
@@ -145,15 +139,15 @@ def roll(edge: Edge, settings: Mapping[Service, Mapping[str, str]]) -> None:
             edge.serving[service].append(process)
 
 
-def statements(addresses: ServerAddresses, statements: Sequence[str]) -> list[Any]:
+def executed(addresses: ServerAddresses, each_of: Sequence[str]) -> list[Any]:
     """Run statements as PostgreSQL's administrator; return the rows of the last one."""
 
     async def run() -> list[Any]:
         connection = await asyncpg.connect(addresses.admin_postgres_url)
         try:
-            for each in statements[:-1]:
+            for each in each_of[:-1]:
                 await connection.execute(each)
-            return [tuple(row) for row in await connection.fetch(statements[-1])]
+            return [tuple(row) for row in await connection.fetch(each_of[-1])]
         finally:
             await connection.close()
 
@@ -279,10 +273,10 @@ def _two_of_each(
     """Add a second user or password for each service to each server; return the settings that use them."""
     passwords = {service: _new_password(service) for service in SERVICES}
     for service, password in passwords.items():
-        statements(addresses, [_filled(line, service, password) for line in in_the_document("sql before")])
+        executed(addresses, [_filled(line, service, password) for line in statements("sql before")])
     with redis.Redis.from_url(addresses.admin_redis_url) as client:
         for service, password in passwords.items():
-            for line in in_the_document("redis before"):
+            for line in statements("redis before"):
                 client.execute_command(*_filled(line, service, password).split())
     known = stored_passwords(directory).nats
     reload_nats(servers, directory, known | {f"{service}-next": password for service, password in passwords.items()})
@@ -304,12 +298,12 @@ def _one_of_each(servers: EmbeddedServers, directory: Path, addresses: ServerAdd
     """Take the old password of each service away, and show that it is refused."""
     known = stored_passwords(directory)
     for service in SERVICES:
-        for line in in_the_document("sql after"):
-            statements(addresses, [_filled(line, service, "")])
-        used = statements(addresses, [f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{service}'"])
+        for line in statements("sql after"):
+            executed(addresses, [_filled(line, service, "")])
+        used = executed(addresses, [f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{service}'"])
         assert used == [(0,)]
         with redis.Redis.from_url(addresses.admin_redis_url) as client:
-            for line in in_the_document("redis after"):
+            for line in statements("redis after"):
                 client.execute_command(*_filled(line, service, "", known.redis[service]).split())
         with (
             redis.Redis.from_url(getattr(addresses, f"{service}_redis_url")) as refused,

@@ -24,7 +24,15 @@ import template_service.app
 import template_service.settings
 import token_service.app
 import token_service.settings
-from all_in_one.credentials import (
+from all_in_one.dispatcher import Dispatcher
+from all_in_one.home import home_page
+from identity_common.http.server import SERVER_OPTIONS
+from identity_common.settings import InvalidSettingsError, ServiceSettings
+from identity_common.stores.migrations import UnknownSchemaError
+from identity_common.telemetry.logs import get_logger
+from identity_common.version import VERSION
+from provision import ServerAddresses
+from provision.credentials import (
     BusSubscriber,
     Credentials,
     ManagementApi,
@@ -32,16 +40,8 @@ from all_in_one.credentials import (
     write_console_client,
     write_credentials,
 )
-from all_in_one.dispatcher import Dispatcher
-from all_in_one.home import home_page
-from all_in_one.seed import seed
-from identity_common.http.server import SERVER_OPTIONS
-from identity_common.settings import InvalidSettingsError, ServiceSettings
-from identity_common.stores.migrations import UnknownSchemaError
-from identity_common.telemetry.logs import get_logger
-from identity_common.version import VERSION
-from provision import ServerAddresses
 from provision.private_files import create_private
+from provision.seed import seed
 
 _log = get_logger(__name__)
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from all_in_one.credentials import read_credentials
 from all_in_one.home import shown
+from provision.credentials import read_credentials
 
 _FIELD = """python3 -c 'import json, sys; print(json.load(sys.stdin)["{}"])'"""
 

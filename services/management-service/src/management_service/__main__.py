@@ -16,6 +16,8 @@ def _print_credentials(settings: Settings) -> None:
         print(f"the credentials are in the Secret {settings.bootstrap_secret_name}")
         if settings.bootstrap_administrator_secret_name:
             print(f"those of the first administrator are in the Secret {settings.bootstrap_administrator_secret_name}")
+    elif settings.bootstrap_file:
+        print(f"the credentials are in {settings.bootstrap_file}")
     else:
         print(msgspec.json.encode(credentials).decode())
 
@@ -27,7 +29,7 @@ sys.exit(
         commands={
             "migrate": ("upgrade the database to the newest revision", migrate),
             "bootstrap": (
-                "create the first client of the Management API and print a new secret, once, or store it in Kubernetes",
+                "create the first client of the Management API and print a new secret, or store it",
                 _print_credentials,
             ),
             "republish": ("have the running service publish the whole state again", republish),

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from management_service import parts
 from management_service.applications.service import Applications
 from management_service.bootstrap import RESOURCE_NAME, Bootstrap, Credentials
 from management_service.console_bootstrap import ConsoleBootstrap
+from management_service.credentials_file import CredentialsFile
 from management_service.invitations.service import Invitations
 from management_service.kubernetes_secret import KubernetesSecret
 from management_service.passwords.hashing import Passwords
@@ -37,8 +39,8 @@ _BOOTSTRAP_LOCK: Final = text("SELECT pg_advisory_lock(hashtext('identity-bootst
 def bootstrap(settings: Settings) -> Credentials:
     """Create the first client of the Management API and a new secret. Blocks, with an event loop of its own.
 
-    Where the settings name a Secret of Kubernetes, write the credentials there, unless it has valid ones; where they
-    name one for the console, create what the console needs, too.
+    Where the settings name a Secret of Kubernetes or a file, write the credentials there, unless it has valid ones;
+    where they name a Secret for the console, create what the console needs, too.
 
     Raises:
         CommandError: A role of another type has the name of a bootstrap role; or a Secret cannot be written.
@@ -47,10 +49,11 @@ def bootstrap(settings: Settings) -> Credentials:
     def secret(name: str) -> KubernetesSecret | None:
         return KubernetesSecret.in_this_pod(name, os.environ) if name else None
 
+    file = CredentialsFile(Path(settings.bootstrap_file)) if settings.bootstrap_file else None
     return asyncio.run(
         _bootstrap(
             settings,
-            secret(settings.bootstrap_secret_name),
+            secret(settings.bootstrap_secret_name) or file,
             console=secret(settings.bootstrap_console_secret_name),
             administrator=secret(settings.bootstrap_administrator_secret_name),
         )
@@ -93,7 +96,7 @@ async def _republish(settings: Settings) -> None:
 
 async def _bootstrap(
     settings: Settings,
-    secret: KubernetesSecret | None,
+    stored: KubernetesSecret | CredentialsFile | None,
     *,
     console: KubernetesSecret | None = None,
     administrator: KubernetesSecret | None = None,
@@ -108,7 +111,7 @@ async def _bootstrap(
         async with reader.connect() as one_at_a_time:
             await one_at_a_time.execute(_BOOTSTRAP_LOCK)
             await changes.prepare()
-            earlier = Credentials.from_values(await secret.read()) if secret else None
+            earlier = Credentials.from_values(await stored.read()) if stored else None
             credentials = await Bootstrap(
                 resources=parts.resources(settings, reader, changes),
                 roles=Roles(reader, changes, tenant_id=tenant_id),
@@ -116,13 +119,13 @@ async def _bootstrap(
                 assignments=Assignments(reader, changes, tenant_id=tenant_id),
                 management_api=settings.management_api_resource,
             ).run(earlier)
-            if secret and credentials != earlier:
-                await secret.write(msgspec.structs.asdict(credentials))
+            if stored and credentials != earlier:
+                await stored.write(msgspec.structs.asdict(credentials))
             if console:
                 await _bootstrap_console(settings, reader, changes, console, administrator)
             return credentials
     finally:
-        for each in (secret, console, administrator):
+        for each in (stored, console, administrator):
             if each:
                 await each.aclose()
         await engine.dispose()

@@ -32,7 +32,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             ``reason,ticketId``; empty to require none.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         bootstrap_secret_name: The Secret of Kubernetes, in the namespace of the pod, that ``bootstrap`` writes the
-            credentials to; empty to print them.
+            credentials to; empty for none.
+        bootstrap_file: The file that ``bootstrap`` writes them to instead, as JSON; without either they are printed.
         bootstrap_console_secret_name: The Secret that ``bootstrap`` writes the console's client to, as the files that
             ``console_credentials`` has; empty for no console.
         bootstrap_administrator_secret_name: The Secret that ``bootstrap`` writes the user name and invitation of the
@@ -60,6 +61,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     require_context: tuple[str, ...] = ()
     database_connections: int = 10
     bootstrap_secret_name: str = ""
+    bootstrap_file: str = ""
     bootstrap_console_secret_name: str = ""
     bootstrap_administrator_secret_name: str = ""
     password_hashing_threads: int = 2

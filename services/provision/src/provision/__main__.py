@@ -1,7 +1,7 @@
 """``python -m provision``: see ``--help``.
 
-``render``, ``secrets`` and ``apply`` are for containers and Kubernetes; ``subscriber`` and ``nats`` for the teams that
-read the public events.
+``render``, ``secrets`` and ``apply`` are for containers and Kubernetes, ``seed`` for Docker Compose; ``subscriber`` and
+``nats`` for the teams that read the public events.
 """
 
 import argparse
@@ -10,8 +10,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
 
 from identity_common.version import VERSION
+from provision.credentials import BusSubscriber, ManagementApi, read_credentials, write_credentials
 from provision.edges import FORMS
 from provision.errors import ProvisionError
 from provision.nats import nats_server_config
@@ -19,10 +23,13 @@ from provision.passwords import Server, given_passwords, stored_passwords
 from provision.postgres import provision_postgres
 from provision.redis import provision_redis
 from provision.render import File, Hosts, every_file, secret_manifests, server_file, stored_keys, write_files
+from provision.seed import seed
 from provision.subscribers import add_subscriber, nats_passwords
+from stead import IdentityError
 
 _RENDERED: Final[tuple[Server, ...]] = ("nats", "redis")
 _APPLIED: Final[tuple[Server, ...]] = ("postgres", "redis")
+_URN_NAMESPACE: Final = "service"
 _TLS: Final = {"redis": "rediss", "nats": "tls"}
 
 
@@ -73,6 +80,16 @@ def _parser() -> argparse.ArgumentParser:
     for server in _APPLIED:
         _add_host(apply, server)
     apply.set_defaults(run=_apply)
+
+    demo = commands.add_parser("seed", help="create the demo's clients and users, unless they exist")
+    demo.add_argument("--base-url", required=True, help="the public address of the system")
+    demo.add_argument("--management", required=True, help="URL of management-service")
+    demo.add_argument("--token", required=True, help="URL of token-service")
+    demo.add_argument("--nats", required=True, help="host:port at which subscribers reach NATS")
+    demo.add_argument("--first-client", type=Path, required=True, help="BOOTSTRAP_FILE of management-service")
+    demo.add_argument("--rendered", type=Path, required=True, help="has subscriber/; gets console/")
+    demo.add_argument("--output", type=Path, required=True, help="gets credentials.json and credentials.env")
+    demo.set_defaults(run=_seed)
 
     edge = commands.add_parser("edge", help="print an edge's configuration, rendered from the routing table")
     edge.add_argument("--form", choices=list(FORMS), default="nginx", help="nginx, of Docker Compose, by default")
@@ -137,6 +154,28 @@ def _apply(options: argparse.Namespace) -> str:
     if "redis" in servers:
         provision_redis(hosts.admin_redis_url(passwords), passwords.redis, keep_passwords=True)
     return f"applied to {' and '.join(servers)}"
+
+
+def _seed(options: argparse.Namespace) -> str:
+    subscriber = urlsplit((options.rendered / "subscriber/nats-url").read_text())
+    try:
+        credentials = seed(
+            options.base_url,
+            urn_namespace=_URN_NAMESPACE,
+            known=read_credentials(options.output),
+            bootstrap=lambda: msgspec.json.decode(options.first_client.read_bytes(), type=ManagementApi),
+            nats=BusSubscriber(
+                url=f"nats://{options.nats}", user=subscriber.username or "", password=subscriber.password or ""
+            ),
+            management_url=options.management,
+            token_url=options.token,
+        )
+    except IdentityError as error:
+        raise ProvisionError(str(error)) from error
+    console = msgspec.structs.asdict(credentials.console)
+    write_files(options.rendered, [(f"console/console_{name}", value) for name, value in console.items()])
+    write_credentials(options.output, credentials)
+    return f"the credentials are in {options.output}"
 
 
 def _subscriber(options: argparse.Namespace) -> str:

@@ -3,9 +3,11 @@
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, TypeVar
 
-from all_in_one.credentials import (
+from identity_common.access.management_api import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
+from provision.credentials import (
     Administrator,
     BusSubscriber,
     ConfidentialClient,
@@ -15,7 +17,6 @@ from all_in_one.credentials import (
     ManagementApi,
     PublicClient,
 )
-from identity_common.access.management_api import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from stead import (
     Conflict,
     CustomClientMetadata,
@@ -50,6 +51,8 @@ def seed(
     known: Credentials | None,
     bootstrap: Callable[[], ManagementApi],
     nats: BusSubscriber,
+    management_url: str = "",
+    token_url: str = "",
 ) -> Credentials:
     """Create what is missing and return everything it takes to try the stack. Blocks.
 
@@ -60,19 +63,16 @@ def seed(
         bootstrap: Creates the first Management API client and the API's scopes; called unless the known client still
             works and no scope is missing.
         nats: The read-only user of the bus.
+        management_url: Where management-service answers, if not at ``base_url``.
+        token_url: Where token-service answers, if not at ``base_url``.
     """
-    if known is not None and _works(base_url, known.management_api) and _is_current(base_url, known.management_api):
+    services = _Services(management=management_url or base_url, token=token_url or base_url)
+    if known is not None and services.accept(known.management_api) and services.have_all_scopes(known.management_api):
         access = known.management_api
     else:
         access = bootstrap()
-        _wait_until_known(base_url, access)
-    with ManagementClient(
-        base_url,
-        client_id=access.client_id,
-        client_secret=access.client_secret,
-        resource=access.resource,
-        scope=access.scope,
-    ) as management:
+        services.wait_for(access)
+    with services.management_client(access) as management:
         resource = _resource(management)
         known_users = {user.username: user for user in known.demo.users} if known else {}
         users = [
@@ -96,40 +96,52 @@ def redirect_uri(base_url: str) -> str:
     return f"{base_url}/demo/callback"
 
 
-def _works(base_url: str, access: ManagementApi) -> bool:
-    try:
-        client_credentials(
-            base_url,
+class _Services:
+    """management-service and token-service, without an edge."""
+
+    def __init__(self, *, management: str, token: str) -> None:
+        self._management = management
+        self._token = token
+
+    def accept(self, access: ManagementApi) -> bool:
+        """Return whether a token is issued to this client."""
+        try:
+            self._access_token(access)
+        except OAuthError:
+            return False
+        return True
+
+    def have_all_scopes(self, access: ManagementApi) -> bool:
+        """Return whether the Management API has all its scopes; one that an earlier version set up may lack some."""
+        with self.management_client(access) as management:
+            resource = _first(management.resources.list(), lambda each: each.indicator == access.resource)
+            if resource is None:
+                return False
+            return _SCOPES_OF_THE_API.issubset(scope.name for scope in management.resources.scopes(resource.id))
+
+    def wait_for(self, access: ManagementApi) -> None:
+        """Block until the token endpoint knows a client that a command created; a service publishes it afterwards."""
+        deadline = time.monotonic() + _KNOWN_WITHIN_S
+        while not self.accept(access) and time.monotonic() < deadline:
+            time.sleep(_KNOWN_WITHIN_S / 50)
+
+    def management_client(self, access: ManagementApi) -> ManagementClient:
+        @lru_cache(maxsize=1)
+        def access_token(refused: str | None) -> str:
+            return self._access_token(access)
+
+        return ManagementClient(
+            self._management, access_token=access_token, resource=access.resource, scope=access.scope
+        )
+
+    def _access_token(self, access: ManagementApi) -> str:
+        return client_credentials(
+            self._token,
             client_id=access.client_id,
             client_secret=access.client_secret,
             resource=access.resource,
             scope=access.scope,
-        )
-    except OAuthError:
-        return False
-    return True
-
-
-def _is_current(base_url: str, access: ManagementApi) -> bool:
-    """Return whether the Management API has all its scopes; one that an earlier version set up may lack some."""
-    with ManagementClient(
-        base_url,
-        client_id=access.client_id,
-        client_secret=access.client_secret,
-        resource=access.resource,
-        scope=access.scope,
-    ) as management:
-        resource = _first(management.resources.list(), lambda each: each.indicator == access.resource)
-        if resource is None:
-            return False
-        return _SCOPES_OF_THE_API.issubset(scope.name for scope in management.resources.scopes(resource.id))
-
-
-def _wait_until_known(base_url: str, access: ManagementApi) -> None:
-    """Block until the token endpoint knows a client that a command created; a service publishes it afterwards."""
-    deadline = time.monotonic() + _KNOWN_WITHIN_S
-    while not _works(base_url, access) and time.monotonic() < deadline:
-        time.sleep(_KNOWN_WITHIN_S / 50)
+        ).access_token
 
 
 def _resource(management: ManagementClient) -> Resource:

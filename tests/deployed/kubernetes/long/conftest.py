@@ -12,6 +12,7 @@ from stead import ManagementClient
 from tests.support.cluster import (
     NAMESPACE,
     ROOT,
+    Edge,
     apply_overlay,
     first_client,
     installed,
@@ -71,10 +72,16 @@ class Load:
 
 
 @pytest.fixture(scope="package")
-def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the edge; the images are the previous ones."""
-    with installed(tmp_path_factory.mktemp("secrets"), tag="previous") as url:
-        yield url
+def edge_of_the_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    """The edge; the images are the previous ones."""
+    with installed(tmp_path_factory.mktemp("secrets"), tag="previous") as edge:
+        yield edge
+
+
+@pytest.fixture(scope="package")
+def base_url(edge_of_the_system: Edge) -> str:
+    """The address of the edge."""
+    return edge_of_the_system.url
 
 
 @pytest.fixture(scope="package")

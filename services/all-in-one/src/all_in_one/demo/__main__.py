@@ -7,10 +7,10 @@ from pathlib import Path
 
 import httpx2 as httpx
 
-from all_in_one.credentials import read_credentials
 from all_in_one.demo.impersonation import impersonation
 from all_in_one.demo.live_rejection import live_rejection
 from all_in_one.demo.organization_template import organization_template
+from provision.credentials import read_credentials
 from stead import IdentityError
 from stead.audit import InvalidHead
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import httpx2 as httpx
 
-from all_in_one.credentials import DemoUser
+from provision.credentials import DemoUser
 from stead import SignInRequired
 
 _MAX_REQUESTS: Final = 10

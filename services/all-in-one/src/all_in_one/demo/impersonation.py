@@ -4,10 +4,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from all_in_one.credentials import Credentials
 from all_in_one.demo.browser import sign_in_as
 from all_in_one.demo.screen import act, show, show_claims, step
-from all_in_one.seed import redirect_uri
+from provision.credentials import Credentials
+from provision.seed import redirect_uri
 from stead import (
     AccessToken,
     AccessTokenVerifier,

@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from all_in_one.credentials import Credentials
 from all_in_one.demo.screen import act, show, step
+from provision.credentials import Credentials
 from stead import (
     AccessTokenVerifier,
     ApiError,

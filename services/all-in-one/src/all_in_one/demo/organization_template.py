@@ -8,10 +8,10 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from all_in_one.credentials import Credentials
 from all_in_one.demo.browser import sign_in_as
 from all_in_one.demo.screen import act, show, show_claims, step
-from all_in_one.seed import redirect_uri
+from provision.credentials import Credentials
+from provision.seed import redirect_uri
 from stead import AccessTokenVerifier, AsyncIdentityClient, AsyncManagementClient
 from stead.events import EventBus, PermissionChange, permission_changes
 
