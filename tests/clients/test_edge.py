@@ -1,10 +1,12 @@
-"""nginx as the edge, with the configurations of deploy: what it logs, and how often it sends a request."""
+"""nginx as the edge, with the configurations of deploy: its log, how often it sends a request, another certificate."""
 
 from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +20,8 @@ import pytest
 from provision.edges import FORMS
 from tests.support.processes import free_port
 from tests.support.serving import serving
+from tests.support.tls_terminator import Certificate
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.clients
 
@@ -114,6 +118,7 @@ class Edge(NamedTuple):
     http: httpx.Client
     port: int
     logs: Callable[[], str]
+    reload: Callable[[], object]
 
 
 @pytest.fixture(params=["nginx", "nginx-in-kubernetes"])
@@ -140,7 +145,12 @@ def edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edge]:
         command = [nginx, "-p", tmp_path, "-c", tmp_path / "main.conf", "-g", "daemon off;"]
         address = running.enter_context(serving(command, port))
         client = running.enter_context(httpx.Client(base_url=address, timeout=30))
-        yield Edge(client, port_of_replicas, lambda: "".join(each.read_text() for each in tmp_path.glob("*.log")))
+        yield Edge(
+            client,
+            port_of_replicas,
+            logs=lambda: "".join(each.read_text() for each in tmp_path.glob("*.log")),
+            reload=lambda: subprocess.run([*command[:-2], "-s", "reload"], check=True),
+        )
 
 
 @contextmanager
@@ -202,3 +212,49 @@ def test_no_request_is_sent_twice(edge: Edge, method: str, behaviour: str, statu
     with replicas(edge, *ADDRESSES, behaviour=behaviour) as running:
         assert edge.http.request(method, "/api/users/u1", content=body_of(method)).status_code == status
     assert sum(len(each.received) for each in running) == 1
+
+
+def test_a_certificate_is_replaced_and_no_request_fails(edge: Edge, tmp_path: Path) -> None:
+    port, certificates = free_port(), [Certificate(tmp_path, name) for name in ("first", "second")]
+    configuration = tmp_path / "stead.conf"
+    text = configuration.read_text()
+    trusted = ssl.create_default_context()
+    for each in certificates:
+        trusted.load_verify_locations(each.path)
+    outcomes: list[int | str] = []
+    replaced = threading.Event()
+
+    def install(certificate: Certificate) -> None:
+        """Make nginx listen with a certificate; return when it answers with it."""
+        tls = f"ssl_certificate {certificate.path}; ssl_certificate_key {certificate.path.with_suffix('.key')};"
+        configuration.write_text(text.replace("    listen ", f"    listen 127.0.0.1:{port} ssl; {tls}\n    listen ", 1))
+        edge.reload()
+        eventually(lambda: shown() == certificate.path.read_text())
+
+    def shown() -> str:
+        try:
+            return ssl.get_server_certificate(("127.0.0.1", port))
+        except OSError:
+            return ""
+
+    def request() -> None:
+        while not replaced.is_set():
+            try:
+                answer = httpx.get(f"https://localhost:{port}/oidc/jwks", verify=trusted, timeout=30)
+                outcomes.append(answer.status_code)
+            except httpx.TransportError as error:
+                outcomes.append(repr(error))
+
+    with replicas(edge, *ADDRESSES, behaviour="answers"):
+        install(certificates[0])
+        requesting = threading.Thread(target=request)
+        requesting.start()
+        try:
+            eventually(lambda: len(outcomes) > 10)
+            install(certificates[1])
+            reached = len(outcomes)
+            eventually(lambda: len(outcomes) > reached + 10)
+        finally:
+            replaced.set()
+            requesting.join()
+    assert set(outcomes) == {200}

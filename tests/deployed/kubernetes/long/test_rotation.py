@@ -1,4 +1,4 @@
-"""Keys and a database password, replaced as docs/operations/rotation.md says: new Secrets, restarted Deployments."""
+"""Keys and passwords, replaced as docs/operations/rotation.md says: new Secrets, restarted Deployments."""
 
 import base64
 import json
@@ -6,14 +6,17 @@ import os
 import re
 
 import pytest
+import yaml
 
+from stead import ManagementClient
 from tests.deployed.kubernetes.long.conftest import Load
-from tests.support.cluster import ROOT, kubectl, secret
+from tests.support.cluster import OVERLAY, kubectl, secret
+from tests.support.rotation_document import statements
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800), pytest.mark.usefixtures("system")]
 
-DOCUMENT = ROOT / "docs/operations/rotation.md"
-SHARED, SEALING = "environment-variable-keys", "key-encryption-keys"
+SHARED, SEALING, HEADS = "environment-variable-keys", "key-encryption-keys", "audit-head-keys"
+RINGS = {"token-service": (SEALING, SHARED), "management-service": (SHARED, HEADS)}
 
 
 def key() -> str:
@@ -22,11 +25,8 @@ def key() -> str:
 
 def as_administrator(language: str, password: str = "") -> None:
     """Run the document's statements for token-service in PostgreSQL."""
-    blocks = re.findall(rf"```sql {language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    statements = "".join(blocks).replace("NEW", password)
-    assert statements
-    command = ("psql", "--username", "postgres", "--set", "ON_ERROR_STOP=1", "--command", statements)
-    kubectl("exec", "postgres-0", "--", *command)
+    command = ("psql", "--username", "postgres", "--set", "ON_ERROR_STOP=1", "--command")
+    kubectl("exec", "postgres-0", "--", *command, "".join(statements(f"sql {language}")).replace("NEW", password))
 
 
 def roll(secrets: dict[str, dict[str, str]]) -> None:
@@ -37,19 +37,41 @@ def roll(secrets: dict[str, dict[str, str]]) -> None:
         kubectl("rollout", "status", f"deployment/{service}", "--timeout=300s")
 
 
-def test_new_keys_and_a_new_database_user_fail_no_request(load: Load) -> None:
-    before = secret("token-service")
-    old = {name: before[name] for name in (SEALING, SHARED)}
+def test_new_keys_and_a_new_database_user_fail_no_request(load: Load, management: ManagementClient) -> None:
+    before = {name: value for service in RINGS for name, value in secret(service).items()}
+    old = {name: before[name] for names in RINGS.values() for name in names}
     new = {name: key() for name in old}
-    _, found, address = before["database-url"].partition("@")
+    _, found, address = secret("token-service")["database-url"].partition("@")
     assert found
     password = os.urandom(16).hex()
     with load.during("rotation of keys and of a database user, in three rolls") as failures:
+        for keys in ("/api/configs/oidc/not-valid-keys", "/api/logs/keys"):
+            management.request("POST", f"{keys}/rotate")
         as_administrator("before", password)
         added = {name: f"{old[name]},{new[name]}" for name in old}
         first = {name: f"{new[name]},{old[name]}" for name in old}
         database = {"database-url": f"postgresql+asyncpg://token_next:{password}@{address}"}
-        for keys, others in ((added, {}), (first, database), (new, {})):
-            roll({"token-service": {**keys, **others}, "management-service": {SHARED: keys[SHARED]}})
+        for ring, others in ((added, {}), (first, database), (new, {})):
+            of = {service: {name: ring[name] for name in names} for service, names in RINGS.items()}
+            roll({**of, "token-service": {**of["token-service"], **others}})
         as_administrator("after")
     assert failures() == []
+    for service in RINGS:
+        log = kubectl("logs", "--selector", f"app.kubernetes.io/name={service}", "--tail", "-1")
+        assert not re.search("unreadable|head-key-sealed", log)
+    assert len(management.request("GET", "/api/logs/keys")) > 1
+
+
+def test_provisioning_goes_on_with_another_password_of_the_administrator() -> None:
+    password = os.urandom(16).hex()
+    passwords = json.loads(secret("provision")["secrets.json"])
+    as_administrator("administrator", password)
+    passwords["postgres"]["postgres"] = password
+    changed = json.dumps({"stringData": {"secrets.json": json.dumps(passwords)}})
+    kubectl("patch", "secret", "provision", "--type=merge", "--patch", changed)
+    kubectl("delete", "job", "provision-dev", "--ignore-not-found")
+    rendered = yaml.safe_load_all(kubectl("kustomize", OVERLAY))
+    job = next(each for each in rendered if each["metadata"]["name"] == "provision-dev")
+    kubectl("apply", "--filename", "-", given=json.dumps(job))
+    kubectl("wait", "--for=condition=complete", "job/provision-dev", "--timeout=120s")
+    assert "applied to postgres" in kubectl("logs", "job/provision-dev")

@@ -12,12 +12,14 @@ import yaml
 from tests.support.cluster import (
     NAMESPACE,
     SERVICES,
+    Edge,
     first_client,
     forwarded,
     kubectl,
     start_program,
     temporary_namespace,
 )
+from tests.support.cluster_journeys import hear_a_permission_and_use_it, impersonate, sign_in
 from tests.support.impersonation import set_up
 from tests.support.processes import free_port
 from tests.support.routed_paths import NOT_SERVED, SERVED, expected_service
@@ -233,16 +235,16 @@ def test_every_path_reaches_the_service_that_serves_it(traefik: str, names: str,
         assert {path: reached(path) for path in NOT_SERVED} == dict.fromkeys(NOT_SERVED)
 
 
-def test_an_impersonation_and_an_organization_through_traefik(traefik: str, edge: str) -> None:
-    resource = f"https://{edge}.example.com/api"
+@pytest.mark.usefixtures("traefik")
+def test_the_system_behind_traefik_at_its_address(edge_of_the_system: Edge, edge: str) -> None:
+    url, resource = edge_of_the_system.url, f"https://{edge}.example.com/api"
     with applied(edge, NAMESPACE):
-        eventually(lambda: httpx.get(f"{traefik}/oidc/jwks").status_code == 200)
-        with first_client(traefik) as management:
-            impersonation = set_up(management, resource=resource)
-            subject_token = management.subject_tokens.create(impersonation.user_id).token
-            form = {**impersonation.form(subject_token), "resource": resource}
-            first, second = (httpx.post(f"{traefik}/oidc/token", data=form, auth=impersonation.auth) for _ in range(2))
-            assert (first.status_code, first.json().get("scope")) == (200, "read:orders write:orders")
-            assert (second.status_code, second.json()["error"]) == (400, "invalid_request")
-            made = management.organizations.create("Through Traefik")
-            assert management.organizations.get(made.id).name == "Through Traefik"
+        edge_of_the_system.lead_to(f"pod/{CONTROLLER}", to=ENTRY_PORT, namespace=CONTROLLER)
+        try:
+            with first_client(url) as management:
+                impersonation = set_up(management, resource=resource)
+                impersonate(url, management, impersonation, resource)
+                sign_in(url, management)
+                hear_a_permission_and_use_it(url, management, impersonation)
+        finally:
+            edge_of_the_system.lead_to()
