@@ -32,7 +32,7 @@ from stead.not_valid.messages import Message, Snapshot, read_message, read_snaps
 from stead.verification import KeySet
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.waiting import eventually, round_trip
+from tests.support.waiting import WAIT_S, eventually, round_trip
 from tests.support.world import World
 from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail, UnknownPositionError
 from token_service.presented_tokens.revocations import Revocation
@@ -251,6 +251,24 @@ def test_a_reader_follows_from_its_snapshot_and_continues_where_it_was(world: Wo
 def test_a_position_that_cannot_be_continued_is_refused(feed: Feed, position: str, status: int) -> None:
     answer = feed.http.get(f"{PATH}/events", auth=feed.auth, headers={"Last-Event-ID": position})
     assert (answer.status_code, answer.json()["error"]) == (status, "invalid_request")
+
+
+def test_a_stream_ends_and_the_next_one_needs_the_credential_again(
+    world: World, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("token_service.endpoints.not_valid._STREAM_S", 0.3)
+    reader = world.client("MachineToMachine")
+    snapshot, _ = feed.snapshot()
+    entry = revoked_token(world)
+    eventually(lambda: feed.not_before(entry) == ALWAYS)
+    headers = {"Last-Event-ID": f"{snapshot.epoch}.{snapshot.to}"}
+    with feed.http.stream("GET", f"{PATH}/events", auth=reader.basic, headers=headers, timeout=WAIT_S) as answer:
+        world.management.applications.delete(reader.id)
+        lines = list(answer.iter_lines())
+    assert lines[1].startswith("data: ")
+    assert lines[-1] == "", "after a whole event"
+    again = feed.http.get(f"{PATH}/events", auth=reader.basic)
+    assert (again.status_code, again.json()["error"]) == (401, "invalid_client")
 
 
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/events"])

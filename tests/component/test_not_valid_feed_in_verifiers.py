@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import asyncpg
+import httpx2 as httpx
 import jwt
 import nats
 import pytest
@@ -153,6 +155,28 @@ async def test_an_idle_feed_stays_fresh_though_its_connection_is_cut_again_and_a
                     was_fresh.append(feed.is_fresh)
                     await asyncio.sleep(0.01)
     assert all(was_fresh)
+
+
+@pytest.mark.heavy
+def test_a_feed_continues_where_a_stream_ends_until_its_credential_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("token_service.endpoints.not_valid._STREAM_S", 1.5)
+    requested: Counter[str] = Counter()
+    reader = world.client("MachineToMachine")
+    token, other = exchanged(world, world.customer), exchanged(world, world.customer)
+    with (
+        httpx.Client(event_hooks={"request": [lambda request: requested.update([request.url.path])]}) as http,
+        feed_over("http", world, client_id=reader.id, client_secret=reader.secret, http=http) as feed,
+    ):
+        assert feed.wait_until_fresh(WAIT_S)
+        eventually(lambda: requested["/oidc/not-valid/events"] >= 3)
+        assert requested["/oidc/not-valid"] == 1, "no snapshot for what was heard"
+        eventually(lambda: refusal(verifier_of(world, feed), token) is None)
+        world.stack.http.post("/oidc/token/revocation", data={"token": token}, auth=world.traditional.basic)
+        eventually(lambda: refusal(verifier_of(world, feed), token) == "ended_token")
+        world.management.applications.delete(reader.id)
+        eventually(lambda: refusal(verifier_of(world, feed), other) == "unavailable")
 
 
 def test_a_feed_that_may_not_be_read_never_becomes_fresh(world: World) -> None:

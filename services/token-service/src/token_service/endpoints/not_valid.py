@@ -1,10 +1,12 @@
 """``GET /oidc/not-valid``, its ``/events`` and ``/jwks``: the not-valid feed as snapshot, tail and keys.
 
 The tail is a stream of server-sent events (WHATWG HTML section 9.2): the id of an event is the position after it, and
-``Last-Event-ID`` names the position to continue from.
+``Last-Event-ID`` names the position to continue from. A stream ends after ten minutes, give or take one, and its reader
+comes back: with a credential that is checked again, and, as the ends are spread, not at once with all others.
 """
 
 import asyncio
+import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -44,6 +46,8 @@ PATH: Final = "/oidc/not-valid"
 EVENTS_PATH: Final = f"{PATH}/events"
 KEYS_PATH: Final = f"{PATH}/jwks"
 
+_STREAM_S: Final = 600.0
+_STREAM_SPREAD: Final = 0.1
 _POSITION: Final = re.compile(r"(\d{1,15})\.(\d{1,15})")
 _EVENT_STREAM: Final[Headers] = [
     (b"content-type", b"text/event-stream"),
@@ -105,7 +109,7 @@ class NotValidEndpoints:
         await send_answer(send, 200, headers, body)
 
     async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what follows the reader's position, then each message as it comes, until the reader has gone."""
+        """Send what follows the reader's position, then each message as it comes, for about ten minutes."""
         await self._require_reader(scope)
         position = _position(scope)
         with self._tail.reading() as live:  # from here on nothing is missed
@@ -114,7 +118,8 @@ class NotValidEndpoints:
             for message in earlier:
                 await send(_event(message))
             reached = (earlier[-1].epoch, earlier[-1].to) if earlier else position
-            await _until_gone(receive, _send_live(send, live, reached))
+            within_s = _STREAM_S * random.uniform(1 - _STREAM_SPREAD, 1 + _STREAM_SPREAD)  # noqa: S311 - no secret
+            await _until_gone(receive, _send_live(send, live, reached), within_s=within_s)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def jwks(self, _: Scope, __: Receive, send: Send) -> None:
@@ -197,11 +202,11 @@ async def _send_live(send: Send, live: AsyncGenerator[LiveMessage, None], reache
                 await send(_event(message))
 
 
-async def _until_gone(receive: Receive, sending: Awaitable[None]) -> None:
-    """Return when everything was sent, or when the reader has gone."""
+async def _until_gone(receive: Receive, sending: Awaitable[None], *, within_s: float) -> None:
+    """Return when everything was sent, when the reader has gone, or when the time is over."""
     tasks = (asyncio.ensure_future(sending), asyncio.ensure_future(_gone(receive)))
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await end(*tasks)
 

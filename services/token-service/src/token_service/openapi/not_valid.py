@@ -69,8 +69,8 @@ EVENTS_OPERATION: Final = hand_written(
             "operationId": "NotValidEvents",
             "summary": "Follow the not-valid feed",
             "description": (
-                "Server-sent events that never end: each `data` is a signed message, a heartbeat at least each second."
-                " `Last-Event-ID` continues from a position, `<epoch>.<sequence>`."
+                "Server-sent events: each `data` is a signed message, a heartbeat at least each second. The answer ends"
+                " after about ten minutes; `Last-Event-ID` continues from a position, `<epoch>.<sequence>`."
             ),
             "tags": _TAGS,
             "security": _SECURITY,
