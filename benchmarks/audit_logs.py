@@ -81,7 +81,7 @@ REGISTER: Final[Mapping[str, Mapping[str, str]]] = {
     "active, over": {"active": "false"},
     "userId": {"userId": "user4711"},
     "userId of a quarter": {"userId": "user1"},
-    "userId who writes only": {"userId": "admin1"},
+    "userId who writes only": {"userId": "admin3"},
     "userId, active": {"userId": "user4711", "active": "true"},
     "actorId": {"actorId": "actor7"},
     "clientId": {"clientId": "app7"},

@@ -1,6 +1,7 @@
 """The audit trail is read with filters, in cursor pages and as lines of JSON."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,11 +10,16 @@ import httpx2 as httpx
 import msgspec
 import nats
 import pytest
+from sqlalchemy.dialects import postgresql
 
 from identity_common.clock import now_ms
-from identity_common.wire.audit import AuditEntry, audit_subject
+from identity_common.identifiers import new_id
+from identity_common.wire.audit import BEGINNINGS, AuditEntry, audit_subject
 from management_service.app import create_app
+from management_service.audit.partitions import create_partitions, months_ahead
+from management_service.audit.store import TrailFilters, _walks
 from management_service.commands import restored
+from tests.component.test_audit_erasure import scans
 from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.waiting import WAIT_S
 
@@ -135,6 +141,33 @@ async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry
             assert address.path == "/api/logs"
             address = httpx.URL("/api/logs", params=address.params)
         assert "".join(found) == expected
+
+
+MANY = 5_000
+WRITES = """
+    INSERT INTO audit_entries
+        (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, application_id, organization_id, entry)
+    SELECT $1, $2::bigint + number, 'write', 'management', 'many', number, 'k', 'ann', 'app', 'org',
+        '{"ids": {"user_id": "ann", "organization_id": "org"}}'
+    FROM generate_series(1, $3) AS number
+"""
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("party", [{"user_id": "ann"}, {"application_id": "app"}, {"organization_id": "org"}])
+async def test_the_impersonations_of_a_party_are_found_without_reading_its_writes(
+    management: Management, party: dict[str, str]
+) -> None:
+    database, tenant_id = management.database, f"many-{new_id()}"
+    await create_partitions(database, months_ahead(now_ms()))
+    await database.execute(WRITES, tenant_id, now_ms() - MANY, MANY)
+    await database.execute("ANALYZE audit_entries, audit_targets")
+    for key in BEGINNINGS:
+        (walk,) = _walks(tenant_id, TrailFilters(key=key, **party), None)
+        statement = walk.limit(20).compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
+        (plan,) = json.loads(await database.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"))
+        read = sum(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans(plan["Plan"]))
+        assert read == 0
 
 
 async def test_one_entry_and_none(own: Management) -> None:

@@ -275,6 +275,14 @@ audit_entries = Table(
             *("actor_id", "organization_id", "subject_token_id"),
         )
     ),
+    *(  # of what impersonations are told from: a user may have few among a million sign-ins, an application, too
+        Index(
+            f"audit_impersonations_by_{column}",
+            *("tenant_id", column, "key", "occurred_at", "number"),
+            postgresql_where=text(f"{column} IS NOT NULL AND subject_token_id IS NOT NULL"),
+        )
+        for column in ("user_id", "application_id", "organization_id")
+    ),
     postgresql_partition_by="RANGE (occurred_at)",
 )
 """The audit trail, in one partition a month; each is created by the ingestion and dropped after the retention."""

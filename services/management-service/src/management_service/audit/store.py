@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common.wire.audit import BEGINNINGS
 from management_service.audit.tiles import TileId, Tiles
 from management_service.schema import (
     audit_entries,
@@ -181,11 +182,15 @@ def _walks(tenant_id: str, filters: TrailFilters, after: Position | None) -> lis
     """Return statements for the entries that match, newest first; each entry is found by one of them.
 
     A person's entries are two walks, of those that name the person and of those that are written to: OR would read all
-    entries of the person, or of everybody.
+    entries of the person, or of everybody. Those that an impersonation is told from are no writes, and have indexes of
+    their own: the person may have any number of others.
     """
     user_id, target_id = filters.user_id, filters.target_id
     others = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != user_id)
     is_of_user = audit_entries.c.user_id == user_id
+    if target_id is None and filters.key in BEGINNINGS:
+        conditions = [audit_entries.c.subject_token_id.is_not(None)]
+        return [_walk_entries(tenant_id, filters, after, conditions if user_id is None else [*conditions, is_of_user])]
     if target_id is not None:
         of_user = [] if user_id is None else [or_(is_of_user, _has_target(user_id))]
         return [_walk_targets(tenant_id, filters, after, target_id, of_user)]

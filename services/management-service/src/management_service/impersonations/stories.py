@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from identity_common.wire.audit import AuditContext, AuditEntry
+from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, AuditContext, AuditEntry
 from management_service.impersonations.memberships import Membership
 from management_service.party_ends import (
     ENDED,
@@ -17,11 +17,6 @@ from management_service.party_ends import (
 )
 from stead.impersonations import ImpersonationSegments, parties_of
 
-ISSUED: Final = "subject-token.issued"
-TAKEN: Final = "token.exchange.taken"
-SUCCEEDED: Final = "token.exchange.succeeded"
-BEGINNINGS: Final = (ISSUED, TAKEN, SUCCEEDED)
-"""What a story can be told from: the trail may have lost what Redis has lost."""
 _REFUSED: Final = "token.exchange.refused"
 _ENDS: Final = frozenset({"EndImpersonation", "EndOwnImpersonation"})
 """Operations that end one impersonation."""
