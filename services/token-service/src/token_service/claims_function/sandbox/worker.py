@@ -31,6 +31,7 @@ _CONNECTION: Final = 0
 _NOBODY: Final = 65534  # the kernel's overflow user and group, which own nothing
 _SPARE_BYTES: Final = 24 << 20  # address space for the interpreter's own work: frames, copies of the result
 _STACK_BYTES: Final = 512 << 10
+_READ_BYTES: Final = 64 << 10
 _ENGINE_SHARE: Final = 0.9  # of the wall time; the engine stops by itself then, and can say where
 _LONGEST_MESSAGE: Final = 300
 _LONGEST_DENIAL: Final = 1000
@@ -49,7 +50,10 @@ _FUNCTION: Final = "getCustomJwtClaims"
 
 def receive() -> bytes:
     """Return the body of the next frame; exit when the service has closed its end."""
-    return _read(int.from_bytes(_read(4), "big"))
+    frame = _read()
+    while len(frame) < 4 or len(frame) < 4 + int.from_bytes(frame[:4], "big"):
+        frame += _read()
+    return frame[4:]  # nothing follows it: the service sends the next call after the answer
 
 
 def send(letter: str, content: str) -> None:
@@ -60,13 +64,10 @@ def send(letter: str, content: str) -> None:
         left = left[os.write(_CONNECTION, left) :]
 
 
-def _read(count: int) -> bytes:
-    received = b""
-    while len(received) < count:
-        chunk = os.read(_CONNECTION, count - len(received))
-        if not chunk:
-            os._exit(0)
-        received += chunk
+def _read() -> bytes:
+    received = os.read(_CONNECTION, _READ_BYTES)
+    if not received:
+        os._exit(0)
     return received
 
 
@@ -114,7 +115,7 @@ class Worker:
             self._prepare()
 
     def _answer(self, kind: bytes, script: bytes, data: bytes) -> tuple[str, str]:
-        self._cpu_deadline = time.process_time() + self.wall_s * _ENGINE_SHARE
+        self._deadline = time.monotonic() + self.wall_s * _ENGINE_SHARE
         try:
             text = script.decode()
             if "\0" in text:  # would end the text inside the engine
@@ -130,11 +131,8 @@ class Worker:
 
     def _run(self, script: str, data: str) -> tuple[str, str]:
         self._limited().eval(script)
-        function = self._limited().eval(f"typeof {_FUNCTION} === 'function' ? {_FUNCTION} : undefined")
-        if function is None:
-            return _problem("no-function", f"the script defines no function {_FUNCTION}", None)
         self._limited()
-        outcome = self._harness(function, data, self.result_bytes)
+        outcome = self._harness(data, self.result_bytes)
         executed = 0
         while outcome is None:
             if executed >= self.microtasks:
@@ -142,10 +140,8 @@ class Worker:
             executed += 1
             if not self._execute_job():
                 return _problem("result", "the promise that the function returned is never settled", None)
-            outcome = self._harness(None)
-        if outcome in {"X", "R"}:
-            return self._failure(outcome)
-        return ("D", self._denial()) if outcome == "D" else self._result(outcome)
+            outcome = self._harness()
+        return self._result(outcome)
 
     def _execute_job(self) -> bool:
         """Run one microtask; return whether there was one. Errors of a job are dropped, unless a limit ended it."""
@@ -156,24 +152,28 @@ class Worker:
                 raise
             return True
 
-    def _result(self, letter: str) -> tuple[str, str]:
-        if letter == "C":
-            text = self._harness()
-            if not text.startswith("{"):
-                return _problem("result", "the function must return an object", None)
-            if len(text.encode()) <= self.result_bytes:
-                return "C", text
-        return _problem("result", f"it is longer than {self.result_bytes} bytes", None)
+    def _result(self, outcome: str) -> tuple[str, str]:
+        if outcome.startswith("{") and len(outcome.encode()) <= self.result_bytes:
+            return "C", outcome
+        if outcome.startswith(("{", "L")):
+            return _problem("result", f"it is longer than {self.result_bytes} bytes", None)
+        if outcome in {"X", "R"}:
+            return self._failure(outcome)
+        if outcome == "D":
+            return "D", self._denial()
+        if outcome == "N":
+            return _problem("no-function", f"the script defines no function {_FUNCTION}", None)
+        return _problem("result", "the function must return an object", None)
 
     def _denial(self) -> str:
-        message = json.loads(self._harness())
+        message = json.loads(self._harness(None))
         return json.dumps(None if message is None else _text(message, _LONGEST_DENIAL))
 
     def _denial_before(self) -> tuple[str, str] | None:
         """Return the denial of a function that caught it, and went on until the engine stopped it."""
         try:
             self._context.set_time_limit(self.wall_s)  # the kernel's timer still runs
-            return ("E", self._denial()) if self._harness(None) == "D" else None
+            return ("E", self._denial()) if self._harness() == "D" else None
         except (self._engine.JSException, MemoryError):  # nothing is left for the answer
             return None
 
@@ -212,8 +212,8 @@ class Worker:
         raise AssertionError("the engine ran a script that it was to parse")
 
     def _limited(self) -> Any:
-        """Return the context, with what is left of the call's time; the engine measures each entry on its own."""
-        left = self._cpu_deadline - time.process_time()
+        """Return the context, with what is left of the call's time as the CPU time of the engine's next entry."""
+        left = self._deadline - time.monotonic()
         if left <= 0:
             raise self._engine.JSException("InternalError: interrupted")
         self._context.set_time_limit(left)
