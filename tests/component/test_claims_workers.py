@@ -350,6 +350,46 @@ async def test_a_pool_that_did_not_start_works_after_the_next_start(descriptors:
     assert workers.pids == []
 
 
+async def test_a_pool_that_is_idle_and_not_needed_is_stopped_and_starts_again() -> None:
+    workers = ClaimsWorkers(Limits(time_ms=5000), 2)
+    needed = True
+    on_demand = WorkersOnDemand(workers, count=2, is_needed=lambda: needed)
+    try:
+        async with await on_demand.reserve(within_s=WAIT_S):
+            pass
+        before = workers.pids
+        await on_demand.stop_if_idle()
+        assert workers.pids == before
+
+        needed = False
+        async with await on_demand.reserve(within_s=WAIT_S) as slot:
+            await on_demand.stop_if_idle()
+            assert await slot.run(ECHO, data({"a": 1})) == Claims({"a": 1})
+        await on_demand.hold_place(within_s=WAIT_S)
+        await on_demand.stop_if_idle()
+        assert workers.pids == before
+        on_demand.release_place()
+        await on_demand.stop_if_idle()
+        assert workers.pids == []
+
+        await on_demand.hold_place(within_s=WAIT_S)
+        assert await on_demand.run(ECHO, data({"a": 2})) == Claims({"a": 2})
+        assert (len(workers.pids), workers.free) == (2, 2)
+    finally:
+        await on_demand.stop()
+
+
+async def test_an_idle_pool_is_stopped_after_a_while() -> None:
+    workers = ClaimsWorkers(Limits(time_ms=5000), 1)
+    on_demand = WorkersOnDemand(workers, count=1, idle_s=0.01)
+    try:
+        for _ in range(2):
+            await on_demand.start()
+            await eventually_here(lambda: workers.pids == [])
+    finally:
+        await on_demand.stop()
+
+
 def test_a_pool_that_could_start_no_thread_works_after_the_next_start() -> None:
     async def two_starts() -> Outcome:
         workers = ClaimsWorkers(Limits(time_ms=5000), 1)

@@ -1,7 +1,8 @@
-"""Every replica of token-service uses the version of the custom-claims function that a revision stands for."""
+"""The custom-claims function at several replicas: which version is in force, and what a call sees of other requests."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,7 +20,17 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = length(short=3, long=200)
 TOKENS_PER_REPLICA = 3
+EXCHANGES = length(short=300, long=10_000)
+AT_ONCE = 32
 KIND = "client-credentials"
+KEEPING = """
+var kept = globalThis.kept || []; globalThis.kept = kept;
+const getCustomJwtClaims = async ({ token, context, api }) => {
+  kept.push(context); Object.prototype.leaked = context;
+  const { id, name } = context.user;
+  return { seen: { jti: token.jti, id, name, number: context.grant.subjectTokenContext.number }, calls: kept.length };
+};
+"""
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +79,48 @@ def test_a_version_activated_again_is_in_force_at_every_replica_with_its_revisio
             assert at_all_replicas() == {names[0]}
             # What a replica has seen, it does not forget: the same without the revision.
             assert {claim(http, url, machine, None) for url in urls} == {names[0]}
+
+
+@pytest.fixture
+def keeping(management: ManagementClient) -> Iterator[None]:
+    """A function for users that keeps what it has seen wherever a script can."""
+    management.custom_claims.save("access-token", KEEPING)
+    yield
+    management.custom_claims.delete("access-token")
+
+
+@pytest.mark.usefixtures("keeping")
+def test_no_call_sees_the_request_of_another(
+    deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    """Concurrent exchanges for distinct users with distinct contexts, each token compared with its own request."""
+
+    def claims_of(number: int) -> dict[str, Any]:
+        with writing:
+            user = management.users.create(name=f"Person {number}")
+        while True:
+            with writing:
+                subject_token = management.subject_tokens.create(user.id, {"number": number}).token
+            claims = exchanged(subject_token, url=urls[number % len(urls)])
+            assert claims["sub"] == user.id
+            if "seen" in claims:
+                return claims
+            # The call took too long, on a busy machine.
+
+    def exchanged(subject_token: str, *, url: str) -> dict[str, Any]:
+        while True:
+            form = impersonation.form(subject_token)
+            answer = http.post(f"{url}/oidc/token", data=form, auth=impersonation.auth)
+            if answer.status_code != 503:  # else no worker was free, and nothing is spent
+                assert answer.status_code == 200, answer.text
+                return jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
+
+    writing = threading.Semaphore(4)  # management-service refuses writes that it cannot keep up with
+    urls = [process.url for process in deployment.tokens]
+    with httpx.Client(timeout=30) as http, ThreadPoolExecutor(AT_ONCE) as threads:
+        found = list(threads.map(claims_of, range(EXCHANGES)))
+    assert [(each["seen"], each["calls"]) for each in found] == [
+        ({"jti": each["jti"], "id": each["sub"], "name": f"Person {number}", "number": number}, 1)
+        for number, each in enumerate(found)
+    ]
+    assert len({each["sub"] for each in found}) == len({each["jti"] for each in found}) == EXCHANGES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
-import msgspec
 import pytest
 from sqlalchemy import text
 
@@ -19,11 +17,9 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.claims_function import Failure, Failures, ReadFailures, TokenKind
-from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
 from tests.support.authorizing import Stores, in_stores
 from tests.support.captured_logs import lines_of
 from tests.support.claims_function import ClaimsFunction
-from tests.support.lengths import length
 from tests.support.signing_in import EVERYTHING, SignIn
 from tests.support.waiting import eventually
 from tests.support.world import World, error_body
@@ -139,50 +135,73 @@ def refreshing(sign_in: SignIn, **changes: str) -> Callable[[], httpx.Response]:
     return request
 
 
-def grants_of(world: World, user_id: str) -> dict[str, Grant]:
-    """Return every way to an access token, as the Traditional application and as the machine."""
+def grants_of(world: World, user_id: str) -> dict[str, Callable[[], Grant]]:
+    """Return what prepares each way to an access token, as the Traditional application and as the machine."""
     exchanged = {"type": GRANT_TOKEN_EXCHANGE, "subjectTokenContext": TICKET}
     mine, resource = f"{world.stack.issuer}/me", {"scope": "read:things", "resource": world.resource}
-    organization = world.organization_audience()
-    permission = world.permission("read:invoices")
+    organization, permission = world.organization_audience(), world.permission("read:invoices")
+    openids = " ".join(sorted(set(EVERYTHING.split()) - {"offline_access"}))
+    in_organization = {"scope": "write:things", "resource": world.resource}
 
     def exchange(**changes: Any) -> httpx.Response:
         token = world.management.subject_tokens.create(user_id, context=TICKET).token
         return world.exchange(token, **changes)
 
-    def sign_in() -> SignIn:
-        return SignIn(world, user_id=user_id)
+    def sign_in(scope: str = EVERYTHING) -> SignIn:
+        return SignIn(world, user_id=user_id, scope=scope, organization_permissions=permission)
 
-    openids = " ".join(sorted(set(EVERYTHING.split()) - {"offline_access"}))
+    def code(audience: str, argument: dict[str, str], **changes: str) -> Grant:
+        grant = {"type": "authorization_code"}
+        return Grant(lambda: sign_in().redeem(**changes), audience, argument=argument, grant=grant)
+
+    def refresh(audience: str, argument: dict[str, str], consented: str = EVERYTHING, **changes: str) -> Grant:
+        return Grant(
+            refreshing(sign_in(consented), **changes),
+            audience,
+            argument=argument,
+            grant={"type": "refresh_token"},
+            organization="organization_id" in changes,
+        )
+
     return {
-        "exchange": Grant(exchange, world.resource, argument=resource, grant=exchanged),
-        "exchange for an organization": Grant(
+        "exchange": lambda: Grant(exchange, world.resource, argument=resource, grant=exchanged),
+        "exchange for an organization": lambda: Grant(
             lambda: exchange(resource=None, organization_id=world.organization, scope=permission),
             organization,
             argument={"scope": permission},
             grant=exchanged,
             organization=True,
         ),
-        "exchange for a userinfo token": Grant(
+        "exchange for a resource within an organization": lambda: Grant(
+            lambda: exchange(organization_id=world.organization, scope="write:things"),
+            world.resource,
+            argument=in_organization,
+            grant=exchanged,
+            organization=True,
+        ),
+        "exchange for a userinfo token": lambda: Grant(
             lambda: exchange(resource=None, scope="openid"), mine, argument={"scope": "openid"}, grant=exchanged
         ),
-        "code": Grant(
-            lambda: sign_in().redeem(), mine, argument={"scope": openids}, grant={"type": "authorization_code"}
+        "code": lambda: code(mine, {"scope": openids}),
+        "code for a resource": lambda: code(
+            world.resource, {"scope": "read:things write:things", "resource": world.resource}, resource=world.resource
         ),
-        "refresh": Grant(
-            refreshing(sign_in(), resource=world.resource, scope="read:things"),
-            world.resource,
-            argument=resource,
-            grant={"type": "refresh_token"},
+        "refresh": lambda: refresh(world.resource, resource, resource=world.resource, scope="read:things"),
+        "refresh for an organization": lambda: refresh(
+            organization,
+            {"scope": permission},
+            f"{EVERYTHING} urn:service:scope:organizations",
+            organization_id=world.organization,
         ),
-        "client credentials": Grant(
+        "refresh for a userinfo token": lambda: refresh(mine, {"scope": openids}),
+        "client credentials": lambda: Grant(
             world.client_credentials,
             world.resource,
             kind="client-credentials",
             argument=resource,
             grant={"type": "client_credentials"},
         ),
-        "client credentials for an organization": Grant(
+        "client credentials for an organization": lambda: Grant(
             lambda: world.client_credentials(resource=None, organization_id=world.organization, scope=permission),
             organization,
             kind="client-credentials",
@@ -194,14 +213,23 @@ def grants_of(world: World, user_id: str) -> dict[str, Grant]:
 
 
 GRANTS = (
-    *("exchange", "exchange for an organization", "exchange for a userinfo token", "code", "refresh"),
-    *("client credentials", "client credentials for an organization"),
+    "exchange",
+    "exchange for an organization",
+    "exchange for a resource within an organization",
+    "exchange for a userinfo token",
+    "code",
+    "code for a resource",
+    "refresh",
+    "refresh for an organization",
+    "refresh for a userinfo token",
+    "client credentials",
+    "client credentials for an organization",
 )
 
 
 @pytest.fixture(params=GRANTS)
 def grant(world: World, person: dict[str, Any], request: pytest.FixtureRequest) -> Grant:
-    return grants_of(world, person["id"])[request.param]
+    return grants_of(world, person["id"])[request.param]()
 
 
 def claims_of(world: World, grant: Grant) -> dict[str, Any]:
@@ -418,69 +446,3 @@ def test_endless_loops_take_no_token_that_is_not_issued_and_delay_no_other(
     assert [world.is_usable(token) for token in refused] == [True] * len(refused)
     function.remove()
     assert {world.exchange(token).status_code for token in refused} == {200}
-
-
-@pytest.mark.slow
-def test_no_call_sees_the_context_of_another(world: World, function: ClaimsFunction) -> None:
-    function.set(
-        """var kept = globalThis.kept || []; globalThis.kept = kept;
-           const getCustomJwtClaims = async ({ token, context, api }) => {
-             kept.push(context); Object.prototype.leaked = context;
-             return { mine: context.grant.subjectTokenContext.mine, jtiSeen: token.jti, calls: kept.length };
-           };"""
-    )
-    count = length(short=1_000, long=10_000)
-    mine = [new_id() for _ in range(count)]
-    tokens = subject_tokens(world, mine)
-
-    async def exchange(client: httpx.AsyncClient, token: str, own: str) -> dict[str, Any]:
-        while True:
-            form = world.exchange_form(token)
-            answer = await client.post("/oidc/token", data=form, auth=world.traditional.basic)
-            if answer.status_code == 503:  # no worker was free: nothing is spent
-                continue
-            claims = world.claims(answer.json()["access_token"], world.resource)
-            if "mine" in claims:
-                return claims
-            (token,) = subject_tokens(world, [own])  # the call took too long, on a busy machine
-
-    async def exchange_all() -> list[dict[str, Any]]:
-        limit = asyncio.Semaphore(32)
-
-        async def limited(client: httpx.AsyncClient, token: str, own: str) -> dict[str, Any]:
-            async with limit:
-                return await exchange(client, token, own)
-
-        async with httpx.AsyncClient(base_url=world.stack.base_url, timeout=60) as client:
-            pairs = zip(tokens, mine, strict=True)
-            return await asyncio.gather(*(limited(client, token, own) for token, own in pairs))
-
-    with ThreadPoolExecutor(1) as thread:
-        claims = thread.submit(asyncio.run, exchange_all()).result()
-
-    assert [(each["mine"], each["jtiSeen"], each["calls"]) for each in claims] == [
-        (own, each["jti"], 1) for own, each in zip(mine, claims, strict=True)
-    ]
-    assert len({each["jti"] for each in claims}) == count
-
-
-def subject_tokens(world: World, contexts: list[str]) -> list[str]:
-    """Store a subject token for each context, as management-service does."""
-    now, tokens = now_ms(), []
-    with world.redis.pipeline(transaction=False) as pipeline:
-        for context in contexts:
-            token = f"sub_{new_secret()}"
-            world.stack.recorder.keep(token, "subject token")
-            record = SubjectTokenRecord(
-                id=new_id(),
-                user_id=world.customer,
-                issued_to=world.traditional.id,
-                issued_at=now,
-                expires_at=now + 600_000,
-                revision=0,
-                context=msgspec.Raw(msgspec.json.encode({"mine": context})),
-            )
-            pipeline.set(subject_token_key("default", token), msgspec.json.encode(record), px=600_000)
-            tokens.append(token)
-        pipeline.execute()
-    return tokens

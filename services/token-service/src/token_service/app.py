@@ -311,7 +311,8 @@ class _ClaimsParts:
             nesting=settings.claims_nesting,
         )
         count, for_tests = settings.claims_workers or len(os.sched_getaffinity(0)), settings.claims_test_workers
-        self._workers = WorkersOnDemand(ClaimsWorkers(limits, count), count=count)
+        is_needed = in_memory.has_claims_function.is_set
+        self._workers = WorkersOnDemand(ClaimsWorkers(limits, count), count=count, is_needed=is_needed)
         self._test_workers = WorkersOnDemand(ClaimsWorkers(limits, for_tests), count=for_tests)
         self._recordings = Recordings(commands, keys, tenant_id=tenant_id)
         self.failures = FailedCalls(commands, tenant_id=tenant_id)

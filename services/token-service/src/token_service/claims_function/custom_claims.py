@@ -29,6 +29,7 @@ _log = get_logger(__name__)
 
 _RESERVED_WITHIN_S: Final = 0.05
 _RESERVED_LATE_WITHIN_S: Final = 2.0
+_START_AGAIN_S: Final = 60.0
 _NO_CLAIMS: Final[Mapping[str, Any]] = {}
 _TOO_MANY_ORGANIZATIONS: Final = Problem("arguments", f"the user belongs to over {MOST_ORGANIZATIONS} organizations")
 _MOST_CHARACTERS: Final = 256
@@ -63,7 +64,7 @@ class CustomClaims:
         self._starting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to wait for a function, whose first call then finds its workers running."""
+        """Begin to wait for functions, whose first call then finds workers running."""
         self._starting = asyncio.create_task(self._start_workers(), name="claims-workers")
 
     async def stop(self) -> None:
@@ -140,9 +141,11 @@ class CustomClaims:
         return _NO_CLAIMS
 
     async def _start_workers(self) -> None:
-        await self._in_memory.has_claims_function.wait()
-        with suppress(NoWorkerFree):  # logged where it was raised; the next use tries again
-            await self._workers.start()
+        while True:
+            await self._in_memory.has_claims_function.wait()
+            with suppress(NoWorkerFree):  # logged where it was raised; the next use tries again
+                await self._workers.start()
+            await asyncio.sleep(_START_AGAIN_S)
 
     def _opened_variables(self, function: ClaimsFunctionState) -> Mapping[str, str]:
         kept = self._opened.get(function.kind)

@@ -1,13 +1,15 @@
-"""Worker processes that start when the first one is asked for: without a function there are none.
+"""Worker processes that start when the first one is asked for, and end when none was for a while.
 
 A token reserves a *place*: a promise that its call gets a worker after a few others at most. A reserved worker would be
 idle while the request waits for Redis, and 16 connections on a busy machine would find none within their 50 ms.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
+from identity_common.background import end
 from identity_common.telemetry.logs import get_logger
 from token_service.claims_function.sandbox import ClaimsWorkers, NoWorkerFree, Outcome, Slot, WorkerNotStarted
 
@@ -16,13 +18,34 @@ _log = get_logger(__name__)
 _PLACES_PER_WORKER: Final = 8
 _CALLED_WITHIN_S: Final = 10.0
 """More than the calls before it and their workers' replacements take, even if each exceeds its time."""
+_IDLE_S: Final = 600.0
 
 
 class WorkersOnDemand:
-    """A pool of workers that is started by its first use, and stopped with the service."""
+    """A pool of workers that is started by its first use, and stopped with the service or when it is idle.
 
-    def __init__(self, workers: ClaimsWorkers, *, count: int) -> None:
+    Args:
+        workers: The pool.
+        count: How many workers it has.
+        is_needed: Whether it stays although it is idle.
+        idle_s: How long it stays without a use otherwise, up to twice this time.
+    """
+
+    def __init__(
+        self,
+        workers: ClaimsWorkers,
+        *,
+        count: int,
+        is_needed: Callable[[], bool] = lambda: False,
+        idle_s: float = _IDLE_S,
+    ) -> None:
         self._workers = workers
+        self._count = count
+        self._is_needed = is_needed
+        self._idle_s = idle_s
+        self._uses = 0
+        self._held = 0
+        self._stopping: asyncio.Task[None] | None = None
         self._places = asyncio.Semaphore(count * _PLACES_PER_WORKER)
         self._running = AsyncExitStack()
         self._is_running = False
@@ -43,12 +66,20 @@ class WorkersOnDemand:
                 _log.error("claims-workers.failed", error=type(error).__name__, reason=str(error))
                 raise NoWorkerFree from error
             self._is_running = True
+            if self._stopping is None or self._stopping.done():
+                self._stopping = asyncio.create_task(self._stop_when_idle(), name="claims-workers-idle")
 
     async def stop(self) -> None:
         """Stop the pool, if it is running."""
         async with self._starting:
-            await self._running.aclose()
-            self._is_running = False
+            await self._stop()
+        await end(self._stopping)
+
+    async def stop_if_idle(self) -> None:
+        """Stop the pool if it is not needed, no place is held and every worker is free."""
+        async with self._starting:
+            if not self._is_needed() and self._held == 0 and self._workers.free == self._count:
+                await self._stop()
 
     async def hold_place(self, *, within_s: float) -> None:
         """Hold a place for one call, until ``release_place``.
@@ -63,15 +94,18 @@ class WorkersOnDemand:
             await self.start()
         if not self._places.locked():
             await self._places.acquire()  # without a timer, as this does not wait
-            return
-        try:
-            async with asyncio.timeout(within_s):
-                await self._places.acquire()
-        except TimeoutError:
-            raise NoWorkerFree from None
+        else:
+            try:
+                async with asyncio.timeout(within_s):
+                    await self._places.acquire()
+            except TimeoutError:
+                raise NoWorkerFree from None
+        self._held += 1
+        self._uses += 1
 
     def release_place(self) -> None:
         """Release a place."""
+        self._held -= 1
         self._places.release()
 
     async def run(self, script: str, data: bytes) -> Outcome:
@@ -94,4 +128,16 @@ class WorkersOnDemand:
         """
         if not self._is_running:
             await self.start()
+        self._uses += 1
         return await self._workers.reserve(within_s=within_s)
+
+    async def _stop(self) -> None:
+        self._is_running = False  # a use from here on starts the pool again, when it has stopped
+        await self._running.aclose()
+
+    async def _stop_when_idle(self) -> None:
+        while self._is_running:
+            uses = self._uses
+            await asyncio.sleep(self._idle_s)
+            if self._uses == uses:
+                await self.stop_if_idle()

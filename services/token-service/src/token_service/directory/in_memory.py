@@ -60,7 +60,7 @@ class InMemoryDirectory:
         freshness: How far it has seen each source.
         is_loaded: Whether the stream has been read to its end once, management's watermark included.
         has_new_third_parties: Set when it is loaded and when an application becomes third-party; its reader clears it.
-        has_claims_function: Set when the first claims function arrives.
+        has_claims_function: Set while there is a claims function of any kind.
     """
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
@@ -269,6 +269,8 @@ class InMemoryDirectory:
     def _put_claims_function(self, function: ClaimsFunctionState) -> None:
         if function.deleted:
             self._claims_functions.pop(function.kind, None)
+            if not self._claims_functions:
+                self.has_claims_function.clear()
         else:
             self._claims_functions[function.kind] = function
             self.has_claims_function.set()
