@@ -35,7 +35,7 @@ from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_tokens import SubjectTokens
+from token_service.presented_tokens.subject_token_store import SubjectTokenStore
 
 pytestmark = pytest.mark.servers
 
@@ -112,8 +112,10 @@ class Trail:
         await self._minting.set(subject_token_key(self.tenant_id, token), msgspec.json.encode(record), px=60_000)
         request = AuditedTokenRequest(client_id="web")
         revocations = Revocations(self._engine, self.redis, self.commands, tenant_id=self.tenant_id, replicas=0)
-        takes = SubjectTokens(self.redis, self.commands, revocations, self.audit, tenant_id=self.tenant_id, replicas=0)
-        taken = await takes.take(token, request=request)
+        store = SubjectTokenStore(
+            self.redis, self.commands, revocations, self.audit, tenant_id=self.tenant_id, replicas=0
+        )
+        taken = await store.take(token, request=request)
         assert taken is not None
         assert request.issued_token_id == taken.token_id
         return request

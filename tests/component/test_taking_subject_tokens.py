@@ -25,7 +25,7 @@ from stead.impersonations import ImpersonationSegments
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory.keys import state_key
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_tokens import SubjectTokens, TakenSubjectToken
+from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
 
 pytestmark = pytest.mark.servers
 
@@ -40,11 +40,11 @@ class Redises:
         self.engine = create_database_engine(servers.token_database_url, service="tests", pool_size=1)
         self.tokens = self.taking(replicas=0)
 
-    def taking(self, *, replicas: int, backlog: int = 1000) -> SubjectTokens:
+    def taking(self, *, replicas: int, backlog: int = 1000) -> SubjectTokenStore:
         commands = RedisCommands(self.redis)
         audit = TokenAudit(commands, tenant_id=self.tenant_id, backlog=backlog)
         revocations = Revocations(self.engine, self.redis, commands, tenant_id=self.tenant_id, replicas=0)
-        return SubjectTokens(self.redis, commands, revocations, audit, tenant_id=self.tenant_id, replicas=replicas)
+        return SubjectTokenStore(self.redis, commands, revocations, audit, tenant_id=self.tenant_id, replicas=replicas)
 
     async def recorded(self) -> list[dict[str, Any]]:
         """Return what waits for the bus."""
@@ -86,7 +86,7 @@ def members(**changed: Any) -> dict[str, Any]:
     return {**found, **changed}
 
 
-async def taken(redises: Redises, token: str) -> TakenSubjectToken:
+async def taken(redises: Redises, token: str) -> SpentSubjectToken:
     found = await redises.tokens.take(token, request=AuditedTokenRequest())
     assert found is not None
     return found

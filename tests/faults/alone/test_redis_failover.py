@@ -32,7 +32,7 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually, eventually_here
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_tokens import SubjectTokens
+from token_service.presented_tokens.subject_token_store import SubjectTokenStore
 
 pytestmark = pytest.mark.slow
 
@@ -68,13 +68,13 @@ def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
         administrator.set(position_key("default"), CopyPosition(is_whole=True).format())
 
 
-def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokens, "redis.asyncio.Redis"]:
+def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokenStore, "redis.asyncio.Redis"]:
     client = connect_redis(addresses.token_redis_url, blocking=True)
     commands = RedisCommands(client)
     audit = TokenAudit(commands, tenant_id="default", backlog=1000)
     engine = create_database_engine(addresses.token_database_url, service="tests", pool_size=1)
     revocations = Revocations(engine, client, commands, tenant_id="default", replicas=replicas)
-    return SubjectTokens(client, commands, revocations, audit, tenant_id="default", replicas=replicas), client
+    return SubjectTokenStore(client, commands, revocations, audit, tenant_id="default", replicas=replicas), client
 
 
 async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses: ServerAddresses) -> None:
@@ -119,7 +119,7 @@ async def test_more_takes_than_connections_wait_for_their_turn(
         *(tokens.take(token, request=AuditedTokenRequest()) for token in several), return_exceptions=True
     )
     await client.aclose()
-    assert [type(each).__name__ for each in taken] == ["TakenSubjectToken"] * len(several)
+    assert [type(each).__name__ for each in taken] == ["SpentSubjectToken"] * len(several)
 
 
 def share_users(primary: "redis.Redis", copy: "redis.Redis") -> None:

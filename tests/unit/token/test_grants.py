@@ -53,6 +53,7 @@ from token_service.metrics import TokenServiceMetrics
 from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
+from token_service.presented_tokens.subject_token_store import SubjectTokenStore
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey, JwkSet, KeyRing, SigningKeys
@@ -457,12 +458,15 @@ class Organizations:
             TokenExchangeGrant(
                 known.directory,
                 SubjectTokens(
-                    known.redis,
-                    RedisCommands(known.redis),
-                    known.revocations,
-                    known.audit,
-                    tenant_id="default",
-                    replicas=0,
+                    SubjectTokenStore(
+                        known.redis,
+                        RedisCommands(known.redis),
+                        known.revocations,
+                        known.audit,
+                        tenant_id="default",
+                        replicas=0,
+                    ),
+                    known.directory,
                 ),
                 ActorTokens(
                     known.directory, known.live_tokens, userinfo_audience=f"{self.ISSUER}/me", by_exchange=False

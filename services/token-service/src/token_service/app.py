@@ -68,6 +68,7 @@ from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.ended_impersonations import EndedImpersonations
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
+from token_service.presented_tokens.subject_token_store import SubjectTokenStore
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.restoration import restore
 from token_service.settings import Settings
@@ -397,12 +398,15 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
     )
     audit = parts.audit
     subject_tokens = SubjectTokens(
-        parts.redis_for_takes,
-        parts.commands,
-        parts.revocations,
-        audit,
-        tenant_id=settings.tenant_id,
-        replicas=settings.redis_replicas,
+        SubjectTokenStore(
+            parts.redis_for_takes,
+            parts.commands,
+            parts.revocations,
+            audit,
+            tenant_id=settings.tenant_id,
+            replicas=settings.redis_replicas,
+        ),
+        directory,
     )
     user_tokens = UserTokens(
         directory,

@@ -10,14 +10,15 @@ from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unau
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims
-from token_service.directory import Directory, Membership
+from token_service.directory import Directory
 from token_service.grants.claims_arguments import TokenToSign, client_arguments
 from token_service.grants.form import GrantForm
+from token_service.grants.holders import Holder, granted_scopes, organization_roles
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.targets import Target, Targets, held_scopes, organization_roles, tokens_valid_after
+from token_service.grants.targets import Target, Targets
 from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.keys import AwaitedKey
-from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
+from token_service.tokens.scopes import format_scope, parse_scope
 
 
 class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIENT_CREDENTIALS):
@@ -43,16 +44,14 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
     """A token that only needs to be signed.
 
     Attributes:
-        permissions_as_of: The revisions that the scopes were computed from.
-        membership: The client's in the organization of the target, if it is in one.
+        holder: The client, with the roles that the scopes come from.
         audited: What the audit trail will say of the request.
     """
 
     client: ApplicationState
     target: Target
     scopes: frozenset[str]
-    permissions_as_of: Mapping[str, int] | None
-    membership: Membership | None
+    holder: Holder
     audited: AuditedTokenRequest
 
 
@@ -84,36 +83,26 @@ class ClientCredentialsGrant:
             raise invalid_target("name a resource or an organization")
         request.audited.target(target.organization_id, target.indicator)
         requested = parse_scope(form.scope or None)
-        permissions_as_of = self._permissions_as_of(target)
-        held, membership = await self._held_scopes(client, target, requested, request.awaited)
-        if may_be_newly_held(requested=requested, held=held):
-            await self._directory.catch_up(*target.sources)
-            permissions_as_of = self._permissions_as_of(target)
-            held, membership = await self._held_scopes(client, target, requested, request.awaited)
-        granted = grantable_scopes(requested=requested, held=held)
+        look = partial(self._holder, client, target, request.awaited)
+        holder, granted = await granted_scopes(self._directory, target, requested, await look(), look)
         if not request.is_waiting:
             self._targets.report_unknown_scopes(
                 target, requested=requested, granted=granted, grant_type=self.grant_type, client_id=client.id
             )
-        return PreparedClientToken(client, target, granted, permissions_as_of, membership, request.audited)
+        return PreparedClientToken(client, target, granted, holder, request.audited)
 
-    def _permissions_as_of(self, target: Target) -> dict[str, int] | None:
-        """Return the revisions of what ``_held_scopes`` will read."""
-        in_memory, in_redis = self._directory.in_memory.freshness, self._directory.in_redis.freshness
-        parts = (in_memory,) if target.organization_id is None else (in_memory, in_redis)
-        return self._directory.revisions_of(target.sources, *parts)
-
-    async def _held_scopes(
-        self, client: ApplicationState, target: Target, requested: frozenset[str], awaited: Mapping[str, int]
-    ) -> tuple[frozenset[str], Membership | None]:
-        """Return the requested scopes that the client holds, and the membership that grants them, if it is one."""
-        in_memory = self._directory.in_memory
+    async def _holder(self, client: ApplicationState, target: Target, awaited: Mapping[str, int]) -> Holder:
+        """Return the client, with its API roles or its roles in the organization of the target."""
+        in_memory, in_redis = self._directory.in_memory, self._directory.in_redis
         if target.organization_id is None:
-            return held_scopes(in_memory, target, in_memory.application_roles(client.id), requested), None
+            as_of = self._directory.revisions_of(target.sources, in_memory.freshness)
+            return Holder(role_ids=in_memory.application_roles(client.id), permissions_as_of=as_of)
+        as_of = self._directory.revisions_of(target.sources, in_memory.freshness, in_redis.freshness)
         # Non-members are refused here, so what the request awaits must have arrived before.
         await self._directory.wait_for(awaited)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
-        return held_scopes(in_memory, target, organization_roles(membership, "application"), requested), membership
+        role_ids = organization_roles(membership, "application")
+        return Holder(role_ids=role_ids, permissions_as_of=as_of, membership=membership)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for the directory in memory; ``prepare`` has waited for the one in Redis if it needs it."""
@@ -131,7 +120,7 @@ class ClientCredentialsGrant:
             client=prepared.client,
             target=target,
             scopes=prepared.scopes,
-            organization=prepared.membership,
+            organization=prepared.holder.membership,
         )
         async with self._custom_claims.reserved("client-credentials") as reserved:
             extra_claims = await reserved.claims(partial(client_arguments, self._directory.in_memory, token))
@@ -144,8 +133,8 @@ class ClientCredentialsGrant:
             scopes=prepared.scopes,
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
-            permissions_as_of=prepared.permissions_as_of,
-            tokens_valid_after=tokens_valid_after(None, prepared.membership),
+            permissions_as_of=prepared.holder.permissions_as_of,
+            tokens_valid_after=prepared.holder.tokens_valid_after,
             jti=token.jti,
             extra_claims=extra_claims,
         )

@@ -1,22 +1,19 @@
 """The target of a token request: a resource (RFC 8707), an organization, or a resource within an organization.
 
-Owns what a token is bound to, and which roles grant its scopes. Does not own who may request it: each grant does.
+Owns what a token is bound to. Does not own who may request it (each grant does), nor who holds scopes (``holders``).
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 from prometheus_client import Counter
 
-from identity_common.oauth import OAuthError, access_denied, invalid_target
+from identity_common.oauth import invalid_target
 from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ResourceState
-from stead.event_types import MemberType
-from token_service.directory import Directory, InMemoryDirectory, Membership, Person
+from token_service.directory import Directory
 from token_service.grants.form import FormParameters, TargetForm
-from token_service.presented_tokens.liveness import why_no_member
 from token_service.tokens.claims import organization_audience
 from token_service.tokens.scopes import userinfo_scopes
 
@@ -153,57 +150,3 @@ def _refuse_unsupported(parameters: FormParameters) -> None:
         raise invalid_target("audience is not supported; name a resource")
     if len(parameters.resources) > 1:
         raise invalid_target("a token is bound to one resource")
-
-
-def organization_roles(membership: Membership | None, member_type: MemberType) -> tuple[str, ...]:
-    """Return the roles of a member in its organization.
-
-    Args:
-        membership: From records that are fresh enough.
-        member_type: A user, or an application that requests a token for itself.
-
-    Raises:
-        OAuthError: ``access_denied``, with the same description if there is no such organization.
-    """
-    reason = why_no_member(membership, member_type)
-    if membership is None or reason is not None:
-        _log.info("organization.refused", reason=reason, member_type=member_type)
-        raise no_member(member_type)
-    return membership.member.role_ids
-
-
-def no_member(member_type: MemberType) -> OAuthError:
-    """The refusal of an organization, whether it exists or not."""
-    who = "application" if member_type == "application" else "subject"
-    return access_denied(f"the {who} is not a member of this organization", reason="organization.not_a_member")
-
-
-def tokens_valid_after(person: Person | None, membership: Membership | None) -> int:
-    """Return from when on the tokens of a subject are valid, milliseconds; a new one must not be dated before.
-
-    Another machine's clock may be ahead.
-
-    Args:
-        person: The subject; none if that is the client itself.
-        membership: In the organization of the target; none without one.
-    """
-    of_person = person.user.tokens_valid_after if person else 0
-    return max(of_person, membership.tokens_valid_after) if membership else of_person
-
-
-def held_scopes(
-    in_memory: InMemoryDirectory, target: Target, role_ids: Iterable[str], requested: frozenset[str]
-) -> frozenset[str]:
-    """Return which of the requested scopes these roles grant for this target.
-
-    Args:
-        in_memory: Knows what the roles grant.
-        target: What the token is bound to.
-        role_ids: Organization roles if the target is in an organization, else API roles.
-        requested: Scope tokens.
-    """
-    if target.organization_id is not None:
-        return in_memory.held_in_organization(target.resource, role_ids, requested)
-    if target.resource is not None:
-        return in_memory.held_scopes(target.resource, role_ids, requested)
-    return requested & target.open_scopes

@@ -21,27 +21,18 @@ from identity_common.oauth import (
 )
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
-from identity_common.wire.subject_tokens import SubjectTokenRecord
-from stead.impersonations import actors_of, parties_of
-from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims, Reservation
-from token_service.directory import Directory, Membership, Person, Snapshot
-from token_service.directory.freshness import highest
+from token_service.directory import Directory
 from token_service.grants.claims_arguments import TokenToSign, user_arguments
-from token_service.grants.form import (
-    AccessTokenType,
-    FormParameters,
-    GrantForm,
-    unsupported,
-)
+from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, unsupported
+from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.targets import Target, Targets, held_scopes, organization_roles, tokens_valid_after
-from token_service.presented_tokens.actor_tokens import ActingParty, ActorTokens, not_acceptable
-from token_service.presented_tokens.liveness import why_dead
-from token_service.presented_tokens.subject_tokens import SubjectTokens
+from token_service.grants.targets import Target, Targets
+from token_service.presented_tokens.actor_tokens import ActorTokens
+from token_service.presented_tokens.subject_tokens import Exchange, SubjectTokens, TakenSubjectToken
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey
-from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
+from token_service.tokens.scopes import format_scope, parse_scope
 
 _log = get_logger(__name__)
 
@@ -75,35 +66,18 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
 
 
 class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
-    """An exchange whose subject is still to be judged.
+    """An exchange whose subject token is still to be taken.
 
     Attributes:
         requested: The requested scope tokens.
-        actor: Who acts, if an actor token was presented.
-        awaited: Revisions that the subject's record must include.
-        audited: What the audit trail will say of the request.
+        exchange: What the taking must know.
     """
 
     client: ApplicationState
     subject_token: str
     target: Target
     requested: frozenset[str]
-    actor: ActingParty | None
-    awaited: Mapping[str, int]
-    audited: AuditedTokenRequest
-
-
-class LiveSubject(msgspec.Struct, frozen=True):
-    """A subject that passed every check.
-
-    Attributes:
-        role_ids: API roles, or the user's roles in the organization of the target.
-        membership: In that organization, if the target is in one.
-    """
-
-    person: Person
-    role_ids: tuple[str, ...]
-    membership: Membership | None = None
+    exchange: Exchange
 
 
 class TokenExchangeGrant:
@@ -148,14 +122,15 @@ class TokenExchangeGrant:
         at_least = {} if request.is_waiting else request.awaited
         actor = await self._actor_tokens.verify(form.actor_token, at_least=at_least) if form.actor_token else None
         audited.actor_id = None if actor is None else actor.claim.sub
-        return PreparedExchange(
-            client=client,
-            subject_token=form.subject_token,
-            target=target,
-            requested=requested,
+        exchange = Exchange(
+            client_id=client.id,
+            organization_id=target.organization_id,
             actor=actor,
             awaited=request.awaited,
             audited=audited,
+        )
+        return PreparedExchange(
+            client=client, subject_token=form.subject_token, target=target, requested=requested, exchange=exchange
         )
 
     def _require_token_types(self, form: TokenExchangeForm) -> None:
@@ -191,70 +166,54 @@ class TokenExchangeGrant:
             return await self._issue(prepared, reserved, key)
 
     async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
-        target, requested = prepared.target, prepared.requested
-        audited = prepared.audited
+        client, target, requested, exchange = prepared.client, prepared.target, prepared.requested, prepared.exchange
         permissions_as_of = self._directory.revisions_of(target.sources)
-        taken = await self._subject_tokens.take(  # spent from here on
-            prepared.subject_token,
-            target.organization_id,
-            parties=_parties(prepared),
-            within=prepared.actor.within if prepared.actor else None,
-            request=audited,
-        )
-        if taken is None:
-            raise not_acceptable()
-        record = taken.record
-        subject = await self._live_subject(record, prepared, taken.snapshot)
-        held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
-        if target.sources and may_be_newly_held(requested=requested, held=held):
-            await self._directory.catch_up(*target.sources)
-            permissions_as_of = self._directory.revisions_of(target.sources)
-            subject = await self._live_subject(record, prepared)
-            held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
-        scopes = grantable_scopes(requested=requested, held=held)
+        taken = await self._subject_tokens.take(prepared.subject_token, exchange)  # spent from here on
+        record, person, membership = taken.record, taken.subject.person, taken.subject.membership
+        holder = UserHolder.of(target, person, membership, permissions_as_of)
+        look_again = partial(self._look_again, taken, prepared)
+        holder, scopes = await granted_scopes(self._directory, target, requested, holder, look_again)
         self._targets.report_unknown_scopes(
-            target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=prepared.client.id
+            target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=client.id
         )
         token = TokenToSign(
-            jti=taken.token_id,
-            client=prepared.client,
-            target=target,
-            scopes=scopes,
-            organization=subject.membership,
+            jti=taken.token_id, client=client, target=target, scopes=scopes, organization=holder.membership
         )
         arguments = partial(
             user_arguments,
             self._directory,
             token,
-            subject.person,
+            holder.person,
             grant_type=GRANT_TOKEN_EXCHANGE,
-            at_least=_at_least(record, prepared),
+            at_least=taken.at_least,
             subject_token_context=record.context,
         )
         extra_claims = await reserved.claims(arguments)
+        actor = exchange.actor.claim if exchange.actor else None
         access_token = await self._issuer.issue(
             await key,
             subject=record.user_id,
             audience=target.audience,
-            client_id=prepared.client.id,
-            scopes=token.scopes,
+            client_id=client.id,
+            scopes=scopes,
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
             grant_type=GRANT_TOKEN_EXCHANGE,
-            actor=prepared.actor.claim if prepared.actor else None,
-            permissions_as_of=permissions_as_of,
-            tokens_valid_after=tokens_valid_after(subject.person, subject.membership),
+            actor=actor,
+            permissions_as_of=holder.permissions_as_of,
+            tokens_valid_after=holder.tokens_valid_after,
             jti=token.jti,
             extra_claims=extra_claims,
         )
-        audited.scope = format_scope(token.scopes)
+        audited = exchange.audited
+        audited.scope = format_scope(scopes)
         audited.expires_at = now_ms() + target.lifetime_s * 1000
         _log.info(
             "subject-token.exchanged",
             subject_token_id=record.id,
             user_id=record.user_id,
-            actor_id=prepared.actor.claim.sub if prepared.actor else None,
-            client_id=prepared.client.id,
+            actor_id=actor.sub if actor else None,
+            client_id=client.id,
         )
         return TokenResponse(
             access_token=access_token,
@@ -264,51 +223,7 @@ class TokenExchangeGrant:
             scope=audited.scope,
         )
 
-    async def _live_subject(
-        self, record: SubjectTokenRecord, prepared: PreparedExchange, snapshot: Snapshot = ()
-    ) -> LiveSubject:
-        """Return the subject, judged by a directory that includes the minting of the token.
-
-        Args:
-            record: Of the subject token.
-            prepared: The request.
-            snapshot: The subject's records, if they were read already.
-        """
-        organization_id = prepared.target.organization_id
-        at_least = _at_least(record, prepared)
-        await self._directory.wait_for(at_least, self._directory.in_memory.freshness)
-        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, snapshot=snapshot)
-        reason, code = why_dead(subject.person, issued_at_ms=record.issued_at), _code(subject.person)
-        if self._directory.in_memory.application(record.issued_to) is None:
-            reason, code = "the application that requested it was deleted", "application.deleted"
-        if subject.person is None or reason is not None:
-            prepared.audited.reason = code
-            _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
-            raise not_acceptable()
-        if organization_id is None:
-            return LiveSubject(subject.person, subject.person.role_ids)
-        return LiveSubject(subject.person, organization_roles(subject.membership, "user"), subject.membership)
-
-
-def _at_least(record: SubjectTokenRecord, prepared: PreparedExchange) -> Mapping[str, int]:
-    """Return the revisions that the records of the subject must include."""
-    return highest({"management": record.revision}, prepared.awaited)
-
-
-def _code(person: Person | None) -> str:
-    """Return the audit trail's code for a subject that is not live."""
-    if person is None:
-        return "user.deleted"
-    return "user.suspended" if person.user.is_suspended else "subject_token.outdated"
-
-
-def _parties(prepared: PreparedExchange) -> tuple[str, ...]:
-    """Return whom the impersonation concerns besides its subject, who is not known before the take."""
-    actor = prepared.actor
-    return parties_of(
-        user_id=None,
-        actor_ids=actors_of(msgspec.to_builtins(actor.claim)) or () if actor else (),
-        ancestors=len(actor.within.ids) if actor and actor.within else 0,
-        client_id=prepared.client.id,
-        organization_id=prepared.target.organization_id,
-    )
+    async def _look_again(self, taken: TakenSubjectToken, prepared: PreparedExchange) -> UserHolder:
+        permissions_as_of = self._directory.revisions_of(prepared.target.sources)
+        subject = await self._subject_tokens.subject_again(taken, prepared.exchange)
+        return UserHolder.of(prepared.target, subject.person, subject.membership, permissions_as_of)

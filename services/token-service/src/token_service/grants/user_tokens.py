@@ -24,20 +24,16 @@ from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest
 from token_service.authorizations import Authorization, Consented, Consents
 from token_service.claims_function import CustomClaims, Reservation
-from token_service.directory import Directory, Membership, Person
+from token_service.directory import Directory, Person
 from token_service.grants.claims_arguments import TokenToSign, user_arguments
 from token_service.grants.form import TargetForm
+from token_service.grants.holders import UserHolder, granted_scopes, no_member
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles, tokens_valid_after
+from token_service.grants.targets import Target, Targets
 from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer, new_jti
-from token_service.tokens.scopes import (
-    format_scope,
-    grantable_scopes,
-    may_be_newly_held,
-    organizations_scope,
-)
+from token_service.tokens.scopes import format_scope, organizations_scope
 from token_service.tokens.signing import SigningKey
 from token_service.tokens.user_claims import UserClaims
 
@@ -64,10 +60,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that only need to be signed.
 
     Attributes:
+        holder: The user, with the roles that the scopes come from.
         scopes: Of the access token.
         offline_access: Whether the scope of that name is among those that were consented to and requested.
-        permissions_as_of: The revisions that the scopes were computed from, if they come from roles.
-        membership: The user's in the organization of the target, if it is in one.
         awaited: Revisions that the user's records must include.
         jti: Of the access token.
         claims: Of the ID token; none if none is to be issued.
@@ -77,12 +72,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     authorization: Authorization
     client: ApplicationState
-    person: Person
+    holder: UserHolder
     target: Target
     scopes: frozenset[str]
     offline_access: bool
-    permissions_as_of: Mapping[str, int] | None
-    membership: Membership | None
     awaited: Mapping[str, int]
     jti: str
     claims: PersonClaims | None
@@ -154,29 +147,20 @@ class UserTokens:
             picked = await self._consents.picked(authorization.user_id, client)
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
-        in_memory = self._directory.in_memory
-        permissions_as_of = self._directory.revisions_of(target.sources)
-        person, role_ids, membership = await self._live_person(authorization, requested_token)
-        held = held_scopes(in_memory, target, role_ids, wanted)
-        if target.sources and may_be_newly_held(requested=wanted, held=held):
-            await self._directory.catch_up(*target.sources)
-            permissions_as_of = self._directory.revisions_of(target.sources)
-            person, role_ids, membership = await self._live_person(authorization, requested_token)
-            held = held_scopes(in_memory, target, role_ids, wanted)
-        scopes, jti = grantable_scopes(requested=wanted, held=held), new_jti(authorization.id)
+        look = partial(self._live_user, authorization, requested_token)
+        holder, scopes = await granted_scopes(self._directory, target, wanted, await look(), look)
+        jti = new_jti(authorization.id)
         audited.scope, audited.issued_token_id = format_scope(scopes), jti
         return Decision(
             authorization=authorization,
             client=client,
-            person=person,
+            holder=holder,
             target=target,
             scopes=scopes,
             offline_access="offline_access" in requested & consented.scopes,
-            permissions_as_of=permissions_as_of,
-            membership=membership,
             awaited=requested_token.awaited,
             jti=jti,
-            claims=await self._claims(person, requested & consented.scopes, picked, requested_token.awaited),
+            claims=await self._claims(holder.person, requested & consented.scopes, picked, requested_token.awaited),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
 
@@ -195,14 +179,14 @@ class UserTokens:
             client=decision.client,
             target=decision.target,
             scopes=decision.scopes,
-            organization=decision.membership,
+            organization=decision.holder.membership,
         )
         extra_claims = await reserved.claims(
             partial(
                 user_arguments,
                 self._directory,
                 token,
-                decision.person,
+                decision.holder.person,
                 grant_type=grant_type,
                 at_least=decision.awaited,
             )
@@ -222,14 +206,14 @@ class UserTokens:
         """
         access_token = await self._issuer.issue(
             key,
-            subject=decision.person.user.id,
+            subject=decision.holder.person.user.id,
             audience=decision.target.audience,
             client_id=decision.client.id,
             scopes=decision.scopes,
             lifetime_s=decision.target.lifetime_s,
             organization_id=decision.target.organization_claim,
-            permissions_as_of=decision.permissions_as_of,
-            tokens_valid_after=tokens_valid_after(decision.person, decision.membership),
+            permissions_as_of=decision.holder.permissions_as_of,
+            tokens_valid_after=decision.holder.tokens_valid_after,
             jti=decision.jti,
             extra_claims=decision.extra_claims,
         )
@@ -244,7 +228,7 @@ class UserTokens:
                 nonce=nonce,
                 session_id=decision.authorization.session_id,
                 access_token=access_token,
-                tokens_valid_after=decision.person.user.tokens_valid_after,
+                tokens_valid_after=decision.holder.person.user.tokens_valid_after,
             )
         granted = decision.scopes
         if refresh_token is not None and decision.offline_access:
@@ -281,22 +265,19 @@ class UserTokens:
         if picked is not None and target.organization_id not in picked:
             raise no_member("user")
 
-    async def _live_person(
-        self, authorization: Authorization, requested_token: RequestedToken
-    ) -> tuple[Person, tuple[str, ...], Membership | None]:
-        """Return the user, the roles that grant the target's scopes, and the membership if these are its roles."""
-        organization_id = requested_token.target.organization_id
+    async def _live_user(self, authorization: Authorization, requested_token: RequestedToken) -> UserHolder:
+        """Return the user, with the roles that grant the target's scopes."""
+        target = requested_token.target
+        permissions_as_of = self._directory.revisions_of(target.sources)
         subject = await self._directory.subject(
-            authorization.user_id, organization_id, at_least=requested_token.awaited
+            authorization.user_id, target.organization_id, at_least=requested_token.awaited
         )
         person = subject.person
         reason = why_dead(person, issued_at_ms=authorization.auth_time)
         if person is None or reason is not None:
             _log.info("authorization.refused", reason=reason, authorization_id=authorization.id)
             raise not_acceptable()
-        if organization_id is None:
-            return person, person.role_ids, None
-        return person, organization_roles(subject.membership, "user"), subject.membership
+        return UserHolder.of(target, person, subject.membership, permissions_as_of)
 
     async def _claims(
         self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None, awaited: Mapping[str, int]

@@ -1,199 +1,140 @@
-"""Takes subject tokens: each at most once.
+"""The subject token of an exchange: taken, its subject read and judged, behind one method.
 
-Reading a token *is* taking it (``GETDEL``). The take is never retried: if the first answer was lost, a retry would look
-like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis, and
-the revocations of the impersonation: what was taken before an end carries ids that the end revokes.
+Every refusal has one answer (``not_acceptable``); the audit trail and the log have the reason.
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final
+from collections.abc import Mapping
 
 import msgspec
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from identity_common.clock import Clock, now_ms
-from identity_common.oauth import temporarily_unavailable
-from identity_common.stores.audit_streams import LUA_APPEND, encode_entry
-from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.revocations import cutoff_id, position_key, revocation_key
-from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from stead.impersonations import Impersonation, ImpersonationSegments, party
-from token_service.audit import AuditedTokenRequest, TokenAudit
-from token_service.directory import Snapshot
-from token_service.directory.keys import DirectoryKeys
-from token_service.presented_tokens.revocations import Readings, Revocations
-from token_service.store_errors import redis_unavailable
+from identity_common.wire.subject_tokens import SubjectTokenRecord
+from stead.impersonations import actors_of, parties_of
+from token_service.audit import AuditedTokenRequest
+from token_service.directory import Directory, Membership, Person, Snapshot
+from token_service.directory.freshness import highest
+from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
+from token_service.presented_tokens.liveness import why_dead
+from token_service.presented_tokens.subject_token_store import SubjectTokenStore
 
 _log = get_logger(__name__)
 
-_REPLICATION_MS: Final = 500
-_decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 
-_AUDIT_PAUSE_S: Final = 5
-_LATEST: Final = 2**48 - 1  # no impersonation begins later: the time in a jti has 12 hexadecimal digits
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an exchange before its subject token is taken.
 
-# KEYS: the subject token, the stream and the numbering of the audit trail, the prefix of a revocation, the keys of the
-# copy of the revocations and those of RecordKeys. ARGV: how many entries may wait in the stream, the id of the entry of
-# the attempt, that entry, three parts of the jti to be issued (what comes before the record's id, the time at which the
-# outermost impersonation began at the latest, the random end), then the prefixes of RecordKeys and that of a cutoff for
-# the user. Returns 0 if the stream is full, which spends nothing; otherwise the record, the user id found in it, and
-# the values of: the revocation of the record's id, the other keys, the prefixes with the user id. The first id, user_id
-# and minted_at in a record are its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second
-# attempt.
-_TAKE: Final = (
-    LUA_APPEND
-    + """
-if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
-local record = redis.call('GETDEL', KEYS[1])
-if not record then return false end
-local id = string.match(record, '"id":"([^"]*)"') or ''
-local user_id = string.match(record, '"user_id":"([^"]*)"') or ''
-local minted_at = tonumber(string.match(record, '"minted_at":(%d+)') or '0')
-local begun_at = math.min(minted_at, tonumber(ARGV[5]))
-local token_id = ARGV[4] .. id .. string.format('.%012x', begun_at) .. ARGV[6]
-local members = '"subjectTokenId":' .. cjson.encode(id) .. ',"userId":' .. cjson.encode(user_id)
-    .. ',"issuedTokenId":' .. cjson.encode(token_id) .. ','
-append(KEYS[2], KEYS[3], ARGV[2], {members .. ARGV[3]})
-local keys = {unpack(KEYS, 4)}
-keys[1] = keys[1] .. id
-for _, prefix in ipairs({unpack(ARGV, 7)}) do keys[#keys + 1] = prefix .. user_id end
-return {record, user_id, redis.call('MGET', unpack(keys))}
-"""
-)
+    Attributes:
+        client_id: The application that exchanges the token.
+        organization_id: Of the target, if it is in one.
+        actor: Who acts, if an actor token was presented.
+        awaited: Revisions that the subject's record must include.
+        audited: What the audit trail will say of the request.
+    """
+
+    client_id: str
+    organization_id: str | None
+    actor: ActingParty | None
+    awaited: Mapping[str, int]
+    audited: AuditedTokenRequest
+
+
+class LiveSubject(msgspec.Struct, frozen=True):
+    """The subject of a subject token, judged as of one moment.
+
+    Attributes:
+        membership: In the organization of the target; none without one, or if the subject is not a member of it.
+    """
+
+    person: Person
+    membership: Membership | None
 
 
 class TakenSubjectToken(msgspec.Struct, frozen=True):
-    """A subject token that has just been spent.
+    """A subject token that is spent.
 
     Attributes:
         record: As management-service wrote it.
         token_id: ``jti`` of the access token to be issued for it, as the attempt has it in the audit trail.
-        snapshot: The directory's records of its user, as of the take; empty if they are still to be read.
+        at_least: Revisions that the subject's records must include: the minting, and what the request awaits.
+        subject: As of the take, or later.
     """
 
     record: SubjectTokenRecord
     token_id: str
-    snapshot: Snapshot
+    at_least: Mapping[str, int]
+    subject: LiveSubject
 
 
 class SubjectTokens:
-    """Takes subject tokens out of Redis.
+    """Takes subject tokens, and judges their subjects."""
 
-    Args:
-        redis: For takes with ``WAIT``; its pool blocks, so that takes beyond its connections wait instead of failing.
-        commands: For takes without it.
-        revocations: Know which impersonations were ended.
-        audit: The log that the take is recorded in.
-        tenant_id: The tenant.
-        replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
-            the commands behind it, so each such take uses a connection of its own.
-    """
+    def __init__(self, store: SubjectTokenStore, directory: Directory) -> None:
+        self._store = store
+        self._directory = directory
 
-    def __init__(
-        self,
-        redis: "Redis",
-        commands: RedisCommands,
-        revocations: Revocations,
-        audit: TokenAudit,
-        *,
-        tenant_id: str,
-        replicas: int,
-        clock: Clock = now_ms,
-    ) -> None:
-        self._redis = redis
-        self._revocations = revocations
-        self._commands = commands
-        self._audit = audit
-        self._tenant_id = tenant_id
-        self._keys = DirectoryKeys(tenant_id)
-        self._replicas = replicas
-        self._clock = clock
-
-    async def take(
-        self,
-        subject_token: str,
-        organization_id: str | None = None,
-        *,
-        parties: Sequence[str] = (),
-        within: ImpersonationSegments | None = None,
-        request: AuditedTokenRequest,
-    ) -> TakenSubjectToken | None:
-        """Take a token, and read its subject; return none if it is unknown, expired or spent, or was ended.
-
-        Args:
-            subject_token: As presented.
-            organization_id: The organization whose member the subject must be, if any.
-            parties: Whom the impersonation concerns besides the subject.
-            within: The impersonations within which it is exchanged.
-            request: Recorded as an attempt if the token is taken; gets what the token says, and why it was refused.
+    async def take(self, subject_token: str, exchange: Exchange) -> TakenSubjectToken:
+        """Take a subject token, and read and judge its subject: one round trip to Redis.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent; and
-                when the backlog of the audit trail is full: it is not spent.
+            OAuthError: ``invalid_request`` if the token is unknown, expired, spent or ended, or its subject not live;
+                ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
-        if not subject_token.startswith(PREFIX):
-            request.reason = "subject_token.malformed"
-            return None
-        attempt = self._audit.attempt(request)
-        of_subject = self._keys.of_subject(organization_id)
-        revocation = partial(revocation_key, self._tenant_id)
-        of_revocations = [position_key(self._tenant_id), *(revocation(cutoff_id(each)) for each in parties)]
-        keys = (
-            subject_token_key(self._tenant_id, subject_token),
-            *self._audit.keys,
-            revocation(""),
-            *of_revocations,
-            *of_subject.keys,
+        actor = exchange.actor
+        spent = await self._store.take(
+            subject_token,
+            exchange.organization_id,
+            parties=_parties(exchange),
+            within=actor.within if actor else None,
+            request=exchange.audited,
         )
-        randomness = ImpersonationSegments.new_randomness()
-        outer_ids, begun_at = (within.ids, within.begun_at) if within else ((), _LATEST)
-        token_id = ("".join(f"{each}." for each in outer_ids), begun_at, randomness)
-        recorded = (self._audit.backlog, attempt.id, encode_entry(attempt), *token_id)
-        prefixes = (*of_subject.prefixes, revocation(cutoff_id(party("user", ""))))
-        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *prefixes]
-        at_least = self._revocations.highest
-        try:
-            taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
-        except StoreUnavailable as error:
-            raise redis_unavailable(error, "subject tokens cannot be read right now") from None
-        if taken is None:
-            request.reason = "subject_token.unknown_or_spent"
-            _log.info("subject-token.refused", reason="unknown or spent")
-            return None
-        if isinstance(taken, int):
-            _log.warning("audit.backlog-full", store="redis", count=self._audit.backlog)
-            raise temporarily_unavailable("exchanges cannot be recorded right now", retry_after_s=_AUDIT_PAUSE_S)
-        request.is_taken = True
-        record = _decode(taken[0])
-        segments = ImpersonationSegments((*outer_ids, record.id), min(begun_at, record.minted_at))
-        request.subject_token_id, request.user_id = record.id, record.user_id
-        request.issued_token_id = segments.format(randomness)
-        if record.expires_at <= self._clock():
-            request.reason = "subject_token.expired"
-            _log.info("subject-token.refused", reason="expired", subject_token_id=record.id)
-            return None
-        is_about_subject = taken[1].decode() == record.user_id
-        ended, position, *found = taken[2]
-        cutoffs, snapshot = [*found[: len(parties)], found[-1]], found[len(parties) : -1]
-        impersonation = Impersonation((*parties, party("user", record.user_id)), segments.begun_at)
-        readings = Readings(position, (ended,), cutoffs, at_least) if is_about_subject else None
-        if await self._revocations.is_ended(record.id, impersonation, readings):
-            request.reason = "impersonation.ended"
-            _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
-            return None
-        return TakenSubjectToken(record, request.issued_token_id, snapshot if is_about_subject else ())
+        if spent is None:
+            raise not_acceptable()
+        at_least = highest({"management": spent.record.revision}, exchange.awaited)
+        subject = await self._live_subject(spent.record, exchange, at_least, spent.snapshot)
+        return TakenSubjectToken(spent.record, spent.token_id, at_least, subject)
 
-    async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | int | None:
-        try:
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.execute_command(*take)
-                pipeline.execute_command("WAIT", self._replicas, _REPLICATION_MS)
-                taken, acknowledged = await pipeline.execute()
-        except (RedisError, OSError, TimeoutError) as error:
-            raise StoreUnavailable(type(error).__name__) from None
-        if acknowledged < self._replicas:
-            raise StoreUnavailable("too few replicas")
-        return taken  # type: ignore[no-any-return]
+    async def subject_again(self, taken: TakenSubjectToken, exchange: Exchange) -> LiveSubject:
+        """Read and judge the subject of a taken token once more.
+
+        Raises:
+            OAuthError: As ``take`` does.
+        """
+        return await self._live_subject(taken.record, exchange, taken.at_least)
+
+    async def _live_subject(
+        self, record: SubjectTokenRecord, exchange: Exchange, at_least: Mapping[str, int], snapshot: Snapshot = ()
+    ) -> LiveSubject:
+        """Return the subject, judged by a directory that includes these revisions."""
+        in_memory = self._directory.in_memory
+        await self._directory.wait_for(at_least, in_memory.freshness)
+        subject = await self._directory.subject(
+            record.user_id, exchange.organization_id, at_least=at_least, snapshot=snapshot
+        )
+        person = subject.person
+        reason, code = why_dead(person, issued_at_ms=record.issued_at), _code(person)
+        if in_memory.application(record.issued_to) is None:
+            reason, code = "the application that requested it was deleted", "application.deleted"
+        if person is None or reason is not None:
+            exchange.audited.reason = code
+            _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
+            raise not_acceptable()
+        return LiveSubject(person, subject.membership)
+
+
+def _code(person: Person | None) -> str:
+    """Return the audit trail's code for a subject that is not live."""
+    if person is None:
+        return "user.deleted"
+    return "user.suspended" if person.user.is_suspended else "subject_token.outdated"
+
+
+def _parties(exchange: Exchange) -> tuple[str, ...]:
+    """Return whom the impersonation concerns besides its subject, who is not known before the take."""
+    actor = exchange.actor
+    return parties_of(
+        user_id=None,
+        actor_ids=actors_of(msgspec.to_builtins(actor.claim)) or () if actor else (),
+        ancestors=len(actor.within.ids) if actor and actor.within else 0,
+        client_id=exchange.client_id,
+        organization_id=exchange.organization_id,
+    )
