@@ -33,9 +33,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-COMMON, TOKEN, TEMPLATE, SDK = (
+COMMON, TOKEN, MANAGEMENT, TEMPLATE, SDK = (
     "libs/common/src/identity_common",
     "services/token-service/src/token_service",
+    "services/management-service/src/management_service",
     "services/template-service/src/template_service",
     "libs/sdk/src/stead",
 )
@@ -64,13 +65,41 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (
         f"{TOKEN}/presented_tokens/",
         "component/test_taking_subject_tokens.py protocol/test_rfc8693_* protocol/test_rfc7662_* "
-        "protocol/test_oidc_userinfo.py security/test_token_classes.py",
+        "protocol/test_oidc_userinfo.py protocol/test_ended_impersonations.py security/test_token_classes.py",
     ),
+    (
+        f"{TOKEN}/claims_function/answers.py",
+        "component/test_claims_function_answers.py component/test_claims_function.py protocol/test_custom_claims.py",
+    ),
+    (
+        f"{TOKEN}/claims_function/rules.py",
+        "unit/token/test_claims_function_rules.py component/test_claims_function.py protocol/test_custom_claims.py",
+    ),
+    (
+        f"{MANAGEMENT}/claims_function/rules.py",
+        "component/test_claims_function.py component/test_management_api_refusals.py",
+    ),
+    (
+        f"{MANAGEMENT}/impersonations/own.py",
+        "component/test_own_impersonations.py component/test_impersonations_of_members.py",
+    ),
+    (
+        f"{MANAGEMENT}/impersonations/r",  # register, routes and rules
+        "component/test_management_api_impersonations.py component/test_impersonation_register.py "
+        "component/test_own_impersonations.py",
+    ),
+    (f"{MANAGEMENT}/audit/erasure.py", "component/test_audit_erasure.py"),
+    (f"{MANAGEMENT}/audit/proofs.py", "component/test_audit_tree.py component/test_audit_reading.py"),
+    (f"{MANAGEMENT}/audit/tiles.py", "component/test_audit_tree.py component/test_audit_ingestion.py"),
     (
         f"{TOKEN}/not_valid/",
         "component/test_not_valid_feed.py component/test_not_valid_keys.py component/test_lost_permissions.py",
     ),
-    (f"{COMMON}/access/", "component/test_revocations.py component/test_management_api_authentication.py"),
+    (
+        f"{COMMON}/access/",
+        "component/test_revocations.py component/test_management_api_authentication.py "
+        "protocol/test_ended_impersonations.py",
+    ),
     (
         f"{TOKEN}/authorizations/",
         "component/test_authorizations.py component/test_forgetting.py protocol/test_rfc6749_authorization_code.py "
@@ -110,6 +139,10 @@ TOO_LONG: Final = (
 ROOT: Final = Path(__file__).parents[1]
 NOT_COPIED: Final = shutil.ignore_patterns(".git", ".venv", ".local", "__pycache__", ".*_cache", "node_modules")
 GRACE_S: Final = 60.0
+_KILLED: Final = ("failed", "hung")
+
+_TIMED_OUT: Final = "Failed: Timeout ("  # of a single test, by pytest-timeout
+_FIRST_FAILURE: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 _OTHER_COMPARISON: Final[dict[type[ast.cmpop], str]] = {
     ast.Eq: "!=",
@@ -331,8 +364,8 @@ def all_mutants(seed: int) -> list[tuple[Mutant, str]]:
     return found
 
 
-def run_tests(root: Path, tests: str, *, timeout_s: float) -> str:
-    """Run tests in a copy of the tree; return ``passed``, ``failed`` or ``hung``."""
+def run_tests(root: Path, tests: str, *, timeout_s: float) -> tuple[str, str]:
+    """Run tests in a copy of the tree; return ``passed``, ``failed`` or ``hung``, and the first test that failed."""
     files = [path for pattern in tests.split() for path in sorted((root / "tests").glob(pattern))]
     if not files:
         raise SystemExit(f"no such tests: {tests}")
@@ -341,6 +374,7 @@ def run_tests(root: Path, tests: str, *, timeout_s: float) -> str:
         "PYTHONPATH": os.pathsep.join(map(str, sorted(root.glob("*/*/src")))),
         "PYTHONDONTWRITEBYTECODE": "1",  # a cache cannot tell two mutants of one size and second apart
     }
+    output = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:schemathesis", "-m", "not clients"),
@@ -349,13 +383,13 @@ def run_tests(root: Path, tests: str, *, timeout_s: float) -> str:
         ],
         cwd=root,
         env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
     )
     try:
-        return "passed" if process.wait(timeout_s) == 0 else "failed"
+        outcome = "passed" if process.wait(timeout_s) == 0 else "failed"
     except subprocess.TimeoutExpired:
-        return "hung"
+        outcome = "hung"
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)  # so that it stops its servers
@@ -364,6 +398,13 @@ def run_tests(root: Path, tests: str, *, timeout_s: float) -> str:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+    with output:
+        output.seek(0)
+        said = output.read()
+    if _TIMED_OUT in said:
+        outcome = "hung"
+    first = _FIRST_FAILURE.search(said)
+    return outcome, first[1] if first else ""
 
 
 def say(text: str) -> None:
@@ -392,10 +433,10 @@ class Runner:
 
     def _time(self, tests: str) -> str:
         copy, began = self._copies.get(), time.monotonic()
-        outcome = run_tests(copy, tests, timeout_s=900)
+        outcome, first = run_tests(copy, tests, timeout_s=900)
         self._copies.put(copy)
-        self._limits_s[tests] = 2 * (time.monotonic() - began) + GRACE_S
-        return outcome
+        self._limits_s[tests] = 3 * (time.monotonic() - began) + GRACE_S
+        return f"{outcome} ({first})" if first else outcome
 
     def judge(self, sample: list[tuple[Mutant, str]]) -> list[tuple[Mutant, str]]:
         """Return the sample with its outcomes."""
@@ -406,10 +447,12 @@ class Runner:
         mutant, tests = candidate
         copy, began = self._copies.get(), time.monotonic()
         mutant.apply(copy)
-        outcome = run_tests(copy, tests, timeout_s=self._limits_s[tests])
+        outcome, first = run_tests(copy, tests, timeout_s=self._limits_s[tests])
         mutant.undo(copy)
+        if outcome == "hung" and run_tests(copy, tests, timeout_s=self._limits_s[tests])[0] != "passed":
+            outcome = "slow"  # without the mutant too: the machine is busy, and nothing is known
         self._copies.put(copy)
-        say(f"{outcome:6} after {time.monotonic() - began:3.0f} s: {mutant}")
+        say(f"{outcome:6} after {time.monotonic() - began:3.0f} s: {mutant}\n      {first}")
         return mutant, outcome
 
 
@@ -423,11 +466,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="number of mutants (default: 100)")
     parser.add_argument("--seed", type=int, default=12, help="seed of the sample (default: 12)")
     parser.add_argument("--only", default="", help="only paths that contain this")
+    parser.add_argument("--again", nargs="+", metavar="PATH:LINE", help="of the sample, only the mutants here")
     parser.add_argument("--jobs", type=int, default=2, help="number of parallel runs (default: 2)")
     parser.add_argument("--list", action="store_true", help="show the sample and run nothing")
     options = parser.parse_args()
     candidates = [each for each in all_mutants(options.seed) if options.only in each[0].path]
     sample = sorted(candidates, key=lambda each: each[0].digest)[: options.count]
+    if options.again:
+        sample = [each for each in sample if f"{each[0].path}:{each[0].line}" in options.again]
     say(f"{len(sample)} of {len(candidates)} mutants, seed {options.seed}")
     if options.list:
         say("\n".join(str(mutant) for mutant, _ in sample))
@@ -439,18 +485,21 @@ def main() -> None:
         judged = runner.judge(sample)
     by_package: defaultdict[str, Counter[bool]] = defaultdict(Counter)
     for mutant, outcome in judged:
-        by_package[mutant.path.partition("/src/")[2].rpartition("/")[0]][outcome == "passed"] += 1
-    say("\nsurvived:")
+        by_package[mutant.path.partition("/src/")[2].rpartition("/")[0]][outcome in _KILLED] += 1
+    say("\nnot killed:")
     for mutant, outcome in judged:
-        if outcome == "passed":
-            say(f"  {mutant}")
+        if outcome not in _KILLED:
+            say(f"  {outcome}: {mutant}")
     say("")
     for package, counts in sorted(by_package.items()):
-        say(f"  {package}: {counts[False]} of {counts.total()} killed")
-    killed = sum(outcome != "passed" for _, outcome in judged)
-    hung = sum(outcome == "hung" for _, outcome in judged)
+        say(f"  {package}: {counts[True]} of {counts.total()} killed")
+    outcomes = Counter(outcome for _, outcome in judged)
+    killed = sum(outcomes[each] for each in _KILLED)
     took_min = (time.monotonic() - began) / 60
-    say(f"{killed} of {len(judged)} killed ({100 * killed / len(judged):.0f} %; {hung} by a hang), {took_min:.0f} min")
+    say(
+        f"{killed} of {len(judged)} killed ({100 * killed / len(judged):.0f} %; {outcomes['hung']} by a hang), "
+        f"{outcomes['slow']} unknown, {took_min:.0f} min"
+    )
 
 
 if __name__ == "__main__":
