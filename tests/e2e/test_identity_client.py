@@ -11,6 +11,7 @@ import pytest
 from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, OAuthError, SignInRequired
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
+from tests.support.waiting import WAIT_S
 from tests.support.world import World
 
 ORGANIZATIONS = "urn:service:scope:organizations"
@@ -85,7 +86,7 @@ def test_a_suspended_user_must_sign_in_again(world: World, person: Person, clien
     client = identity_client(world, client_id)
     client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
     world.management.users.suspend(person.user_id)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WAIT_S
     with pytest.raises(SignInRequired):
         while time.monotonic() < deadline:
             client.get_access_token(world.resource)

@@ -1,51 +1,5 @@
 """Servers that these tests may kill, and the services as processes on them: shared by the modules of this directory."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.support.deployed import deployment_fixtures
 
-import pytest
-
-from all_in_one.embedded import EmbeddedServers
-from provision import ServerAddresses
-from stead import ManagementClient
-from tests.support.impersonation import Impersonation, set_up
-from tests.support.processes import Deployment
-
-
-@pytest.fixture(scope="session")
-def own_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the data directory of the servers."""
-    return tmp_path_factory.mktemp("servers")
-
-
-@pytest.fixture(scope="session")
-def own_servers(own_directory: Path) -> Iterator[EmbeddedServers]:
-    servers = EmbeddedServers(own_directory, sync=False)
-    try:
-        yield servers
-    finally:
-        servers.delete()
-
-
-@pytest.fixture(scope="session")
-def own_addresses(own_servers: EmbeddedServers) -> ServerAddresses:
-    return own_servers.start()
-
-
-@pytest.fixture(scope="session")
-def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The services as processes: three replicas of token-service."""
-    logs = tmp_path_factory.mktemp("logs")
-    with Deployment(own_addresses, logs, token_replicas=3) as deployment:
-        yield deployment
-
-
-@pytest.fixture(scope="session")
-def management(deployment: Deployment) -> Iterator[ManagementClient]:
-    with deployment.management_client() as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def impersonation(management: ManagementClient) -> Impersonation:
-    return set_up(management)
+globals().update(deployment_fixtures("session"))

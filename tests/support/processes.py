@@ -36,6 +36,8 @@ from tests.support.waiting import eventually
 MANAGEMENT_API = "https://default.service.internal/api"
 _READY_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 30
+_WAITS = {"REVISION_WAIT_S": "20", "CATCH_UP_WAIT_S": "20"}
+"""Of the services, so long that they end on a busy machine too; after shorter ones a refusal would be correct."""
 
 T = TypeVar("T")
 
@@ -163,6 +165,8 @@ class Deployment:
         token_environment = {
             **shared,
             **variable_keys,
+            **_WAITS,
+            "CLAIMS_TIME_MS": "1000",  # likewise
             "DATABASE_URL": addresses.token_database_url,
             "REDIS_URL": addresses.token_redis_url,
             "NATS_URL": addresses.token_nats_url,
@@ -191,6 +195,7 @@ class Deployment:
         self.management = self.managements[0]
         template_environment = {
             **shared,
+            **_WAITS,
             "DATABASE_URL": addresses.template_database_url,
             "REDIS_URL": addresses.template_redis_url,
             "NATS_URL": addresses.template_nats_url,

@@ -32,6 +32,7 @@ from tests.support.impersonation import (
 from tests.support.lengths import length
 from tests.support.processes import Deployment, ServiceProcess
 from tests.support.waiting import eventually
+from token_service.claims_function.last_records import MOST
 
 pytestmark = [
     pytest.mark.slow,
@@ -53,8 +54,8 @@ LOOP = "const getCustomJwtClaims = () => { for (;;); };"
 
 @pytest.fixture(scope="module")
 def token_settings() -> dict[str, str]:
-    """Return a bound of time that a busy machine does not exceed, and no use of a refresh token after its rotation."""
-    return {"CLAIMS_TIME_MS": "1000", "CLAIMS_WORKERS": "2", "REFRESH_TOKEN_GRACE_S": "0"}
+    """Return two workers, and no use of a refresh token after its rotation."""
+    return {"CLAIMS_WORKERS": "2", "REFRESH_TOKEN_GRACE_S": "0"}
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +181,11 @@ def test_every_exchange_ends_although_all_workers_are_killed_at_once(
     # A call that lost its second worker too is a failure of the function, and issues a token without claims.
     without = [number for number, claim in enumerate(claims) if claim is None]
     assert [claim for claim in claims if claim is not None] == [n for n in range(EXCHANGES) if n not in without]
-    failures = [each for each in management.custom_claims.failures(KIND) if each.version == version]
-    assert [each.reason for each in failures] == ["worker-died"] * len(without)
+
+    def recorded() -> list[str]:
+        return [each.reason for each in management.custom_claims.failures(KIND) if each.version == version]
+
+    eventually(lambda: recorded() == ["worker-died"] * min(len(without), MOST))  # an answer does not wait for its entry
 
 
 def test_a_refresh_whose_call_lost_its_workers_leaves_the_refresh_token_usable(
