@@ -405,6 +405,22 @@ async def test_active_ones_are_looked_for_no_longer_than_an_impersonation_may_la
         assert "next" in (await own.client.get("/api/impersonations", params={"active": "false"})).links
 
 
+async def test_an_active_one_is_found_behind_very_many_that_have_expired(management: Management) -> None:
+    store = """
+        INSERT INTO audit_entries
+            (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, subject_token_id, entry)
+        SELECT $1, $2::bigint + number, 'entry', 'subject-tokens', 'new', number, 'subject-token.issued', 'ann',
+            'new' || number, replace($3, 'NUMBER', number::text)
+        FROM generate_series(1, 250) AS number
+    """
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, (issued(1),))
+        await told_in(own, 1, entries=1)
+        new = msgspec.structs.replace(issued(2, ttl=1_000), subject_token_id="newNUMBER")
+        await own.database.execute(store, own.tenant_id, new.occurred_at, msgspec.json.encode(new).decode())
+        assert await numbers(own.client, active="true") == [1]
+
+
 async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:
     """The last test: it ends what the others list."""
     assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204

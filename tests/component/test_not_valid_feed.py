@@ -35,12 +35,14 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually, round_trip
 from tests.support.world import World
 from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail, UnknownPositionError
+from token_service.not_valid.rules import LEEWAY_S
 from token_service.presented_tokens.revocations import Revocation
 from token_service.presented_tokens.revocations.store import insert_revocations
 
 PATH = "/oidc/not-valid"
 ISSUER = "https://id.example.com/oidc"
 SOON = 3_600_000
+LIFETIME_S = 3600
 
 
 class Feed:
@@ -314,7 +316,7 @@ class Replica:
             addresses.token_database_url,
             tenant_id=tenant_id,
             issuer=ISSUER,
-            longest_lifetime_s=lambda: 3600,
+            longest_lifetime_s=lambda: LIFETIME_S,
         )
 
     async def start(self) -> None:
@@ -386,6 +388,23 @@ async def test_two_replicas_serve_the_same_bytes_and_another_takes_over(replicas
     await other.revoke(new_token_id())
     message = await other.next_message(that=lambda message: message.to == 301)
     assert message.epoch == epoch
+
+
+@pytest.mark.servers
+async def test_a_record_is_kept_until_the_last_token_that_it_ends_has_expired(
+    replicas: list[Replica], servers: ServerAddresses, tenant_id: str
+) -> None:
+    one, _ = replicas
+    await one.next_message(that=lambda message: message.time > 0)
+    began_s = now_ms() // 1000
+    arrived = asyncio.create_task(one.next_message(that=lambda message: message.to == 1))
+    await tell(servers, tenant_id, ("management", "user", ("ann",), UserState(id="ann", is_suspended=True)))
+    await arrived
+    body = (await one.snapshots.snapshot()).body
+    (record,) = unpack(read_snapshot(body, KeySet.parse(one.keys.jwks), issuer=ISSUER)[1])
+    assert (record.entry, record.not_before) == (entry_of("user", "ann"), ALWAYS)
+    kept_s = LIFETIME_S + LEEWAY_S
+    assert began_s + kept_s <= record.forget_at <= now_ms() // 1000 + kept_s
 
 
 @pytest.mark.servers

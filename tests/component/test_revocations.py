@@ -181,6 +181,19 @@ async def test_a_failover_to_an_older_copy_is_repaired_by_the_next_poll_of_the_d
     assert await replicas.other.revocations.is_revoked("second", "kid")
 
 
+async def test_what_another_service_ended_is_in_the_copy_at_the_return_and_stored_once(replicas: Replicas) -> None:
+    await replicas.revoke("before")
+    ended = Revocation("ended", now_ms() + SOON)
+    await replicas.one.revocations.require([ended])
+    copied = await replicas.position()
+    assert copied == CopyPosition(2, is_whole=True)
+    assert await replicas.other.revocations.is_revoked("ended", "kid")
+
+    for stores in (replicas.one, replicas.other):  # each replica reads of it, again after every start
+        await stores.revocations.require([ended])
+    assert await replicas.position() == copied
+
+
 async def test_a_replica_that_dies_between_commit_and_copy_loses_nothing(replicas: Replicas) -> None:
     await replicas.revoke("first")
     async with replicas.one.engine.begin() as connection:

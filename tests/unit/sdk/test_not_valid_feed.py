@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2 as httpx
@@ -17,6 +17,7 @@ import pytest
 from stead.errors import TokenInvalid, Unavailable
 from stead.not_valid import NotValidFeed
 from stead.not_valid._endpoint import repeat
+from stead.not_valid._http_source import _data_of
 from stead.not_valid._records import Records
 from stead.not_valid._state import FeedState, Gap
 from stead.not_valid.entries import ALWAYS, Kind, Narrowed, NotValid, entries_of, entry_of, narrowed_entries, unpack
@@ -30,6 +31,8 @@ from stead.not_valid.messages import (
     read_snapshot,
 )
 from stead.verification import AccessToken, KeySet
+from tests.support.waiting import WAIT_S
+from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, compact, jwks
 
 KEY = SigningKey("feed", "EdDSA")
@@ -380,6 +383,43 @@ def test_what_a_stale_feed_names_is_refused_all_the_same(reader: Reader) -> None
     with pytest.raises(TokenInvalid) as refused:
         feed.check(access_token())
     assert (refused.value.reason, feed.is_fresh) == ("ended_user", False)
+
+
+def test_a_position_that_the_feed_cannot_continue_is_replaced_by_a_snapshot() -> None:
+    """After its database was restored: the answer is 410, as the feed has another epoch."""
+    snapshots = iter([snapshot(epoch=1, to=5), snapshot(epoch=2)])
+    asked: list[str] = []
+
+    def answer(request: Received) -> Answer:
+        *_, what = request.path.split("/")
+        if what == "jwks":
+            return Answer(body=jwks(KEY))
+        if what == "not-valid":
+            asked.append("snapshot")
+            return Answer(body=next(snapshots))
+        asked.append(request.headers["last-event-id"])
+        return Answer(body=f"data: {message(epoch=2)}\n\n".encode()) if asked[-1] == "2.0" else Answer(410)
+
+    with (
+        HttpServer(answer) as server,
+        NotValidFeed.over_http(server.url, issuer=ISSUER, clock=lambda: NOW) as feed,
+    ):
+        assert feed.wait_until_fresh(WAIT_S)
+    assert asked[:4] == ["snapshot", "1.5", "snapshot", "2.0"]
+
+
+@pytest.mark.parametrize(("size", "fits"), [(64 * 1024, True), (64 * 1024 + 1, False)])
+def test_an_event_of_up_to_64_kib_is_read(size: int, fits: bool) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"data: ".ljust(size, b"x")
+        yield b"\n\n"
+
+    events = _data_of(httpx.Response(200, content=parts()))
+    if fits:
+        assert [*events] == ["x" * (size - 6)]
+    else:
+        with pytest.raises(InvalidFeed, match="an event is too large"):
+            next(events)
 
 
 class Pauses(threading.Event):
