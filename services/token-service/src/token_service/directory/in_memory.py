@@ -85,7 +85,7 @@ class InMemoryDirectory:
             bus,
             STREAM_STATE,
             _subjects(tenant_id),
-            self._take,
+            self._take_read,
             name="directory-in-memory",
             log=_log,
             failed="directory.failed",
@@ -195,11 +195,18 @@ class InMemoryDirectory:
         """Stop reading."""
         await self._follower.stop()
 
-    async def _take(self, batch: Batch, read: StreamPosition) -> StreamPosition:
+    async def _take_read(self, batch: Batch, read: StreamPosition) -> StreamPosition:
+        was_loaded = self.is_loaded
+        self._take(batch)
+        end = batch.end(read)
+        if self.is_loaded and not was_loaded:
+            _log.info("directory.loaded", stream=STREAM_STATE, sequence=end.sequence)
+        return end
+
+    def _take(self, batch: Batch) -> None:
         self.freshness.received()
         for message in batch.messages:
             self._apply(message)
-        end = batch.end(read)
         if batch.caught_up:
             # Not earlier: the stream keeps the newest state only, which may come after the watermark that covers it.
             for source, revision in self._watermarks.items():
@@ -207,8 +214,6 @@ class InMemoryDirectory:
         if batch.caught_up and not self.is_loaded and self.freshness.seen("management") >= 0:
             self.is_loaded = True
             self.has_new_third_parties.set()
-            _log.info("directory.loaded", stream=STREAM_STATE, sequence=end.sequence)
-        return end
 
     def _apply(self, message: StreamMessage) -> None:
         event = message.event
