@@ -12,8 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.access.management_api import SCOPE_ALL
 from identity_common.bus.connection import Bus
 from identity_common.outbox.changes import Changes
-from identity_common.outbox.republication import Republication
-from identity_common.outbox.restoration import connected
+from identity_common.outbox.commands import SourceCommands
 from identity_common.progress import Progress
 from identity_common.serving import run_restoration
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -62,7 +61,7 @@ def bootstrap(settings: Settings) -> Credentials:
 
 def republish(settings: Settings) -> None:
     """Ask the active relay to publish the whole state again. Blocks, with an event loop of its own."""
-    asyncio.run(_republish(settings))
+    asyncio.run(_of_source(settings).republish())
 
 
 def restored(settings: Settings) -> None:
@@ -71,27 +70,14 @@ def restored(settings: Settings) -> None:
     Raises:
         CommandError: The service is running, or NATS does not answer.
     """
-    run_restoration(_restored(settings), service="management-service")
+    bus = Bus(settings.nats_url, service="management")
+    run_restoration(_of_source(settings).restore(bus, restore), service="management-service")
 
 
-async def _restored(settings: Settings) -> None:
-    engine, bus = parts.engine(settings), Bus(settings.nats_url, service="management")
-    changes, tenant_id = parts.changes(settings, engine, Progress()), settings.tenant_id
-    republication = Republication(changes, tenant_id=tenant_id, steps=republication_steps(tenant_id))
-    try:
-        async with connected(bus):
-            await restore(changes, republication, bus, tenant_id=tenant_id)
-    finally:
-        await engine.dispose()
-
-
-async def _republish(settings: Settings) -> None:
-    engine = parts.engine(settings)
+def _of_source(settings: Settings) -> SourceCommands:
+    engine, tenant_id = parts.engine(settings), settings.tenant_id
     changes = parts.changes(settings, engine, Progress())
-    try:
-        await Republication(changes, tenant_id=settings.tenant_id, steps=()).request()
-    finally:
-        await engine.dispose()
+    return SourceCommands(engine, changes, steps=republication_steps(tenant_id), tenant_id=tenant_id)
 
 
 async def _bootstrap(

@@ -22,9 +22,9 @@ from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
+from identity_common.outbox.commands import SourceCommands
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
-from identity_common.outbox.restoration import connected
 from identity_common.progress import Progress
 from identity_common.serving import run_restoration
 from identity_common.stores import migrations
@@ -289,7 +289,7 @@ def migrate(settings: Settings) -> None:
 
 def republish(settings: Settings) -> None:
     """Ask the service's active relay to publish the whole state again. Blocks, with an event loop of its own."""
-    asyncio.run(_republish(settings))
+    asyncio.run(_commands(settings).republish())
 
 
 def restored(settings: Settings) -> None:
@@ -298,26 +298,14 @@ def restored(settings: Settings) -> None:
     Raises:
         CommandError: The service is running, or NATS does not answer.
     """
-    run_restoration(_restored(settings), service="template-service")
+    bus = Bus(settings.nats_url, service="template")
+    run_restoration(_commands(settings).restore(bus, restore), service="template-service")
 
 
-async def _restored(settings: Settings) -> None:
-    engine, bus = _engine(settings), Bus(settings.nats_url, service="template")
-    changes, tenant_id = _changes(settings, engine, Progress()), settings.tenant_id
-    republication = Republication(changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
-    try:
-        async with connected(bus):
-            await restore(changes, republication, bus, tenant_id=tenant_id)
-    finally:
-        await engine.dispose()
-
-
-async def _republish(settings: Settings) -> None:
-    engine = _engine(settings)
-    try:
-        await Republication(_changes(settings, engine, Progress()), tenant_id=settings.tenant_id, steps=()).request()
-    finally:
-        await engine.dispose()
+def _commands(settings: Settings) -> SourceCommands:
+    engine, tenant_id = _engine(settings), settings.tenant_id
+    changes = _changes(settings, engine, Progress())
+    return SourceCommands(engine, changes, steps=WholeState(tenant_id).steps, tenant_id=tenant_id)
 
 
 def _engine(settings: Settings) -> AsyncEngine:
