@@ -10,7 +10,7 @@ import httpx2 as httpx
 from litestar import Litestar, Router
 from prometheus_client import CollectorRegistry
 
-from identity_common.access.management_api import ManagementAccess, UnrevokedTokens, require_management
+from identity_common.access.management_api import Access, UnrevokedTokens, require_management
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
@@ -56,7 +56,7 @@ from management_service.console.routes import console_router
 from management_service.console.sessions import Sessions
 from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransport
 from management_service.console.visits import ConsoleContext
-from management_service.impersonations.own import OwnImpersonationController, PersonAccess, readable_by_pages
+from management_service.impersonations.own import OwnImpersonationController, readable_by_pages
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.routes import (
     ImpersonationController,
@@ -334,10 +334,8 @@ def _api(settings: Settings) -> Router:
 def _access(settings: Settings, tokens: UnrevokedTokens, authentication: Authentication) -> Mapping[str, object]:
     """Return what guards take by name."""
     return {
-        "management_access": ManagementAccess(
-            tokens.verify, authentication.is_live, trusted_proxies=settings.trusted_proxies
-        ),
-        "person_access": PersonAccess(
+        "management_access": Access(tokens.verify, authentication.is_live, trusted_proxies=settings.trusted_proxies),
+        "person_access": Access(
             functools.partial(tokens.verify, audience=f"{settings.issuer}/me"),
             authentication.is_live,
             trusted_proxies=settings.trusted_proxies,

@@ -11,7 +11,7 @@ from litestar.types import ControllerRouterHandler
 from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import ManagementAccess, UnrevokedTokens, require_management
+from identity_common.access.management_api import Access, UnrevokedTokens, require_management
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
@@ -228,7 +228,7 @@ def _provided(
     return {
         "base_url": settings.base_url,
         "tenant_id": tenant_id,
-        "management_access": ManagementAccess(
+        "management_access": Access(
             tokens.verify,
             LiveCallers(lookups, directory, tenant_id=tenant_id).is_live,
             trusted_proxies=settings.trusted_proxies,

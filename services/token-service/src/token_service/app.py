@@ -10,7 +10,7 @@ from litestar import Litestar
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import ManagementAccess
+from identity_common.access.management_api import Access
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
@@ -142,7 +142,7 @@ def create_app(settings: Settings) -> Litestar:
             "feed_keys": parts.feed.keys,
             "keys": parts.keys,
             "tenant_id": settings.tenant_id,
-            "management_access": ManagementAccess(
+            "management_access": Access(
                 management_verify(
                     parts.directory, parts.live_tokens, management_api_resource=settings.management_api_resource
                 ),

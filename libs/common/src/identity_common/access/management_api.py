@@ -7,6 +7,7 @@ revoked tokens. Does not own how a token is verified (``stead``), nor where a se
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -225,11 +226,11 @@ def require_storable_path(scope: Scope) -> None:
         raise invalid_input(Issue(path="", message="must not contain NUL characters"))
 
 
-class ManagementAccess:
-    """Admits callers to a service's part of the Management API.
+class Access:
+    """Admits callers to a part of a service.
 
     Args:
-        verify: Verifies a token for the Management API and that it is not revoked.
+        verify: Verifies a token for this part and that it is not revoked.
         is_live: Returns whether the token's client and user are live; None if ``verify`` has refused it otherwise.
         trusted_proxies: How many proxies in front of the service append to ``X-Forwarded-For``.
     """
@@ -245,19 +246,35 @@ class ManagementAccess:
         self._verify = verify
         self._is_live = is_live
 
-    async def require(self, scope: Scope, *, one_of: frozenset[str]) -> Caller:
-        """Return the caller of a request; refuse it unless it is live and has one of the scopes.
+    async def require(self, scope: Scope, permit: Callable[[AccessToken], None]) -> Caller:
+        """Return the caller of a request; refuse it unless it is live and its token permits the request.
+
+        Args:
+            scope: Of the request.
+            permit: Raises an ``ApiError`` for a token that does not.
 
         Raises:
             ApiError: 401, 403; 400 for a path with a NUL character; 503 when the keys or a store cannot be read.
         """
         token = await verified(scope, self._verify)
-        require_scope(token, one_of=one_of)
+        permit(token)
         require_storable_path(scope)
         if self._is_live is not None and not await self._is_live(token):
             raise unauthorized()
         user_id = None if token.subject == token.client_id else token.subject
         return Caller(token.client_id, user_id, token.id, token.scopes)
+
+    def admit(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
+        """Hand the caller to the handler, and have the audit trail name it if the request writes."""
+        connection.state.caller = caller
+        audit_request(
+            connection.scope,
+            handler,
+            application_id=caller.application_id,
+            user_id=caller.user_id,
+            token_id=caller.token_id,
+            address=client_address(connection.scope, trusted_proxies=self.trusted_proxies),
+        )
 
 
 async def require_management(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -290,17 +307,9 @@ def _opening(connection: Connection) -> frozenset[str]:
 
 
 async def _admit(connection: Connection, handler: BaseRouteHandler, *, one_of: frozenset[str]) -> None:
-    access: ManagementAccess = connection.app.state.management_access
-    caller: Caller = await access.require(connection.scope, one_of=one_of)
-    connection.state.caller = caller
-    audit_request(
-        connection.scope,
-        handler,
-        application_id=caller.application_id,
-        user_id=caller.user_id,
-        token_id=caller.token_id,
-        address=client_address(connection.scope, trusted_proxies=access.trusted_proxies),
-    )
+    access: Access = connection.app.state.management_access
+    caller = await access.require(connection.scope, partial(require_scope, one_of=one_of))
+    access.admit(connection, handler, caller)
     versions: Versions = connection.app.state.versions
     await versions.require(connection.scope)
 

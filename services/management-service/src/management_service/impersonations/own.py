@@ -3,7 +3,6 @@
 The caller is the person: a userinfo token from a sign-in, with the scope ``impersonations``.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from litestar import Controller, Response, get, post
@@ -11,19 +10,10 @@ from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath
-from litestar.types import ASGIApp, HTTPScope, Scope
+from litestar.types import ASGIApp, HTTPScope
 
-from identity_common.access.management_api import (
-    Caller,
-    Verify,
-    admitted_caller,
-    require_storable_path,
-    unauthorized,
-    verified,
-)
+from identity_common.access.management_api import Access, admitted_caller
 from identity_common.http.api_errors import ApiError
-from identity_common.http.audited_request import audit_request
-from identity_common.http.client_address import client_address
 from identity_common.http.cors import Cors, Headers
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import documented, more_of
@@ -50,61 +40,30 @@ def _forbidden() -> ApiError:
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
 
 
-class PersonAccess:
-    """Admits persons to what concerns themselves.
+def _require_own_sign_in(token: AccessToken) -> None:
+    """Refuse all tokens but those of a user without an actor or another party in between, with the scope.
 
-    Args:
-        verify: Verifies a userinfo token and that it is not revoked.
-        is_live: Returns whether the token's client and user are live.
-        trusted_proxies: How many proxies in front of the service append to ``X-Forwarded-For``.
+    Raises:
+        ApiError: 403.
+
+    Source:
+        RFC 6750 section 3.1.
     """
-
-    def __init__(
-        self, verify: Verify, is_live: Callable[[AccessToken], Awaitable[bool]], *, trusted_proxies: int
-    ) -> None:
-        self.trusted_proxies = trusted_proxies
-        self._verify = verify
-        self._is_live = is_live
-
-    async def require(self, scope: Scope) -> Caller:
-        """Return the caller of a request: a live user, without an actor or another party in between.
-
-        Raises:
-            ApiError: 401; 403 for a token from an exchange or without the scope; 400 for a path with a NUL character;
-                503 when the keys or a store cannot be read.
-
-        Source:
-            RFC 6750 section 3.1.
-        """
-        token = await verified(scope, self._verify)
-        if token.subject == token.client_id or token.actor is not None or token.grant_type is not None:
-            raise _forbidden()
-        if SCOPE_IMPERSONATIONS not in token.scopes:
-            raise _forbidden()
-        require_storable_path(scope)
-        if not await self._is_live(token):
-            raise unauthorized()
-        return Caller(token.client_id, token.subject, token.id, token.scopes)
+    is_of_user = token.subject != token.client_id and token.actor is None and token.grant_type is None
+    if not is_of_user or SCOPE_IMPERSONATIONS not in token.scopes:
+        raise _forbidden()
 
 
 async def require_person(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """Guard: a person with the scope ``impersonations``; ``admitted_caller`` returns it to the handler.
 
     Raises:
-        ApiError: See ``PersonAccess.require``; 400 for query parameters that the operation does not declare.
+        ApiError: See ``Access.require``; 400 for query parameters that the operation does not declare.
     """
-    access: PersonAccess = connection.app.state.person_access
-    caller = await access.require(connection.scope)
+    access: Access = connection.app.state.person_access
+    caller = await access.require(connection.scope, _require_own_sign_in)
     require_declared(connection.scope["query_string"], more_of(connection.route_handler))  # as below /api
-    connection.state.caller = caller
-    audit_request(
-        connection.scope,
-        handler,
-        application_id=caller.application_id,
-        user_id=caller.user_id,
-        token_id=caller.token_id,
-        address=client_address(connection.scope, trusted_proxies=access.trusted_proxies),
-    )
+    access.admit(connection, handler, caller)
 
 
 def readable_by_pages(app: ASGIApp) -> ASGIApp:

@@ -6,7 +6,7 @@ from litestar import Controller, Response, delete, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from identity_common.access.management_api import ManagementAccess
+from identity_common.access.management_api import Access
 from identity_common.fields import Answer
 from identity_common.http.audited_request import audit_request
 from identity_common.http.client_address import client_address
@@ -80,7 +80,7 @@ async def accept(
     request: JsonRequest, data: JSONBody[InvitationAcceptance], invitations: NamedDependency[Invitations]
 ) -> Response[None]:
     """Set the password of the invited user, without an access token: the invitation is the credential."""
-    access: ManagementAccess = request.app.state.management_access
+    access: Access = request.app.state.management_access
     audit_request(
         request.scope,
         request.route_handler,
