@@ -27,6 +27,8 @@ from tests.support.processes import Deployment
 _USERS: Final = 500
 _BATCH: Final = 100
 _SIGN_INS: Final = 30
+_SIZE: Final = "pg_total_relation_size(oid)"
+_TABLES: Final = "relkind = 'r' AND relnamespace = 'public'::regnamespace"
 
 
 def main() -> int:
@@ -40,8 +42,11 @@ def main() -> int:
         management = stop.enter_context(deployment.management_client())
         services = {process.package: process.pid for process in deployment.processes}
         stores = [server.pid for server in (servers.postgres, servers.valkey, servers.nats)]
+        print(f"Python {sys.version.split()[0]}")
         for package, pid in services.items():
             print(f"{package}, idle: {memory_mb(pid)[0]:.0f} MB resident", flush=True)
+        management_database = deployment.addresses.management_database_url
+        size, entries = asyncio.run(_audit_trail(management_database))
         with redis.Redis.from_url(deployment.addresses.admin_redis_url) as cache:
             for line in (
                 *_space(deployment, management, cache),
@@ -49,6 +54,9 @@ def main() -> int:
                 *_kinds_of_keys(cache),
             ):
                 print(line, flush=True)
+        grown, stored = asyncio.run(_audit_trail(management_database))
+        entry = (grown - size) / (stored - entries)
+        print(f"audit trail, bytes an entry: {entry:.0f}, of {stored - entries} entries")
         for package, pid in services.items():
             print(f"{package}, afterwards: {memory_mb(pid)[0]:.0f} MB resident")
     return 0
@@ -143,17 +151,25 @@ def _kinds_of_keys(cache: "redis.Redis") -> Iterator[str]:
 
 
 async def _database_bytes(url: str) -> int:
-    connection = await asyncpg.connect(url.replace("+asyncpg", ""))
-    try:
-        return int(await connection.fetchval("SELECT pg_database_size(current_database())"))
-    finally:
-        await connection.close()
+    """Return the size of the tables with their indexes, without those of the audit trail and of what is published."""
+    return await _fetched(url, f"SELECT sum({_SIZE}) FROM pg_class WHERE {_TABLES} AND relname !~ 'audit|outbox'")
+
+
+async def _audit_trail(url: str) -> tuple[int, int]:
+    """Return the size of the audit trail with its indexes, and the number of its entries."""
+    trail = "relname ~ '^audit' AND relname <> 'audit_outbox'"
+    size = await _fetched(url, f"SELECT sum({_SIZE}) FROM pg_class WHERE {_TABLES} AND {trail}")
+    return size, await _fetched(url, "SELECT count(*) FROM audit_entries")
 
 
 async def _row_bytes(url: str, table: str) -> int:
+    return await _fetched(url, f"SELECT avg(pg_column_size(t.*)) FROM {table} t")
+
+
+async def _fetched(url: str, query: str) -> int:
     connection = await asyncpg.connect(url.replace("+asyncpg", ""))
     try:
-        return int(await connection.fetchval(f"SELECT avg(pg_column_size(t.*)) FROM {table} t") or 0)
+        return int(await connection.fetchval(query) or 0)
     finally:
         await connection.close()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+import yaml
 
 from stead import ManagementClient
 from tests.support.fingerprint import IN_AN_IMAGE, fingerprint
@@ -59,6 +60,15 @@ def apply_overlay(tag: str, *, base_url: str) -> None:
     kubectl("wait", "--for=condition=complete", "job", "--all", "--timeout=300s")
     for service in SERVICES:
         kubectl("rollout", "status", f"deployment/{service}", "--timeout=300s")
+
+
+def run_again(job: str) -> None:
+    """Replace a Job of the overlay; return when it is complete."""
+    rendered = yaml.safe_load_all(kubectl("kustomize", OVERLAY))
+    manifest = next(each for each in rendered if (each["kind"], each["metadata"]["name"]) == ("Job", job))
+    kubectl("delete", "job", job, "--ignore-not-found")
+    kubectl("apply", "--filename", "-", given=json.dumps(manifest))
+    kubectl("wait", "--for=condition=complete", f"job/{job}", "--timeout=300s")
 
 
 def require_images_of_this_tree() -> None:

@@ -9,6 +9,7 @@ import jwt
 from all_in_one.demo.browser import sign_in_as
 from provision.credentials import DemoUser
 from stead import IdentityClient, ManagementClient
+from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.cluster import kubectl, printed_by, secret, start_program, temporary_namespace
 from tests.support.guides import code_of
 from tests.support.impersonation import RESOURCE, Impersonation
@@ -40,6 +41,24 @@ def sign_in(url: str, management: ManagementClient) -> None:
         claims = client.handle_callback(sign_in_as(person, client.sign_in_url(REDIRECT_URI), REDIRECT_URI))
         assert (claims["sub"], claims["iss"]) == (user.id, f"{url}/oidc")
         assert client.fetch_user_info()["name"] == "Ada Lovelace"
+
+
+def enter_the_console(url: str, organization: str) -> None:
+    """Create an organization in the console as the first administrator, whose invitation is accepted once."""
+    # The kubelet notices a Secret that did not exist when it last looked once in a minute or two, for each replica.
+    eventually(lambda: 503 not in {httpx.get(f"{url}{CONSOLE}").status_code for _ in range(20)}, within_s=240)
+    invited = secret("stead-administrator")
+    administrator = AtTheConsole(url, invited["username"], PASSWORD)
+    answer = administrator.sends(
+        administrator.browser.get(f"{CONSOLE}/invitation"),
+        invitation=invited["invitation"],
+        password=PASSWORD,
+        repeated=PASSWORD,
+    )
+    assert answer.status_code in {200, 422}, answer.text  # it may have been accepted before
+    page = administrator.opens(f"{CONSOLE}/organizations/new")
+    page = administrator.follows(administrator.sends(page, name=organization))
+    assert notices(page) == [f"Created {organization}."]  # and every service has taken note
 
 
 def hear_a_permission_and_use_it(url: str, management: ManagementClient, impersonation: Impersonation) -> None:

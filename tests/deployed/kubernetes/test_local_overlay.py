@@ -12,9 +12,8 @@ import httpx2 as httpx
 import pytest
 
 from stead import IdentityError, ManagementClient
-from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.cluster import SERVICES, kubectl, secret
-from tests.support.cluster_journeys import PASSWORD, hear_a_permission_and_use_it, impersonate, sign_in
+from tests.support.cluster_journeys import enter_the_console, hear_a_permission_and_use_it, impersonate, sign_in
 from tests.support.impersonation import Impersonation, client_token, make_machine
 from tests.support.waiting import eventually
 
@@ -32,20 +31,7 @@ def test_a_sign_in_through_the_edge(system: str, management: ManagementClient) -
 
 
 def test_the_first_administrator_signs_in_to_the_console(system: str) -> None:
-    # The kubelet notices a Secret that did not exist when it last looked once in a minute or two, for each replica.
-    eventually(lambda: 503 not in {httpx.get(f"{system}{CONSOLE}").status_code for _ in range(20)}, within_s=240)
-    invited = secret("stead-administrator")
-    administrator = AtTheConsole(system, invited["username"], PASSWORD)
-    answer = administrator.sends(
-        administrator.browser.get(f"{CONSOLE}/invitation"),
-        invitation=invited["invitation"],
-        password=PASSWORD,
-        repeated=PASSWORD,
-    )
-    assert answer.status_code in {200, 422}, answer.text  # an earlier run on this cluster may have accepted it
-    page = administrator.opens(f"{CONSOLE}/organizations/new")
-    page = administrator.follows(administrator.sends(page, name="By the console"))
-    assert notices(page) == ["Created By the console."]  # and every service has taken note
+    enter_the_console(system, "By the console")
 
 
 def test_a_subscriber_in_another_namespace_hears_what_an_organization_token_then_carries(

@@ -6,12 +6,13 @@ import os
 import re
 
 import pytest
-import yaml
 
 from stead import ManagementClient
 from tests.deployed.kubernetes.long.conftest import Load
-from tests.support.cluster import OVERLAY, kubectl, secret
+from tests.support.cluster import kubectl, run_again, secret
+from tests.support.cluster_journeys import enter_the_console
 from tests.support.rotation_document import statements
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800), pytest.mark.usefixtures("system")]
 
@@ -69,9 +70,22 @@ def test_provisioning_goes_on_with_another_password_of_the_administrator() -> No
     passwords["postgres"]["postgres"] = password
     changed = json.dumps({"stringData": {"secrets.json": json.dumps(passwords)}})
     kubectl("patch", "secret", "provision", "--type=merge", "--patch", changed)
-    kubectl("delete", "job", "provision-dev", "--ignore-not-found")
-    rendered = yaml.safe_load_all(kubectl("kustomize", OVERLAY))
-    job = next(each for each in rendered if each["metadata"]["name"] == "provision-dev")
-    kubectl("apply", "--filename", "-", given=json.dumps(job))
-    kubectl("wait", "--for=condition=complete", "job/provision-dev", "--timeout=120s")
+    run_again("provision-dev")
     assert "applied to postgres" in kubectl("logs", "job/provision-dev")
+
+
+def test_the_console_goes_on_with_another_secret_of_its_client(system: str) -> None:
+    enter_the_console(system, "Before")
+    old = secret("stead-console")["console_client_secret"]
+    kubectl("delete", "secret", "stead-console")
+    run_again("bootstrap-dev")
+    new = secret("stead-console")["console_client_secret"]
+    assert new != old
+    pods = kubectl("get", "pods", "--selector", "app.kubernetes.io/name=management-service", "--output", "name").split()
+    show = "print(open('/run/secrets/console/console_client_secret').read(), end='')"
+
+    def mounted() -> set[str]:
+        return {kubectl("exec", pod, "--", "python", "-c", show) for pod in pods}
+
+    eventually(lambda: mounted() == {new}, within_s=240)
+    enter_the_console(system, "Afterwards")
