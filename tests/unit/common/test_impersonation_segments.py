@@ -6,7 +6,7 @@ import pytest
 
 from identity_common.wire.revocations import cutoff_id
 from stead.impersonations import Impersonation, ImpersonationSegments
-from stead.not_valid.entries import impersonation_entries_of
+from stead.not_valid.entries import impersonation_lookups
 from stead.verification import AccessToken
 from token_service.not_valid.rules import of_revocation
 
@@ -77,7 +77,8 @@ WINDOW = 2**32
 @pytest.mark.parametrize("begun", [0, 5, WINDOW - 1, WINDOW, 418 * WINDOW - 1, 418 * WINDOW, BEGUN])
 def test_the_feed_ends_what_began_until_the_end_of_a_party_and_nothing_later(begun: int) -> None:
     """The two entries of a time of more than 32 bits, as the issuer makes and a verifier compares them."""
-    own = impersonation_entries_of(token(id=ImpersonationSegments(("own",), begun).format(), actor={"sub": "bob"}))
+    lookups = impersonation_lookups(token(id=ImpersonationSegments(("own",), begun).format(), actor={"sub": "bob"}))
+    own = {entry: number for number, names in lookups for entry in names}
     for party in ("all", "user:ann", "actor:bob", "client:shop"):
         for until in (begun - 1, begun, begun + 1, begun + WINDOW):
             if until >= 0:
@@ -86,4 +87,4 @@ def test_the_feed_ends_what_began_until_the_end_of_a_party_and_nothing_later(beg
                 assert ended is (begun <= until), (party, until)
     other = of_revocation(cutoff_id("user:bob"), 10, begun + 1)
     assert not any(record.entry in own for record in other)
-    assert impersonation_entries_of(token(grant_type=None)) == {}
+    assert impersonation_lookups(token(grant_type=None)) == []

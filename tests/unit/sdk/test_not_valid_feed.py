@@ -20,7 +20,7 @@ from stead.not_valid._endpoint import repeat
 from stead.not_valid._http_source import _data_of
 from stead.not_valid._records import Records
 from stead.not_valid._state import FeedState, Gap
-from stead.not_valid.entries import ALWAYS, Kind, Narrowed, NotValid, entries_of, entry_of, narrowed_entries, unpack
+from stead.not_valid.entries import ALWAYS, Kind, Narrowed, NotValid, entry_of, lookups_of, narrowed_entries, unpack
 from stead.not_valid.messages import (
     MESSAGE_TYPE,
     SNAPSHOT_TYPE,
@@ -136,7 +136,19 @@ def test_a_token_is_judged_by_everything_that_it_depends_on(
 def test_entries_of_different_kinds_and_ids_never_meet() -> None:
     assert len({entry_of("member", "a", "bc"), entry_of("member", "ab", "c"), entry_of("token", "a", "bc")}) == 3
     assert entry_of("user", "u1").hex() == "033f0f0eec4606a1b03c7610bb42ca53"
-    assert len(entries_of(access_token(organization_id="o1", actor={"sub": "a"}, grant_type="g"))) == 11
+    presented = access_token(organization_id="o1", actor={"sub": "a"})
+    assert sum(len(names) for _, names in lookups_of(presented, stale_permissions=False)) == 10
+
+
+def test_what_two_tokens_share_is_looked_up_again_in_other_records(reader: Reader) -> None:
+    one, other = access_token(id="a.1", subject="u1"), access_token(id="b.2", subject="u2")
+    assert reader.state.why_not_valid(one) is None
+    reader.load(snapshot(ended("client", "client1"), to=9))
+    assert [reader.state.why_not_valid(each) for each in (one, other)] == ["client", "client"]
+    reader.load(snapshot(to=10))
+    assert [reader.state.why_not_valid(each) for each in (one, other)] == [None, None]
+    reader.take(message(records=ended("key", "kid1"), **{"from": 10, "to": 11}))
+    assert [reader.state.why_not_valid(each) for each in (one, other)] == ["key", "key"]
 
 
 RESTORED = 17_900_000_000_000  # a revision after a restoration: more than 32 bits

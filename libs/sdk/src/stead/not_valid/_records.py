@@ -7,12 +7,13 @@ that merging needs no second copy of all records.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Self
 
-from stead.not_valid.entries import ENTRY_BYTES, RECORD, NotValid, unpack
+from stead.not_valid.entries import ENTRY_BYTES, RECORD, Names, NotValid, unpack
 from stead.not_valid.messages import InvalidFeed
 
 _TAIL: Final = 20_000
@@ -20,6 +21,7 @@ _PARTS: Final = 256
 _SIZE: Final = RECORD.size
 _NUMBER_BYTES: Final = 4
 _MAX_BITS: Final = 16
+_numbers: Final = itertools.count()
 
 
 class Records:
@@ -35,6 +37,7 @@ class Records:
         Raises:
             InvalidFeed: They are not in the order of their entries.
         """
+        self._number = next(_numbers)
         self._tail: dict[bytes, NotValid] = {}
         self._parts = list(_parts_of(records)) if parts is None else parts
 
@@ -64,6 +67,16 @@ class Records:
     def has_later(self, entries: Iterable[bytes]) -> bool:
         """Return whether a record of one of these entries arrived after the snapshot."""
         return not self._tail.keys().isdisjoint(entries)
+
+    def lacks(self, names: Names) -> bool:
+        """Return whether no record has one of these entries. What the snapshot lacks is looked up once."""
+        if self.has_later(names):
+            return False
+        if names.absent_from != self._number:
+            if any(map(self.not_before, names)):
+                return False
+            names.absent_from = self._number
+        return True
 
     @property
     def is_untidy(self) -> bool:

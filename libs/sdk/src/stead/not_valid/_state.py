@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from stead.not_valid._records import Records
-from stead.not_valid.entries import Kind, entries_of, impersonation_entries_of, permission_entries_of
+from stead.not_valid.entries import Kind, Lookup, lookups_of
 from stead.not_valid.messages import InvalidFeed, Message, Snapshot, records_of
 from stead.verification import AccessToken
 
@@ -23,12 +23,12 @@ class _Judged(NamedTuple):
     """A token that was looked up.
 
     Attributes:
-        entries: Each with its kind and the token's own number: the entry ends the token if it names a higher one.
+        lookups: What can end the token.
         records: Where it was looked up; the verdict stands until they are replaced or get a record of an entry.
         verdict: What made it invalid.
     """
 
-    entries: Mapping[bytes, tuple[float, Kind]]
+    lookups: list[Lookup]
     records: Records
     verdict: Kind | None
 
@@ -132,24 +132,23 @@ class FeedState:
         """
         key, records = (token.id, token.audience, stale_permissions), self._records
         judged = self._judged.get(key)
-        if judged is not None and judged.records is records and not records.has_later(judged.entries):
+        if judged is None:
+            lookups = lookups_of(token, stale_permissions=stale_permissions)
+        elif judged.records is records and not any(records.has_later(names) for _, names in judged.lookups):
             return judged.verdict
-        entries = _entries(token, stale_permissions=stale_permissions) if judged is None else judged.entries
-        not_before, verdict = records.not_before, None
-        for entry, (own, kind) in entries.items():
-            if own < not_before(entry):
-                verdict = kind
-                break
+        else:
+            lookups = judged.lookups
+        verdict = _verdict(records, lookups)
         if len(self._judged) >= _CACHED:
             self._judged.clear()
-        self._judged[key] = _Judged(entries, records, verdict)
+        self._judged[key] = _Judged(lookups, records, verdict)
         return verdict
 
 
-def _entries(token: AccessToken, *, stale_permissions: bool) -> Mapping[bytes, tuple[float, Kind]]:
-    issued_at = token.issued_at
-    entries: dict[bytes, tuple[float, Kind]] = {entry: (issued_at, kind) for entry, kind in entries_of(token).items()}
-    entries.update((entry, (begun, "token")) for entry, begun in impersonation_entries_of(token).items())
-    if stale_permissions:
-        entries.update((entry, (own, "permissions")) for entry, own in permission_entries_of(token).items())
-    return entries
+def _verdict(records: Records, lookups: list[Lookup]) -> Kind | None:
+    for own, names in lookups:
+        if not records.lacks(names):
+            for entry, kind in names.items():
+                if own < records.not_before(entry):
+                    return kind
+    return None

@@ -7,13 +7,13 @@ compute it with the same function. Its record adds two times.
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
-from stead.impersonations import Impersonation
+from stead.impersonations import Impersonation, party
 from stead.verification import AccessToken
 
 Kind = Literal["token", "key", "user", "client", "exchange", "resource", "organization", "member", "permissions"]
@@ -46,7 +46,8 @@ ENTRY_BYTES: Final = 16
 RECORD: Final = struct.Struct(f">{ENTRY_BYTES}sII")
 """A record as it is transferred: the entry, ``not_before`` and ``forget_at``, in network byte order."""
 
-_Named = tuple[str, Narrowed, tuple[str, ...]]
+_SHARED: Final = 4096
+"""How many names of each sort are kept, with their entries."""
 _DOMAIN: Final = b"stead.not-valid.v1"
 _LENGTH: Final = struct.Struct(">I")
 _HALF: Final = 2**32
@@ -82,13 +83,27 @@ def unpack(records: bytes | bytearray) -> Iterator[NotValid]:
     return (NotValid(*fields) for fields in RECORD.iter_unpack(records))
 
 
+class Names(dict[bytes, Kind]):
+    """Entries, each with its kind.
+
+    Attributes:
+        absent_from: Number of the records that have none of these entries, once that was looked up.
+    """
+
+    absent_from: int | None = None
+
+
+Lookup = tuple[float, Names]
+"""A number of the token, and the entries that end the token if a record of them names a higher one."""
+
+
 def entry_of(kind: Kind | Narrowed | Numbered, *ids: str) -> bytes:
     """Return the entry of a kind and its ids: the first 16 bytes of SHA-256 over all of them, each with its length."""
     hashed = _domain_and(kind)
     for id_ in ids:
         encoded = id_.encode()
         hashed += _LENGTH.pack(len(encoded)) + encoded
-    return hashlib.sha256(hashed).digest()[:ENTRY_BYTES]
+    return sha256(hashed).digest()[:ENTRY_BYTES]
 
 
 @functools.cache
@@ -96,33 +111,67 @@ def _domain_and(kind: str) -> bytes:
     return _DOMAIN + _LENGTH.pack(len(kind)) + kind.encode()
 
 
-_common_entry_of: Final = functools.lru_cache(maxsize=1024)(entry_of)
-"""For what many tokens have in common: a hash costs more than all look-ups of a token."""
+def lookups_of(token: AccessToken, *, stale_permissions: bool) -> list[Lookup]:
+    """Return everything that can end an access token.
+
+    Hashes cost more than all else, so those of names that many tokens share are kept.
+
+    Args:
+        token: The token.
+        stale_permissions: Whether permissions that were lost since count: ``permissions``.
+    """
+    issued_at, organization_id = token.issued_at, _organization_of(token)
+    is_exchanged = token.grant_type is not None
+    actor_ids = _actor_ids_of(token)
+    lookups = [
+        (issued_at, _own_names(token, organization_id)),
+        (issued_at, _shared_names(token.key_id, token.client_id, token.audience, is_exchanged, organization_id)),
+    ]
+    if actor_ids:
+        lookups.append((issued_at, _names_of_users(actor_ids)))
+    if is_exchanged:
+        lookups += impersonation_lookups(token)
+    if stale_permissions:
+        lookups += _permission_lookups(token, organization_id)
+    return lookups
 
 
-def entries_of(token: AccessToken) -> Mapping[bytes, Kind]:
-    """Return every entry that would make an access token invalid, with its kind."""
-    entries: dict[bytes, Kind] = {entry_of("token", token.id): "token"}
+def _own_names(token: AccessToken, organization_id: str | None) -> Names:
+    names = Names({entry_of("token", token.id): "token"})
     segments = token.id.split(".")
     if len(segments) > 1:
         for segment in segments:
-            entries[entry_of("token", segment)] = "token"
-    entries[_common_entry_of("key", token.key_id)] = "key"
-    entries[_common_entry_of("client", token.client_id)] = "client"
-    entries[_common_entry_of("resource", token.audience)] = "resource"
-    if token.grant_type is not None:
-        entries[_common_entry_of("exchange", token.client_id)] = "exchange"
+            names[entry_of("token", segment)] = "token"
     if token.subject != token.client_id:
-        entries[entry_of("user", token.subject)] = "user"
+        names[entry_of("user", token.subject)] = "user"
+    if organization_id is not None:
+        names[entry_of("member", organization_id, token.subject)] = "member"
+    return names
+
+
+@functools.lru_cache(maxsize=_SHARED)
+def _shared_names(key_id: str, client_id: str, audience: str, is_exchanged: bool, organization_id: str | None) -> Names:
+    names = Names({entry_of("key", key_id): "key", entry_of("client", client_id): "client"})
+    names[entry_of("resource", audience)] = "resource"
+    if is_exchanged:
+        names[entry_of("exchange", client_id)] = "exchange"
+    if organization_id is not None:
+        names[entry_of("organization", organization_id)] = "organization"
+    return names
+
+
+@functools.lru_cache(maxsize=_SHARED)
+def _names_of_users(user_ids: tuple[str, ...]) -> Names:
+    return Names((entry_of("user", each), "user") for each in user_ids)
+
+
+def _actor_ids_of(token: AccessToken) -> tuple[str, ...]:
+    actor_ids = []
     actor: object = token.actor
     while isinstance(actor, dict):
-        entries[entry_of("user", str(actor.get("sub")))] = "user"
+        actor_ids.append(str(actor.get("sub")))
         actor = actor.get("act")
-    organization_id = _organization_of(token)
-    if organization_id is not None:
-        entries[_common_entry_of("organization", organization_id)] = "organization"
-        entries[entry_of("member", organization_id, token.subject)] = "member"
-    return entries
+    return tuple(actor_ids)
 
 
 def narrowed_entries(kind: Narrowed | Numbered, *ids: str, revision: int) -> dict[bytes, int]:
@@ -139,43 +188,55 @@ def narrowed_entries(kind: Narrowed | Numbered, *ids: str, revision: int) -> dic
     return entries
 
 
-def impersonation_entries_of(token: AccessToken) -> dict[bytes, int]:
-    """Return every entry that would end all impersonations of a party of this one, each with the token's own number.
+def impersonation_lookups(token: AccessToken) -> list[Lookup]:
+    """Return what would end all impersonations of a party of this one, by the time at which this one began.
 
-    The number is of the time at which its impersonation began; they are empty for a token that was not got by exchange.
+    They are empty for a token that was not got by exchange.
     """
     impersonation = Impersonation.of(token)
     if impersonation is None:
-        return {}
+        return []
     upper, lower = divmod(impersonation.begun_at, _HALF)
-    entries: dict[bytes, int] = {}
-    for party in impersonation.parties:
-        entries[_common_entry_of("impersonations", party, str(upper))] = lower
-        entries[_common_entry_of("impersonations", party)] = upper
-    return entries
+    subject = party("user", token.subject)
+    others = tuple(each for each in impersonation.parties if each != subject)
+    lookups: list[Lookup] = []
+    for of_lower, of_upper in (_names_of_parties((subject,), upper), _shared_names_of_parties(others, upper)):
+        lookups += [(lower, of_lower), (upper, of_upper)]
+    return lookups
 
 
-def permission_entries_of(token: AccessToken) -> dict[bytes, int]:
-    """Return every entry that would make the permissions of a token stale, each with the token's own number.
+def _names_of_parties(parties: tuple[str, ...], upper: int) -> tuple[Names, Names]:
+    """Return the entries that the lower half of a time is compared with, and those for the upper half."""
+    return (
+        Names((entry_of("impersonations", each, str(upper)), "token") for each in parties),
+        Names((entry_of("impersonations", each), "token") for each in parties),
+    )
+
+
+_shared_names_of_parties: Final = functools.lru_cache(maxsize=_SHARED)(_names_of_parties)
+
+
+def _permission_lookups(token: AccessToken, organization_id: str | None) -> list[Lookup]:
+    """Return what would make the permissions of a token stale, by its own revision.
 
     They are empty for a token without ``pv``: its scopes do not come from roles.
     """
     revisions = token.claims.get("pv")
     if not isinstance(revisions, dict):
-        return {}
-    organization_id = _organization_of(token)
+        return []
+    source = "management" if organization_id is None else "template"
+    revision = revisions.get(source)
+    upper, lower = divmod(revision if type(revision) is int else 0, _HALF)
+    narrowed: list[tuple[Narrowed, tuple[str, ...]]]
     if organization_id is not None:
-        narrowed: list[_Named] = [("template", "member-permissions", (organization_id, token.subject))]
+        narrowed = [("member-permissions", (organization_id, token.subject))]
     else:
-        narrowed = [("management", "holder", (token.subject,))]
-        narrowed += [("management", "scope", (token.audience, scope)) for scope in token.scopes]
-    entries: dict[bytes, int] = {}
-    for source, kind, ids in narrowed:
-        revision = revisions.get(source)
-        upper, lower = divmod(revision if type(revision) is int else 0, _HALF)
-        entries[entry_of(kind, *ids, str(upper))] = lower
-        entries[entry_of(kind, *ids)] = upper
-    return entries
+        narrowed = [("holder", (token.subject,))]
+        narrowed += [("scope", (token.audience, scope)) for scope in token.scopes]
+    return [
+        (lower, Names((entry_of(kind, *ids, str(upper)), "permissions") for kind, ids in narrowed)),
+        (upper, Names((entry_of(kind, *ids), "permissions") for kind, ids in narrowed)),
+    ]
 
 
 def _organization_of(token: AccessToken) -> str | None:
