@@ -469,11 +469,19 @@ async def test_a_check_parses_and_does_not_run(workers: ClaimsWorkers, script: s
     assert await check(workers, script) == problem
 
 
+async def test_a_check_that_exceeds_a_bound_names_it() -> None:
+    many_functions = f"{ECHO}\n" + "(() => { let a = [1, 2, 3]; })();\n" * 8_000
+    # The engine reads what is in parentheses once more for each of them, to find out whether it is an arrow function.
+    many_parentheses = f"{ECHO}\n{'(' * 200}{'+1' * 30_000}{')' * 200};"
+    async with ClaimsWorkers(Limits(time_ms=20, memory_mib=1), 1) as workers:
+        assert await check(workers, many_functions) == Problem("memory", "it takes more than 1 MiB to parse")
+    async with ClaimsWorkers(Limits(time_ms=20), 1) as workers:
+        assert await check(workers, many_parentheses) == Problem("time", "it takes longer than 20 ms to parse")
+        assert await check(workers, ECHO) is None
+
+
 async def test_a_check_that_does_not_end_says_nothing_about_the_script() -> None:
-    async with ClaimsWorkers(Limits(time_ms=50, memory_mib=1), 1) as workers:
-        many_functions = f"{ECHO}\n" + "(() => { let a = [1, 2, 3]; })();\n" * 8_000
-        with pytest.raises(NotChecked, match=r"^memory$"):
-            await check(workers, many_functions)
+    async with ClaimsWorkers(Limits(time_ms=50), 1) as workers:
         async with await workers.reserve(within_s=WAIT_S) as slot:
             os.kill(slot._worker.pid, signal.SIGSTOP)
             with pytest.raises(NotChecked, match=r"^time$"):

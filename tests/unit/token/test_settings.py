@@ -152,6 +152,12 @@ def test_a_call_of_the_claims_function_may_take_no_longer_than_a_test_of_it_is_w
     assert Settings.from_environment({**GOOD, "CLAIMS_TIME_MS": "1000"}).claims_time_ms == 1000
 
 
+@pytest.mark.parametrize("result_bytes", ["1", "65537"])
+def test_a_result_of_the_claims_function_fits_into_a_header(result_bytes: str) -> None:
+    assert problems(CLAIMS_RESULT_BYTES=result_bytes) == ["CLAIMS_RESULT_BYTES: must be between 2 and 65536"]
+    assert Settings.from_environment({**GOOD, "CLAIMS_RESULT_BYTES": "65536"}).claims_result_bytes == 65_536
+
+
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "es256", "RS512", "ES256K"])
 def test_only_the_three_asymmetric_algorithms_are_accepted(algorithm: str) -> None:
     """CVE-2026-11800."""

@@ -34,7 +34,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
         claims_time_ms: How long one call may take; 1 to 1000, as the Management API waits 2 s for a test.
         claims_memory_mib: How much memory one call may use.
-        claims_result_bytes: How large its result may be, as JSON.
+        claims_result_bytes: How large its result may be, as JSON; 2 to 65536, as a token travels in a header.
         claims_microtasks: How many jobs its promises may queue in one call.
         claims_nesting: How deep its result may be nested.
     """
@@ -73,6 +73,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found += cls.wrong_keys(values, "key_encryption_keys") + cls.wrong_keys(values, "environment_variable_keys")
         if not 1 <= values.get("claims_time_ms", 1) <= 1000:
             found.append("CLAIMS_TIME_MS: must be between 1 and 1000")
+        if not 2 <= values.get("claims_result_bytes", 2) <= 65_536:
+            found.append("CLAIMS_RESULT_BYTES: must be between 2 and 65536")
         return found + cls.too_small(
             values,
             directory_max_age_s=1,
@@ -89,7 +91,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             claims_workers=0,
             claims_test_workers=1,
             claims_memory_mib=8,
-            claims_result_bytes=2,
             claims_microtasks=1,
             claims_nesting=1,
         )

@@ -30,9 +30,9 @@ class NoWorkerFree(Exception):  # noqa: N818 - the name is what happened
 
 
 class NotChecked(Exception):  # noqa: N818 - the name is what happened
-    """A check ended before its result was known, by a bound or with its worker; the script may be right.
+    """A check ended before its result was known: a busy machine, or a worker that died; the script may be right.
 
-    The message is the reason: ``time``, ``memory`` or ``worker-died``.
+    The message is the reason: ``time`` or ``worker-died``.
     """
 
 
@@ -221,7 +221,10 @@ class Slot:
         Raises:
             NoWorkerFree: The worker died, and no other one became free in time.
         """
-        answer = await self._call(b"R", script, data)
+        try:
+            answer = await self._call(b"R", script, data)
+        except WorkerLost as lost:
+            return Problem("time", f"it ran longer than {self._limits.time_ms} ms") if lost.out_of_time else WORKER_DIED
         outcome = answer if isinstance(answer, Problem) else read_run(answer, self._limits)
         if isinstance(outcome, Denied):
             self._spoiled = outcome.out_of_time
@@ -232,14 +235,23 @@ class Slot:
     async def check(self, script: str) -> Problem | None:
         """Parse ``script`` and look for a declaration of the function at its top level; none of it is run.
 
+        A script has a problem, too, if parsing it exceeds the memory of a call, or its time in CPU time.
+
         Raises:
             NotChecked: It did not end; nothing is known about the script.
             NoWorkerFree: The worker died, and no other one became free in time.
         """
-        answer = await self._call(b"C", script, b"")
+        try:
+            answer = await self._call(b"C", script, b"")
+        except WorkerLost as lost:
+            if lost.of_cpu:
+                return Problem("time", f"it takes longer than {self._limits.time_ms} ms to parse")
+            raise NotChecked("time" if lost.out_of_time else "worker-died") from None
         problem = answer if isinstance(answer, Problem) else read_check(answer)
-        if problem is not None and problem.reason in _SPOILED_BY:
-            self._spoiled = True
+        self._spoiled = problem is not None and problem.reason in _SPOILED_BY
+        if problem is not None and problem.reason == "memory":
+            return Problem("memory", f"it takes more than {self._limits.memory_mib} MiB to parse")
+        if self._spoiled and problem is not None:
             raise NotChecked(problem.reason)
         return problem
 
@@ -251,11 +263,7 @@ class Slot:
         except UnicodeEncodeError:
             return Problem("syntax", "the script is not valid Unicode")
         self._spoiled = True  # until there is an answer: a call that is cancelled leaves the worker busy
-        try:
-            answer = await self._call_once_more(kind, encoded, data)
-        except WorkerLost as lost:
-            time_ms = self._limits.time_ms
-            return Problem("time", f"it ran longer than {time_ms} ms") if lost.out_of_time else WORKER_DIED
+        answer = await self._call_once_more(kind, encoded, data)
         self._spoiled = False
         return answer
 

@@ -46,11 +46,13 @@ class WorkerLost(Exception):  # noqa: N818 - the name is what happened
 
     Attributes:
         out_of_time: Whether it was ended because its time was over.
+        of_cpu: Whether that was the CPU time of a check, which other processes have no part in.
     """
 
-    def __init__(self, *, out_of_time: bool) -> None:
+    def __init__(self, *, out_of_time: bool, of_cpu: bool = False) -> None:
         super().__init__("out of time" if out_of_time else "died")
         self.out_of_time = out_of_time
+        self.of_cpu = of_cpu
 
 
 class WorkerProcess(asyncio.Protocol):
@@ -207,9 +209,10 @@ class WorkerProcess(asyncio.Protocol):
         while (status := self._process.poll()) is None:  # not in a thread: where threads are limited, it may not start
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_POLL_S)
-        out_of_time = self._late or status == -signal.SIGALRM
+        of_cpu = status == -signal.SIGPROF
+        out_of_time = self._late or of_cpu or status == -signal.SIGALRM
         if not out_of_time and not self._stopped:
             _log.warning("claims-worker.died", status=status)  # negative: a signal
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(WorkerLost(out_of_time=out_of_time))
+            self._answer.set_exception(WorkerLost(out_of_time=out_of_time, of_cpu=of_cpu))
         self.ended.set_result(None)

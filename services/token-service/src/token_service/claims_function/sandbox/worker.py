@@ -75,7 +75,7 @@ class Worker:
     """The engine and its bounds.
 
     Attributes:
-        wall_s: Seconds of wall time a call; the kernel kills the process then, whatever it is doing.
+        wall_s: Seconds of wall time a call, of CPU time a check; then the kernel kills the process, whatever it does.
         memory_bytes: What the engine may allocate.
         result_bytes: The longest result, as JSON in UTF-8.
         microtasks: How many jobs of promises may run in one call.
@@ -108,9 +108,12 @@ class Worker:
         while True:
             call = receive()
             script_end = 5 + int.from_bytes(call[1:5], "big")
-            signal.setitimer(signal.ITIMER_REAL, self.wall_s)  # SIGALRM keeps its default: it ends the process
+            # The default of SIGALRM and SIGPROF is to end the process. The time of a check is CPU time, because its
+            # script would be blamed for a busy machine.
+            timer = signal.ITIMER_PROF if call[:1] == b"C" else signal.ITIMER_REAL
+            signal.setitimer(timer, self.wall_s)
             letter, content = self._answer(call[:1], call[5:script_end], call[script_end:])
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(timer, 0)
             send(letter, content)
             self._prepare()
 
@@ -194,7 +197,7 @@ class Worker:
         declares itself is refused by the parser, so the parser also answers whether it declares the function.
         """
         stop = f"stop_{os.urandom(8).hex()}"
-        self._limited().eval(f"let {stop};")
+        self._context.eval(f"let {stop};")
         problem = self._parse(f"{script}\n;let {stop};")
         if f"redeclaration of '{stop}'" not in problem:
             bound = _reason(problem)
@@ -206,7 +209,7 @@ class Worker:
 
     def _parse(self, script: str) -> str:
         try:
-            self._limited().eval(script)
+            self._context.eval(script)
         except self._engine.JSException as error:
             return str(error)
         raise AssertionError("the engine ran a script that it was to parse")
