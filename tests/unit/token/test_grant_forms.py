@@ -1,4 +1,4 @@
-"""The form of each grant: requests are refused by the rules of the struct."""
+"""The form of each grant, and that of introspection and revocation: requests are refused by the rules of the struct."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from token_service.grants.client_credentials import ClientCredentialsForm
 from token_service.grants.form import FormType, parse_form
 from token_service.grants.refresh_token import RefreshTokenForm
 from token_service.grants.token_exchange import TokenExchangeForm
+from token_service.openapi.endpoints import TokenForm
 
 TOKEN_TYPE = "urn:ietf:params:oauth:token-type:access_token"
 EXCHANGE = {
@@ -46,6 +47,19 @@ def test_a_form_has_the_sent_parameters_and_no_unknown_ones() -> None:
     assert form(TokenExchangeForm, parameters, "https://a.example", "https://b.example") == TokenExchangeForm(
         subject_token="sub_x", subject_token_type=TOKEN_TYPE, scope="a b", resource="https://a.example"
     )
+
+
+@pytest.mark.parametrize("hint", ["refresh_token", "something else", ""])
+def test_a_hint_at_the_type_of_a_token_is_never_refused(hint: str) -> None:
+    """RFC 7009 section 2.1 and RFC 7662 section 2.1: a server may ignore it."""
+    assert form(TokenForm, {"token": "x", "token_type_hint": hint}).token == "x"
+
+
+def test_a_token_is_required_to_introspect_or_revoke_it() -> None:
+    required = ("invalid_request", "token is required", 400)
+
+    assert refusal(TokenForm, {"token_type_hint": "access_token"}) == required
+    assert refusal(TokenForm, {"token": ""}) == required
 
 
 def test_an_empty_parameter_is_unset() -> None:

@@ -14,7 +14,7 @@ from token_service.directory import Directory
 from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
-from token_service.openapi.endpoints import INTROSPECTION_OPERATION, Introspection
+from token_service.openapi.endpoints import INTROSPECTION_OPERATION, Introspection, TokenForm
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.keys import SigningKeys
@@ -22,7 +22,6 @@ from token_service.tokens.scopes import format_scope
 
 PATH: Final = "/oidc/token/introspection"
 AUTHENTICATION_METHODS: Final = sorted(set[str]().union(*METHODS.values()) - {"none"})
-
 
 INACTIVE: Final = Introspection(active=False)
 
@@ -62,7 +61,7 @@ class Introspector:
         if request.credentials.method == "none":
             raise invalid_client()
         client = await self._authenticator.authenticate(request.credentials)
-        token = request.parameters.require("token")
+        token = request.parameters.as_form(TokenForm).token
         await self._directory.wait_for(request.awaited)
         return await self._of_refresh_token(token, client) or await self._of_access_token(token, client, request)
 

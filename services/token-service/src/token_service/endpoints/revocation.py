@@ -14,7 +14,7 @@ from token_service.directory import Directory
 from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
-from token_service.openapi.endpoints import REVOCATION_OPERATION
+from token_service.openapi.endpoints import REVOCATION_OPERATION, TokenForm
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.presented_tokens.revocations import Revocation, Revocations
 from token_service.tokens.keys import SigningKeys
@@ -57,7 +57,7 @@ class Revoker:
         self._directory.require_current()
         self._keys.require_loaded()
         client = await self._authenticator.authenticate(request.credentials)
-        token = request.parameters.require("token")
+        token = request.parameters.as_form(TokenForm).token
         if not await self._revoke_refresh_token(token, client):
             await self._revoke_access_token(token, client)
 

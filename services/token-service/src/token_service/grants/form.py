@@ -1,4 +1,4 @@
-"""Forms of the token endpoint: strict parsing of the raw body, then conversion into the struct of one grant.
+"""Forms of clients: strict parsing of the raw body, then conversion into the struct of one grant or endpoint.
 
 RFC 6749 section 3.2: parameters sent without a value are treated as omitted, unrecognized ones are ignored, none may be
 included more than once. ``resource`` may be repeated (RFC 8707 section 2).
@@ -25,15 +25,19 @@ _FAULT: Final = re.compile(r"\AObject missing required field `(?P<missing>\w+)`\
 AccessTokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]
 
 
-class GrantForm(msgspec.Struct, frozen=True, kw_only=True, tag_field="grant_type"):
-    """The form of one grant: validates requests, and is their schema in the OpenAPI document.
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """A form of a client: validates requests, and is their schema in the OpenAPI document.
 
-    ``client_id`` and ``client_secret`` are read before the grant is known, by ``client_authentication``.
+    ``client_id`` and ``client_secret`` are read before the rest, by ``client_authentication``.
     """
 
     def __repr__(self) -> str:
         """Hide the values: some are secrets."""
         return f"{type(self).__name__}(…)"
+
+
+class GrantForm(Form, frozen=True, kw_only=True, tag_field="grant_type"):
+    """The form of one grant."""
 
 
 class TargetForm(Protocol):
@@ -55,7 +59,7 @@ def unsupported(name: str) -> OAuthError:
     return invalid_request(f"this {name} is not supported")
 
 
-FormType = TypeVar("FormType", bound=GrantForm)
+FormType = TypeVar("FormType", bound=Form)
 
 
 class FormParameters(msgspec.Struct, frozen=True):
@@ -85,7 +89,7 @@ class FormParameters(msgspec.Struct, frozen=True):
         return value
 
     def as_form(self, form_type: type[FormType]) -> FormType:
-        """Return the form of one grant.
+        """Return the form as a struct.
 
         Raises:
             OAuthError: ``invalid_request`` when a parameter is missing, malformed or not supported.

@@ -1,14 +1,16 @@
 """The OpenAPI operations of introspection, revocation and userinfo.
 
-Their routes are raw ASGI: nothing can be derived from their signatures.
+Their routes are raw ASGI: nothing can be derived from their signatures. ``TokenForm`` is what introspection and
+revocation parse.
 """
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.http.openapi import Json, hand_written, header, reference
+from token_service.grants.form import Form
 from token_service.openapi.responses import (
     CLIENT_SCHEMES,
     CLIENT_SECURITY,
@@ -23,7 +25,7 @@ from token_service.openapi.responses import (
 from token_service.tokens.identity import PersonClaims
 
 
-class TokenForm(msgspec.Struct, kw_only=True):
+class TokenForm(Form, frozen=True, kw_only=True):
     """Names an access token or a refresh token (RFC 7009 section 2.1, RFC 7662 section 2.1).
 
     Attributes:
@@ -34,7 +36,8 @@ class TokenForm(msgspec.Struct, kw_only=True):
     """
 
     token: Annotated[str, Meta(min_length=1)]
-    token_type_hint: Literal["access_token", "refresh_token"] | UnsetType = UNSET
+    # Of any type to msgspec, so that an unknown hint is ignored.
+    token_type_hint: Annotated[Any, Meta(extra_json_schema={"enum": ["access_token", "refresh_token"]})] = UNSET
     client_id: str | UnsetType = UNSET
     client_secret: str | UnsetType = UNSET
 
