@@ -8,7 +8,7 @@ from identity_common.oauth import OAuthError
 from identity_common.wire.events import UserState
 from stead.event_types import MemberState, MemberType, OrganizationState
 from token_service.directory import Membership, Person
-from token_service.grants.holders import Holder, UserHolder, organization_roles
+from token_service.grants.holders import ScopeHolder, UserHolder, organization_roles
 from token_service.grants.targets import Target
 from token_service.presented_tokens.liveness import why_no_member
 
@@ -43,7 +43,7 @@ def test_a_token_is_not_dated_before_the_membership_that_it_is_issued_for() -> N
 
     def valid_after(member: Membership | None) -> tuple[int, int]:
         user = UserHolder(person=PERSON, role_ids=(), permissions_as_of=None, membership=member)
-        client = Holder(role_ids=(), permissions_as_of=None, membership=member)
+        client = ScopeHolder(role_ids=(), permissions_as_of=None, membership=member)
         return user.tokens_valid_after, client.tokens_valid_after
 
     assert valid_after(None) == (1_700_000_005_500, 0)

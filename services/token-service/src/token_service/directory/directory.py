@@ -14,8 +14,8 @@ from token_service.directory.freshness import Freshness, highest
 from token_service.directory.in_memory import InMemoryDirectory
 from token_service.directory.in_redis import InRedisDirectory, Membership, Person, Snapshot, Subject
 
-_TEMPLATE_HEARD: Mapping[str, int] = {"template": 0}
-"""The least that organization records must include: before it, a missing member means nothing."""
+_TEMPLATE_LOADED: Mapping[str, int] = {"template": 0}
+"""The least that organization records must include: before the first watermark, a missing member may still arrive."""
 
 
 class Directory:
@@ -197,7 +197,7 @@ class Directory:
         """
         sources: tuple[Source, ...] = ("management",)
         if organization_id is not None:
-            sources, at_least = ("management", "template"), highest(at_least, _TEMPLATE_HEARD)
+            sources, at_least = ("management", "template"), highest(at_least, _TEMPLATE_LOADED)
         deadline = time.monotonic() + self._revision_wait_s
         subject = await self.in_redis.subject(
             user_id, organization_id, at_least=at_least, deadline=deadline, snapshot=snapshot
@@ -217,7 +217,7 @@ class Directory:
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        at_least = highest(at_least, _TEMPLATE_HEARD)
+        at_least = highest(at_least, _TEMPLATE_LOADED)
         deadline = time.monotonic() + self._revision_wait_s
         membership = await self.in_redis.membership(organization_id, member_id, at_least=at_least, deadline=deadline)
         if membership is None:

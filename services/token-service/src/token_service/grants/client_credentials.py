@@ -13,7 +13,7 @@ from token_service.claims_function import CustomClaims
 from token_service.directory import Directory
 from token_service.grants.claims_arguments import TokenToSign, client_arguments
 from token_service.grants.form import GrantForm
-from token_service.grants.holders import Holder, granted_scopes, organization_roles
+from token_service.grants.holders import ScopeHolder, granted_scopes, organization_roles
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.tokens.issuer import Issuer, new_jti
@@ -51,7 +51,7 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
     client: ApplicationState
     target: Target
     scopes: frozenset[str]
-    holder: Holder
+    holder: ScopeHolder
     audited: AuditedTokenRequest
 
 
@@ -91,18 +91,18 @@ class ClientCredentialsGrant:
             )
         return PreparedClientToken(client, target, granted, holder, request.audited)
 
-    async def _holder(self, client: ApplicationState, target: Target, awaited: Mapping[str, int]) -> Holder:
+    async def _holder(self, client: ApplicationState, target: Target, awaited: Mapping[str, int]) -> ScopeHolder:
         """Return the client, with its API roles or its roles in the organization of the target."""
         in_memory, in_redis = self._directory.in_memory, self._directory.in_redis
         if target.organization_id is None:
             as_of = self._directory.revisions_of(target.sources, in_memory.freshness)
-            return Holder(role_ids=in_memory.application_roles(client.id), permissions_as_of=as_of)
+            return ScopeHolder(role_ids=in_memory.application_roles(client.id), permissions_as_of=as_of)
         as_of = self._directory.revisions_of(target.sources, in_memory.freshness, in_redis.freshness)
         # Non-members are refused here, so what the request awaits must have arrived before.
         await self._directory.wait_for(awaited)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
         role_ids = organization_roles(membership, "application")
-        return Holder(role_ids=role_ids, permissions_as_of=as_of, membership=membership)
+        return ScopeHolder(role_ids=role_ids, permissions_as_of=as_of, membership=membership)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for the directory in memory; ``prepare`` has waited for the one in Redis if it needs it."""

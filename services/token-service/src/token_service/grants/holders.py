@@ -19,7 +19,7 @@ from token_service.tokens.scopes import grantable_scopes, may_be_newly_held
 _log = get_logger(__name__)
 
 
-class Holder(msgspec.Struct, frozen=True, kw_only=True):
+class ScopeHolder(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of a token as of one moment: a client that requests one for itself, or a ``UserHolder``.
 
     Attributes:
@@ -41,7 +41,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
         return self.membership.tokens_valid_after if self.membership else 0
 
 
-class UserHolder(Holder, frozen=True, kw_only=True):
+class UserHolder(ScopeHolder, frozen=True, kw_only=True):
     """A user that is live."""
 
     person: Person
@@ -71,7 +71,7 @@ class UserHolder(Holder, frozen=True, kw_only=True):
         return max(of_user, self.membership.tokens_valid_after) if self.membership else of_user
 
 
-HolderType = TypeVar("HolderType", bound=Holder)
+HolderType = TypeVar("HolderType", bound=ScopeHolder)
 
 
 async def granted_scopes(
