@@ -10,7 +10,7 @@ import msgspec
 
 from benchmarks.measure import Measurement, children_of, memory_mb
 from identity_common.wire.events import ClaimsFunctionState
-from tests.support.function_events import publish_function
+from tests.support.claims_function import publish_function
 
 _SCRIPT: Final = """
 const getCustomJwtClaims = async ({ token, context }) => ({

@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.measure import Measurement
 from identity_common.wire.events import ClaimsFunctionState
 from stead import IdentityError
-from tests.support.function_events import publish_function
+from tests.support.claims_function import publish_function
 
 _ENDLESS: Final = "const getCustomJwtClaims = () => { for (;;); };"
 _REQUESTS: Final = 64

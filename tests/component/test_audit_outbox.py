@@ -18,8 +18,8 @@ from identity_common.revisions import Source
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
 from tests.support.audit_entries import entries_in
+from tests.support.claims_function import ScriptAnswers
 from tests.support.management_api import Management, at_once, revision_of, unique
-from tests.support.script_answers import ScriptAnswers
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S

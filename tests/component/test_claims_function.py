@@ -37,6 +37,7 @@ from management_service.app import create_app
 from management_service.commands import republish
 from provision import ServerAddresses
 from tests.support.captured_logs import captured_logs
+from tests.support.claims_function import ScriptAnswers
 from tests.support.issuer import Issuer
 from tests.support.management_api import (
     Management,
@@ -48,7 +49,6 @@ from tests.support.management_api import (
     running,
     settings_for,
 )
-from tests.support.script_answers import ScriptAnswers
 from tests.support.waiting import WAIT_S
 
 USERS = "/api/configs/jwt-customizer/access-token"

@@ -24,8 +24,7 @@ from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
 from stead.impersonations import ImpersonationSegments
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import PASSWORD, Person
+from tests.support.at_a_browser import PASSWORD, Person, application
 from tests.support.audit_entries import entries_in
 from tests.support.captured_logs import captured_logs
 from tests.support.running_stack import RunningStack

@@ -9,8 +9,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from identity_common.version import VERSION
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person
+from tests.support.at_a_browser import Person, application
 from tests.support.captured_logs import lines_of
 from tests.support.running_stack import RunningStack
 from tests.support.world import World

@@ -10,8 +10,7 @@ import httpx2 as httpx
 from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from stead.models import SubjectToken
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person, callback, heading
+from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import Verifier
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, issues, refusal

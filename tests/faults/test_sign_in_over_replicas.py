@@ -15,10 +15,9 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import ManagementClient
-from tests.support.application import Application
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Application, Impersonation
 from tests.support.processes import Deployment, stopped
 from tests.support.waiting import eventually
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
+from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.waiting import eventually
 from tests.support.world import Client, World
@@ -28,17 +28,6 @@ def spa(world: World) -> Client:
 @pytest.fixture(scope="session")
 def partner(world: World) -> Client:
     return application(world, "SPA", third_party=True)
-
-
-def application(world: World, kind: Any, *, third_party: bool = False, **metadata: Any) -> Client:
-    created = world.management.applications.create(
-        name="Orders & <more>",
-        type=kind,
-        is_third_party=third_party,
-        oidc_client_metadata={"redirectUris": [REDIRECT_URI], "postLogoutRedirectUris": [f"{REDIRECT_URI}/bye"]},
-        **metadata,
-    )
-    return Client(created.id)
 
 
 def test_a_person_signs_in_and_the_client_gets_a_code_that_gives_tokens(

@@ -11,8 +11,7 @@ import httpx2 as httpx
 import pytest
 from sqlalchemy import text
 
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person, callback, heading
+from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, in_stores, until_a_transaction_waits
 from tests.support.world import Client, World, outcome
 from token_service.authorizations import consents

@@ -9,8 +9,7 @@ import jwt
 import pytest
 
 from stead import Consent, NotFound, ResourceConsent
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person, callback, heading
+from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.waiting import eventually
 from tests.support.world import Client, World

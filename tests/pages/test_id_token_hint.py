@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person, callback, heading
+from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import Verifier
 from tests.support.world import Client, World
 

@@ -10,8 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from stead import InvalidInput
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
+from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading
 from tests.support.authorizing import Verifier
 from tests.support.waiting import eventually
 from tests.support.world import Client, World

@@ -8,8 +8,7 @@ import httpx2 as httpx
 import jwt
 import pytest
 
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person, callback, heading
+from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.world import Client, World
 

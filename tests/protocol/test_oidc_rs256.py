@@ -15,8 +15,7 @@ import jwt
 import pytest
 
 from provision import ServerAddresses
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person
+from tests.support.at_a_browser import Person, application
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.running_stack import RunningStack
 from tests.support.world import World

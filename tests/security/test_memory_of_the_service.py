@@ -20,8 +20,8 @@ from nats.errors import NoRespondersError
 from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import CheckScript, ScriptChecked, SealedRequests
 from provision import ServerAddresses
+from tests.support.claims_function import as_management
 from tests.support.claims_workers import found_in_memory, kinds_of_descriptors, of_process, workers_of
-from tests.support.function_events import as_management
 from tests.support.processes import ServiceProcess
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually

@@ -12,8 +12,7 @@ import pytest
 
 from provision import ServerAddresses
 from stead import NotFound
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import PASSWORD, Person, callback
+from tests.support.at_a_browser import PASSWORD, Person, application, callback
 from tests.support.running_stack import RunningStack
 from tests.support.world import Client, World
 from token_service.sign_in.pages.cookies import DEVICE, SESSION

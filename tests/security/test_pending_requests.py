@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from provision import ServerAddresses
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import Person, callback, heading
+from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.running_stack import RunningStack
 from tests.support.world import Client, World
 

@@ -20,8 +20,7 @@ import pytest
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.pages.cookies import Cookies
 from stead import IdentityClient, OAuthError, SignInRequired
-from tests.pages.test_authorization import application
-from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
+from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.world import Client, World, outcome
 from token_service.sign_in.pages.assets import SCRIPT

@@ -138,3 +138,15 @@ def heading(answer: httpx.Response) -> str:
     match = re.search(r"<h1>(.*?)</h1>", answer.text, re.DOTALL)
     assert match is not None, answer.text
     return unescape(match[1])
+
+
+def application(world: World, kind: Any, *, third_party: bool = False, **metadata: Any) -> Client:
+    """Create an application that a person can sign in to."""
+    created = world.management.applications.create(
+        name="Orders & <more>",
+        type=kind,
+        is_third_party=third_party,
+        oidc_client_metadata={"redirectUris": [REDIRECT_URI], "postLogoutRedirectUris": [f"{REDIRECT_URI}/bye"]},
+        **metadata,
+    )
+    return Client(created.id)

@@ -19,9 +19,9 @@ import pytest
 
 from provision import ServerAddresses
 from stead import ManagementClient
-from tests.support.application import Application
 from tests.support.claims_workers import workers_of
 from tests.support.impersonation import (
+    Application,
     Impersonation,
     Machine,
     client_token,

@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
+from tests.support.agreement import require_told
 from tests.support.lengths import length
 from tests.support.processes import Deployment
-from tests.support.template_agreement import require_told
 from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow

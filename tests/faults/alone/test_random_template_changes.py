@@ -10,12 +10,12 @@ import pytest_asyncio
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import ManagementClient
+from tests.support.agreement import CommitWatch, require_template_agreement
 from tests.support.impersonation import Impersonation
 from tests.support.lengths import length
 from tests.support.processes import Deployment, killing
 from tests.support.random_template_changes import TemplateWriter
 from tests.support.random_writes import Acknowledged, write_all
-from tests.support.template_agreement import CommitWatch, require_template_agreement
 from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow

@@ -28,7 +28,7 @@ from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.captured_logs import captured_logs
 from tests.support.impersonation import set_up
-from tests.support.organization_tokens import Caller
+from tests.support.organization_template import Caller
 from tests.support.processes import Deployment
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually, eventually_here

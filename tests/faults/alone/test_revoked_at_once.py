@@ -11,7 +11,7 @@ from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
-from tests.support.organization_tokens import Caller
+from tests.support.organization_template import Caller
 from tests.support.processes import Deployment
 from tests.support.waiting import eventually
 

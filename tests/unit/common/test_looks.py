@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from identity_common.pages.design import DESIGN
 from identity_common.pages.looks import GROUND, color_problem, is_logo_uri
-from tests.unit.management.test_application_rules import NOWHERE
+from tests.unit.uris import NOWHERE
 
 
 @pytest.mark.parametrize("uri", ["https://example.com/logo.svg", "https://cdn.example.com:8443/a?b=c"])

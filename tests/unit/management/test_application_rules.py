@@ -10,6 +10,7 @@ from management_service.applications.rules import (
     is_redirect_uri,
     secret_problems,
 )
+from tests.unit.uris import NOWHERE
 
 EVERYWHERE = [
     "https://example.com",
@@ -23,39 +24,6 @@ EVERYWHERE = [
     "http://[::1]:3000/cb",
 ]
 NATIVE_ONLY = ["com.example.app:/cb", "com.example.app://cb", "io.x-y.z:cb"]
-NOWHERE = [
-    "",
-    "example.com/cb",
-    "/cb",
-    "https:///cb",
-    "https://example.com/cb#",
-    "https://example.com/cb#f",
-    "https://*.example.com/cb",
-    "https://example.com/*",
-    "https://user@example.com/cb",
-    "https://user:pass@example.com/cb",
-    "https://@example.com/cb",
-    "http://example.com/cb",
-    "http://localhost.example.com/cb",
-    "http://127.0.0.1.example.com/cb",
-    "http://0.0.0.0/cb",
-    "http://10.0.0.1/cb",
-    "https://example.com:port/cb",
-    "https://example.com/a b",
-    "https://exämple.com/cb",
-    "https://example.com\\@evil.example/cb",
-    "https://example.com;script-src/cb",
-    "https://example.com,evil.example/cb",
-    "https://example.com'/cb",
-    "https://example.com%2eevil.example/cb",
-    "javascript:alert(1)",
-    "data:text/html,x",
-    "file:///etc/passwd",
-    "myapp://cb",
-    "ftp://example.com",
-    "https://[::1",
-    "https://example.com/\n",
-]
 
 
 @pytest.mark.parametrize("application_type", ["Native", "SPA", "Traditional", "MachineToMachine"])
