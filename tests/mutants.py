@@ -52,7 +52,8 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         f"{TOKEN}/grants/",
         "unit/token/test_form.py unit/token/test_grants.py unit/token/test_targets.py protocol/test_rfc6749_* "
         "protocol/test_rfc7636_pkce.py protocol/test_rfc8693_* protocol/test_rfc8707_* protocol/test_oidc_* "
-        "protocol/test_organization_tokens.py component/test_bad_input_* protocol/test_awaited_revision.py",
+        "protocol/test_organization_tokens.py component/test_bad_input_* protocol/test_awaited_revision.py "
+        "component/test_exchanges_in_the_audit_trail.py",
     ),
     (
         f"{TOKEN}/tokens/",
@@ -93,7 +94,8 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (f"{MANAGEMENT}/audit/tiles.py", "component/test_audit_tree.py component/test_audit_ingestion.py"),
     (
         f"{TOKEN}/not_valid/",
-        "component/test_not_valid_feed.py component/test_not_valid_keys.py component/test_lost_permissions.py",
+        "unit/token/test_not_valid_tail.py component/test_not_valid_feed.py component/test_not_valid_keys.py "
+        "component/test_lost_permissions.py",
     ),
     (
         f"{COMMON}/access/",
@@ -102,7 +104,8 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         f"{TOKEN}/authorizations/",
-        "component/test_authorizations.py component/test_forgetting.py protocol/test_rfc6749_authorization_code.py "
+        "unit/token/test_consented.py component/test_authorizations.py component/test_forgetting.py "
+        "protocol/test_rfc6749_authorization_code.py "
         "protocol/test_rfc6749_refresh_token.py protocol/test_rfc7009_* pages/test_consents.py "
         "pages/test_codes_under_way.py",
     ),
