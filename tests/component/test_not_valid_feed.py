@@ -338,7 +338,7 @@ class Replica:
 
     async def next_message(self, *, that: Callable[[Message], bool] = lambda _: True) -> Message:
         keys = KeySet.parse(self.keys.jwks)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             with self.tail.reading() as live:
                 async for each in live:
                     message = read_message(each.token, keys, issuer=ISSUER)
@@ -421,11 +421,11 @@ async def test_nothing_counts_as_fresh_while_more_is_waiting(servers: ServerAddr
             await connection.execute(statement, {"tenant": tenant_id})
             await tell(servers, tenant_id, *(("management", "user", (user.id,), user) for user in users))
             await replica.revoke(*(new_token_id() for _ in range(count)))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_S):
                 while len(replica.sequencer._heard[0].arrived) < count:  # noqa: ASYNC110 - seen from outside
                     await asyncio.sleep(0.01)
         fresh_at = set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             async for each in live:
                 message = read_message(each.token, keys, issuer=ISSUER)
                 fresh_at |= {message.to} if message.time else set()

@@ -11,6 +11,7 @@ from identity_common.http.routing import service_for
 from stead import AsyncManagementClient, Conflict, NotFound, OrganizationRoleReference
 from tests.support.management_api import AUDIENCE, unique
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 
 PEOPLE = 105
 
@@ -102,7 +103,7 @@ async def test_a_waiting_client_receives_every_change(client: AsyncManagementCli
         await asyncio.sleep(0.1)
         permission = await client.organization_permissions.create(unique("permission"))
         await client.organization_roles.assign_permissions(role.id, [permission.id])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             known = await waiting
         assert permission in known.permissions
         assert len(known.permissions) == number

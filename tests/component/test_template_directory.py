@@ -14,6 +14,7 @@ from tests.support.management_api import Management, at_once, unique
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
 from tests.support.template_tables import TemplateTables, fold
+from tests.support.waiting import WAIT_S
 
 
 async def known(template: Template, table: str, wanted: str) -> dict[str, object] | None:
@@ -204,7 +205,7 @@ async def test_the_projection_recovers_by_itself_after_a_postgresql_outage(templ
             made += [(await management.created("users", name="meanwhile"))["id"] for _ in range(5)]
             await proxy.mend()
             await management.client.delete(f"/api/users/{made.pop()}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             while True:
                 owned, here = await users_on_both_sides(management, template.database)
                 if owned == here == set(made):

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from provision import ServerAddresses
+from tests.support.databases import waits_for_a_lock
 from tests.support.issuer import Issuer
 from tests.support.management_api import AUDIENCE, Management, issues, refusal, unique
 from tests.support.organizations import APPLICATIONS, KINDS, USERS, Kind, Organization, member_of_kind
@@ -644,14 +645,6 @@ async def agrees_with_events(template: Template) -> None:
     for each in (await shown(template))["roles"]:
         data = await template.event_data("role", by_name[each["name"]])
         assert data.get("permissionIds", []) == sorted(permissions[name] for name in each["permissions"])
-
-
-async def waits_for_a_lock(database: asyncpg.Connection) -> None:
-    """Wait until one of the service's sessions waits for a lock."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(10):
-        while not await database.fetchval(query):  # noqa: ASYNC110 - seen from outside only
-            await asyncio.sleep(0.01)
 
 
 async def test_a_concurrent_grant_to_a_role_is_seen(template: Template) -> None:

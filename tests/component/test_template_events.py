@@ -13,6 +13,7 @@ from stead.event_types import CloudEvent
 from tests.support.management_api import Management, refusal, unique
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
@@ -98,7 +99,7 @@ async def test_the_events_agree_with_the_database_after_concurrent_changes(manag
         deletion = template.management.client.delete(f"/api/resources/{resource['id']}/scopes/{scopes[0]}")
         await asyncio.gather(*(each.change(CHANGES) for each in administrators), deletion)
         await template.caught_up()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
             while await template.database.fetchval(query, template.tenant_id):  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.02)

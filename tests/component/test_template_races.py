@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from tests.support.databases import waits_for_a_lock
 from tests.support.management_api import at_once, refusal, unique
 from tests.support.template_api import RequestedFanOuts, Template
 
@@ -149,14 +150,6 @@ async def test_deleting_roles_and_their_permissions_concurrently_never_fails(tem
         assert {answer.status_code for answer in answers} == {204}
         for role in roles[2:]:
             assert await granted(template, role) == (set(), set())
-
-
-async def waits_for_a_lock(database: asyncpg.Connection) -> None:
-    """Wait until one of the service's sessions waits for a lock."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(10):
-        while not await database.fetchval(query):  # noqa: ASYNC110 - seen from outside only
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("change", ["DELETE", "PATCH"])

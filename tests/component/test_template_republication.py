@@ -28,6 +28,7 @@ from tests.support.issuer import Issuer
 from tests.support.management_api import Management, unique
 from tests.support.template_api import Template
 from tests.support.template_tables import TemplateTables, fold
+from tests.support.waiting import WAIT_S
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,7 @@ async def test_lost_streams_are_rebuilt_deletions_included(
     await asyncio.to_thread(own_servers.nats.kill)
     shutil.rmtree(own_directory / "nats" / "jetstream")
     await asyncio.to_thread(own_servers.nats.start)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         while not await streams_are_back(own_template):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.05)
     await republished(tables)
@@ -166,11 +167,11 @@ async def test_the_projection_of_management_service_is_rebuilt_with_the_streams(
     shutil.rmtree(own_directory / "nats" / "jetstream")
     await asyncio.to_thread(own_servers.nats.start)
     made.append((await management.created("users", name="after"))["id"])
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(WAIT_S):
         while await known_users(own_template) != set(made[2:]):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.05)
     await management.client.delete(f"/api/users/{made[2]}")
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(WAIT_S):
         while await known_users(own_template) != set(made[3:]):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.05)
 

@@ -1,4 +1,4 @@
-"""Databases of a service: new ones, comparison with the table definitions, and collected statements."""
+"""Databases of a service: new ones, comparison with the table definitions, collected statements, waiting for a lock."""
 
 import asyncio
 import secrets
@@ -14,6 +14,7 @@ from sqlalchemy import Connection, MetaData, event, make_url
 from sqlalchemy.engine import Engine
 
 from provision import ServerAddresses
+from tests.support.waiting import WAIT_S
 
 
 @asynccontextmanager
@@ -67,3 +68,11 @@ def statements(database_url: str) -> Iterator[list[str]]:
         yield sent
     finally:
         event.remove(Engine, "before_cursor_execute", remember)
+
+
+async def waits_for_a_lock(database: asyncpg.Connection) -> None:
+    """Wait until one of the service's sessions waits for a lock."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(WAIT_S):
+        while not await database.fetchval(query):  # noqa: ASYNC110 - seen from outside only
+            await asyncio.sleep(0.01)

@@ -8,6 +8,7 @@ import msgspec
 
 from stead.event_types import MemberState, MemberType, OrganizationRoleType
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 
 
 class Kind(NamedTuple):
@@ -95,7 +96,7 @@ class Organization:
 
     async def says(self, member_id: str, state: MemberState) -> None:
         """Wait until this is the last event of a member: changes of another service take effect with a delay."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             while await self.event(member_id) != state:  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
 

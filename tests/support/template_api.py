@@ -121,7 +121,7 @@ class Template(ServiceInATenant):
         """Wait until everything that management-service has acknowledged so far is known here."""
         query = "SELECT revision FROM directory_position WHERE tenant_id = $1"
         wanted = await self.management.revision()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             while await self.database.fetchval(query, self.tenant_id) < wanted:  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
 

@@ -20,6 +20,7 @@ from stead import (
     async_client_credentials,
     async_exchange_subject_token,
 )
+from tests.support.waiting import WAIT_S
 from tests.unit.sdk.http_server import Answer
 from tests.unit.sdk.issuer import NOW, Clock
 from tests.unit.sdk.service import ACTOR_TOKEN, CLIENT_ID, CLIENT_SECRET, SUBJECT_TOKEN, Service
@@ -38,7 +39,7 @@ class HeldTokenRequests:
 
     def issue(self) -> Answer:
         self._asked.set()
-        assert self._answer.wait(10)
+        assert self._answer.wait(WAIT_S)
         return self._held_answer or self._issue()
 
     async def wait_until_asked(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 from stead import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 from stead._key_source import KeyFreshness, max_age
 from stead.verification import KeySet
+from tests.support.waiting import WAIT_S
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks, token
 
@@ -34,7 +35,7 @@ class JwksServer(HttpServer):
 
     def publish(self, _: Received) -> Answer:
         self.asked.set()
-        assert self.open.wait(10)
+        assert self.open.wait(WAIT_S)
         return Answer(self.status, self.document, self.headers)
 
     @property
@@ -299,7 +300,7 @@ def test_sixteen_threads_share_one_first_fetch(server: JwksServer, verifier: Acc
     server.open.clear()
     with ThreadPoolExecutor(THREADS) as threads:
         verified = [threads.submit(verifier.verify, token(OLD)) for _ in range(THREADS)]
-        assert server.asked.wait(10)
+        assert server.asked.wait(WAIT_S)
         server.open.set()
         assert {future.result(10).subject for future in verified} == {"user00000001"}
     assert server.requests == 1
@@ -310,7 +311,7 @@ def test_sixteen_threads_share_one_failing_first_fetch(server: JwksServer, verif
     server.status = 500
     with ThreadPoolExecutor(THREADS) as threads:
         verified = [threads.submit(verifier.verify, token(OLD)) for _ in range(THREADS)]
-        assert server.asked.wait(10)
+        assert server.asked.wait(WAIT_S)
         server.open.set()
         assert {type(future.exception(10)) for future in verified} == {Unavailable}
     assert server.requests == 1
@@ -326,7 +327,7 @@ def test_sixteen_threads_share_one_fetch_for_a_new_key(
     server.open.clear()
     with ThreadPoolExecutor(THREADS) as threads:
         verified = [threads.submit(verifier.verify, token(NEW)) for _ in range(THREADS)]
-        assert server.asked.wait(10)
+        assert server.asked.wait(WAIT_S)
         assert verifier.verify(token(OLD)).subject == "user00000001"  # does not wait for what it does not need
         server.open.set()
         assert {future.result(10).subject for future in verified} == {"user00000001"}
@@ -342,7 +343,7 @@ def test_only_the_one_that_refreshes_old_keys_waits_for_it(
     server.open.clear()
     with ThreadPoolExecutor(1) as threads:
         refreshing = threads.submit(verifier.verify, token(OLD))
-        assert server.asked.wait(10)
+        assert server.asked.wait(WAIT_S)
         for _ in range(THREADS):
             assert verifier.verify(token(OLD)).subject == "user00000001"
         assert not refreshing.done()

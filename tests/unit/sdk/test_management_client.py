@@ -24,6 +24,7 @@ from stead import (
     Unavailable,
     VersionMismatch,
 )
+from tests.support.waiting import WAIT_S
 from tests.unit.sdk.http_server import Answer, Received
 from tests.unit.sdk.issuer import NOW, Clock
 from tests.unit.sdk.service import CLIENT_ID, CLIENT_SECRET, Service
@@ -38,7 +39,7 @@ def hold_token_requests(
 
     def issue_when_told() -> Answer:
         asked.set()
-        assert answer.wait(10)
+        assert answer.wait(WAIT_S)
         return held_answer or issue()
 
     service.issue = issue_when_told  # type: ignore[method-assign]
@@ -114,7 +115,7 @@ class TestToken:
         hold_token_requests(service, asked, answer)
         with ThreadPoolExecutor(THREADS) as threads:
             done = [threads.submit(client.request, "GET", "/api/users") for _ in range(THREADS)]
-            assert asked.wait(10)
+            assert asked.wait(WAIT_S)
             answer.set()
             assert [future.result(10) for future in done] == [{}] * THREADS
         assert service.tokens_issued == 1
@@ -138,7 +139,7 @@ class TestToken:
         hold_token_requests(service, asked, answer)
         with ThreadPoolExecutor(1) as threads:
             renewing = threads.submit(client.request, "GET", "/api/users")
-            assert asked.wait(10)
+            assert asked.wait(WAIT_S)
             client.request("GET", "/api/users")
             assert service.calls[-1].headers["authorization"] == "Bearer access-token-1"
             answer.set()
@@ -153,12 +154,12 @@ class TestToken:
             started = threading.Barrier(THREADS + 1)
 
             def ask() -> None:
-                started.wait(10)
+                started.wait(WAIT_S)
                 client.request("GET", "/api/users")
 
             done = [threads.submit(ask) for _ in range(THREADS)]
-            started.wait(10)
-            assert asked.wait(10)
+            started.wait(WAIT_S)
+            assert asked.wait(WAIT_S)
             time.sleep(0.2)  # until all of them wait for the same request; no event tells
             answer.set()
             failures = [future.exception(10) for future in done]
