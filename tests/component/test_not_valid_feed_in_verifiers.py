@@ -17,6 +17,7 @@ import pytest
 
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid, Unavailable
 from stead.not_valid.messages import subject_of
+from tests.support.signing_in import SignIn
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually, round_trip
 from tests.support.world import World
@@ -135,6 +136,48 @@ async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, pat
             await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
             assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
             assert await asyncio.to_thread(refusal, verifier, token) is None
+
+
+@pytest.mark.servers
+@pytest.mark.heavy
+@pytest.mark.parametrize("is_cut_at_last", [False, True])
+@pytest.mark.parametrize("path", ["http", "nats"])
+async def test_a_black_hole_is_noticed_given_up_and_caught_up_after(
+    world: World, path: Path, is_cut_at_last: bool
+) -> None:
+    """It closes nothing, so only the reader's own timeouts end it."""
+    token, ended = [await asyncio.to_thread(exchanged, world, world.customer) for _ in range(2)]
+    signed_in = (await asyncio.to_thread(lambda: SignIn(world).tokens(resource=world.resource)))["access_token"]
+    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
+    async with TcpProxy(there) as proxy:
+        through = {"base_url" if path == "http" else "nats_url": proxy.url}
+        with feed_over(path, world, **through, issuer=world.stack.issuer, stale_after_s=1.5) as feed:
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+            verifier = verifier_of(world, feed)
+
+            def refusals(*tokens: str) -> list[str | None]:
+                return [refusal(verifier, each) for each in tokens]
+
+            assert await asyncio.to_thread(refusals, token, ended, signed_in) == [None] * 3
+            assert feed.accepted_stale == 0
+            connections = proxy.accepted
+            proxy.swallow()
+            await asyncio.to_thread(eventually, lambda: refusal(verifier, token) == "unavailable")
+            revocation = {"data": {"token": ended}, "auth": world.traditional.basic}
+            await asyncio.to_thread(world.stack.http.post, "/oidc/token/revocation", **revocation)
+            assert await asyncio.to_thread(refusals, ended, token, signed_in) == ["unavailable", "unavailable", None]
+            assert feed.accepted_stale == 1
+            await asyncio.to_thread(eventually, lambda: proxy.accepted >= connections + 2)  # and again, in vain
+            assert not feed.is_fresh
+
+            if is_cut_at_last:
+                await proxy.cut()
+                await proxy.mend()
+            else:
+                proxy.pass_on()
+            await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+            assert await asyncio.to_thread(refusals, token, signed_in) == [None, None]
 
 
 @pytest.mark.heavy

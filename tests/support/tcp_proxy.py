@@ -1,4 +1,4 @@
-"""A connection to a server that a test can cut and mend, as if the server went down and came back."""
+"""A connection to a server that a test can cut, black-hole and mend, as if server or network went and came back."""
 
 import asyncio
 from typing import Self
@@ -8,11 +8,14 @@ from tests.support.processes import free_port
 
 
 class TcpProxy:
-    """Forwards connections to a server unless it is cut.
+    """Forwards connections to a server unless it is cut or a black hole.
 
     Args:
         url: The URL of the server.
         delay_s: The delay of all data in transit.
+
+    Attributes:
+        accepted: How many connections clients have opened.
     """
 
     def __init__(self, url: str, *, delay_s: float = 0) -> None:
@@ -22,6 +25,8 @@ class TcpProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._port = free_port()  # any other port could go to an outgoing connection while the wire is cut
         self._is_cut = False
+        self._is_black_hole = False
+        self.accepted = 0
 
     @property
     def url(self) -> str:
@@ -51,6 +56,7 @@ class TcpProxy:
     async def mend(self) -> None:
         """Accept connections, always on the same port."""
         self._is_cut = False
+        self._is_black_hole = False
         self._server = await asyncio.start_server(self._forward, "127.0.0.1", self._port)
 
     async def cut(self) -> None:
@@ -62,7 +68,16 @@ class TcpProxy:
             writer.transport.abort()
         await asyncio.sleep(0)
 
+    def swallow(self) -> None:
+        """Keep connections and accept more, but lose all data in both directions, until ``pass_on``."""
+        self._is_black_hole = True
+
+    def pass_on(self) -> None:
+        """Forward data again, on the same connections; what was lost stays lost."""
+        self._is_black_hole = False
+
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         there = await asyncio.open_connection(self._target.hostname, self._target.port)
         self._writers |= {writer, there[1]}
         if self._is_cut:  # while connecting
@@ -75,6 +90,8 @@ class TcpProxy:
             while data := await reader.read(65_536):
                 if self._delay_s:
                     await asyncio.sleep(self._delay_s)
+                if self._is_black_hole:
+                    continue
                 writer.write(data)
                 await writer.drain()
         except OSError:
