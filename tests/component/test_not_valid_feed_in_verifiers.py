@@ -7,7 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import asyncpg
 import httpx2 as httpx
@@ -15,14 +15,21 @@ import jwt
 import nats
 import pytest
 
+from identity_common.clock import now_ms
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid, Unavailable
 from stead.not_valid.messages import subject_of
+from tests.support.authorizing import Stores, in_stores
 from tests.support.signing_in import SignIn
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually, round_trip
 from tests.support.world import World
+from token_service.presented_tokens.revocations import Revocation
+from token_service.presented_tokens.revocations.store import insert_revocations
 
 Path = Literal["http", "nats"]
+
+BEYOND_THE_TAIL: Final = 20_000
+"""So many records are sent as a snapshot only."""
 
 
 def feed_over(path: Path, world: World, **changes: Any) -> NotValidFeed:
@@ -178,6 +185,94 @@ async def test_a_black_hole_is_noticed_given_up_and_caught_up_after(
             await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
             assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
             assert await asyncio.to_thread(refusals, token, signed_in) == [None, None]
+
+
+def revoke_many(world: World, count: int) -> None:
+    """Revoke tokens that no one has, for ten minutes."""
+
+    async def revoke(stores: Stores) -> None:
+        async with stores.engine.begin() as connection:
+            forget_at = now_ms() + 600_000
+            revoked = [Revocation(secrets.token_hex(16), forget_at) for _ in range(count)]
+            await insert_revocations(connection, world.stack.tenant_id, revoked)
+
+    in_stores(world.stack.token_settings, revoke)
+
+
+@pytest.mark.servers
+@pytest.mark.heavy
+@pytest.mark.parametrize("path", ["http", "nats"])
+async def test_a_verifier_that_was_away_for_longer_than_the_tail_catches_up_by_a_snapshot(
+    world: World, path: Path
+) -> None:
+    token, ended = [await asyncio.to_thread(exchanged, world, world.customer) for _ in range(2)]
+    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
+    async with TcpProxy(there) as proxy:
+        through = {"base_url" if path == "http" else "nats_url": proxy.url}
+        with feed_over(path, world, **through, issuer=world.stack.issuer, stale_after_s=1.5) as feed:
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+            verifier = verifier_of(world, feed)
+            assert await asyncio.to_thread(refusal, verifier, ended) is None
+            await proxy.cut()
+            position, known = feed.position, len(feed)
+            assert position is not None
+            await asyncio.to_thread(revoke_many, world, BEYOND_THE_TAIL)
+            revocation = {"data": {"token": ended}, "auth": world.traditional.basic}
+            await asyncio.to_thread(world.stack.http.post, "/oidc/token/revocation", **revocation)
+            events = {"headers": {"Last-Event-ID": f"{position[0]}.{position[1]}"}, "auth": world.machine.basic}
+
+            def status() -> int:
+                with world.stack.http.stream("GET", "/oidc/not-valid/events", **events) as answer:
+                    return answer.status_code
+
+            await asyncio.to_thread(eventually, lambda: status() == 410)
+            await proxy.mend()
+            await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
+            assert len(feed) >= known + BEYOND_THE_TAIL
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+            assert await asyncio.to_thread(refusal, verifier, token) is None
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("when_stale", "when_stale_impersonated", "refused"),
+    [
+        ("open", "closed", [None, "unavailable"]),
+        ("closed", "closed", ["unavailable", "unavailable"]),
+        ("open", "open", [None, None]),
+    ],
+)
+@pytest.mark.parametrize("path", ["http", "nats"])
+async def test_a_verifier_that_starts_without_the_feed_does_as_configured(
+    world: World, path: Path, when_stale: str, when_stale_impersonated: str, refused: list[str | None]
+) -> None:
+    """Without the issuer's keys no configuration accepts anything."""
+    signed_in = (await asyncio.to_thread(lambda: SignIn(world).tokens(resource=world.resource)))["access_token"]
+    tokens = [signed_in, await asyncio.to_thread(exchanged, world, world.customer)]
+    configured = {"when_stale": when_stale, "when_stale_impersonated": when_stale_impersonated}
+    there = world.stack.addresses.subscriber_nats_url
+    async with TcpProxy(world.stack.base_url) as issuer, TcpProxy(there) as bus:
+        await issuer.cut()
+        await bus.cut()
+        through = {"base_url": issuer.url} if path == "http" else {"base_url": issuer.url, "nats_url": bus.url}
+        with feed_over(path, world, **through, **configured, issuer=world.stack.issuer) as feed:
+
+            def refusals(verifier: AccessTokenVerifier) -> list[str | None]:
+                return [refusal(verifier, each) for each in tokens]
+
+            audience, jwks_url = world.resource, f"{issuer.url}/oidc/jwks"
+            without_keys = AccessTokenVerifier(
+                issuer=world.stack.issuer, jwks_url=jwks_url, audience=audience, feed=feed
+            )
+            assert await asyncio.to_thread(refusals, verifier_of(world, feed)) == refused
+            assert feed.accepted_stale == refused.count(None)
+            assert await asyncio.to_thread(refusals, without_keys) == ["unavailable", "unavailable"]
+            assert feed.position is None
+            await issuer.mend()
+            await bus.mend()
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+            await asyncio.to_thread(eventually, lambda: refusals(without_keys) == [None, None])
+            assert await asyncio.to_thread(refusals, verifier_of(world, feed)) == [None, None]
 
 
 @pytest.mark.heavy
