@@ -21,7 +21,7 @@ from identity_common.http.encoded_slashes import EncodedSlashes
 from identity_common.http.head import Head
 from identity_common.http.health import Readiness
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import schema_route
+from identity_common.http.openapi_document import schema_route
 from identity_common.http.options import Options
 from identity_common.http.query_parameters import refuse_undeclared_parameters
 from identity_common.http.routing import Service
@@ -82,7 +82,7 @@ def create_service_app(
         before_request=refuse_undeclared_parameters,
         lifespan=[*tracing().lifespan, lifespan, _startup_objects_frozen],
         request_class=JsonRequest,
-        openapi_config=None,  # identity_common.http.openapi builds the document
+        openapi_config=None,  # openapi_document builds the document
         logging_config=None,  # asgi.py and __main__.py configure logs, once per process
         debug=False,
     )

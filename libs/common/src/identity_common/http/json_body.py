@@ -207,3 +207,11 @@ class JsonRequest(Request[Any, Any, State]):
         """
         _require_json(self.scope)
         return _decode(await self.body(), kind)
+
+    async def options_as(self, kind: type[T]) -> T:
+        """Return the body as a struct; one with the defaults for an empty body.
+
+        Raises:
+            ApiError: See ``body_as``.
+        """
+        return await self.body_as(kind) if await self.body() else kind()

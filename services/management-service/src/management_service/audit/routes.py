@@ -119,7 +119,7 @@ class LogKeyController(Controller):
         that they have signed can be verified. With `emergency` they are deleted: only keys that you have kept verify
         such heads then. After a 503, list the keys before trying again.
         """
-        options = await request.body_as(LogKeyRotation) if await request.body() else LogKeyRotation()
+        options = await request.options_as(LogKeyRotation)
         return await head_keys.rotate(emergency=options.emergency)
 
 

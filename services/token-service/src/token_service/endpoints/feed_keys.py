@@ -70,7 +70,7 @@ class NotValidKeyController(Controller):
         the feed reload its keys when they see that. No token becomes invalid. After a 503, list the keys before trying
         again.
         """
-        options = await request.body_as(NotValidKeyRotation) if await request.body() else NotValidKeyRotation()
+        options = await request.options_as(NotValidKeyRotation)
         try:
             rotated = await feed_keys.rotate(emergency=options.emergency)
         except NextFeedKeyWaitsError:

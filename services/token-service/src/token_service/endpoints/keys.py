@@ -75,7 +75,7 @@ class PrivateKeyController(Controller):
         refuse them when they reload the keys. After a 503, list the keys before trying again: another emergency
         rotation would retire the new current key.
         """
-        options = await request.body_as(Rotation) if await request.body() else Rotation()
+        options = await request.options_as(Rotation)
         try:
             rotated = await keys.rotate(options.signing_key_algorithm, emergency=options.emergency)
         except OAuthError:

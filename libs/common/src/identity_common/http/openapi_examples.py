@@ -1,0 +1,54 @@
+"""Examples of bodies, built from the schemas and one table of values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from identity_common.http.openapi import JSON, Json
+from identity_common.http.openapi_texts import EXAMPLES, EXAMPLES_IN
+
+
+class Schemas:
+    """The schemas of all types, and examples of them."""
+
+    def __init__(self, of_type: Json, components: Json) -> None:
+        self._of_type = of_type
+        self._components = components
+
+    def content(self, kind: Any, media_type: str = JSON) -> Json:
+        """Return the ``content`` of a body of this type, with an example."""
+        if kind is str:
+            return {media_type: {"schema": {"type": "string"}}}
+        schema = {"type": "object"} if kind is bytes else self._of_type[str(kind)]
+        return {"application/json": {"schema": schema, "example": self.example(schema) or EXAMPLES["customData"]}}
+
+    def example(self, schema: Json, name: str = "", of: str = "") -> Any:
+        """Return a value that the schema allows, a realistic one for a member of this name of this struct."""
+        if "$ref" in schema:
+            struct = schema["$ref"].rpartition("/")[2]
+            return self.example(self._components[struct], name, name if struct.startswith("Named") else struct)
+        known = _known_examples(of)
+        if name in known and schema.get("type") != "object":
+            return known[name]
+        if "enum" in schema:
+            return schema["enum"][0]
+        if name in EXAMPLES and "properties" not in schema:
+            return EXAMPLES[name]
+        if "anyOf" in schema:
+            return self.example(next(option for option in schema["anyOf"] if option.get("type") != "null"), name, of)
+        return self._plain_example(schema, name, of)
+
+    def _plain_example(self, schema: Json, name: str, of: str) -> Any:
+        kind = schema.get("type")
+        if kind == "object":
+            members = schema.get("properties", {})
+            return {member: self.example(members[member], member, of) for member in members}
+        if kind == "array":
+            item = schema.get("items") or {}
+            return [self.example(item, name.removesuffix("s") if name.endswith("Ids") else name, of)]
+        return {"integer": 1, "boolean": False, "string": "text"}.get(str(kind), {})
+
+
+def _known_examples(of: str) -> Mapping[str, Any]:
+    """Return the examples of the members of a struct that have other ones than their namesakes elsewhere."""
+    beginnings = [beginning for beginning in EXAMPLES_IN if of.startswith(beginning)]
+    return EXAMPLES_IN[max(beginnings, key=len)] if beginnings else {}
