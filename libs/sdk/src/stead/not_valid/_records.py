@@ -1,8 +1,8 @@
 """The records of the feed in memory: 24 bytes each, and a look-up that reads no more than a few of them.
 
-256 parts of sorted records by the first byte of their entries, each with an index by the next bits, and a dictionary of
-those that arrived later. Entries are hashes, evenly spread, so all parts are alike. Parts are replaced one by one, so
-that merging needs no second copy of all records.
+256 parts of sorted records by the first byte of their entries, each with an index by the next bits and a filter, and a
+dictionary of those that arrived later. Entries are hashes, evenly spread, so all parts are alike. Parts are replaced
+one by one, so that merging needs no second copy of all records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
 from stead.not_valid.entries import ENTRY_BYTES, RECORD, Names, NotValid, unpack
@@ -21,25 +21,21 @@ _PARTS: Final = 256
 _SIZE: Final = RECORD.size
 _NUMBER_BYTES: Final = 4
 _MAX_BITS: Final = 16
+_HALF_WORD: Final = 1 << 16
+_FILTERED: Final = 1_000
+"""A part of fewer records is found in the cache of the processor, filter or not."""
+_FILTER_BYTES: Final = 4096
+_NO_FILTER: Final = b"\xff" * _FILTER_BYTES
 _numbers: Final = itertools.count()
 
 
 class Records:
     """Records by entry; the later of two records of an entry counts."""
 
-    def __init__(self, records: bytes | bytearray = b"", *, parts: list[_Part] | None = None) -> None:
-        """Index the packed records of a snapshot, without a copy of them.
-
-        Args:
-            records: Packed.
-            parts: Instead of records.
-
-        Raises:
-            InvalidFeed: They are not in the order of their entries.
-        """
+    def __init__(self, *, parts: list[_Part] | None = None) -> None:
         self._number = next(_numbers)
         self._tail: dict[bytes, NotValid] = {}
-        self._parts = list(_parts_of(records)) if parts is None else parts
+        self._parts = [_Part.indexed(b"", byte=byte) for byte in range(_PARTS)] if parts is None else parts
 
     def __len__(self) -> int:
         return sum(part.size for part in self._parts) + len(self._tail)
@@ -49,9 +45,12 @@ class Records:
         later = self._tail.get(entry)
         if later is not None:
             return later.not_before
-        records, places, shift = self._parts[entry[0]]
-        place = (entry[1] << 8 | entry[2]) >> shift
-        first, end = places[place], places[place + 1]
+        records, places, shift, present = self._parts[entry[0]]
+        following = entry[1] << 8 | entry[2]
+        if not present[following >> 4] >> (following >> 1 & 7) & 1:
+            return 0
+        place = following >> shift
+        first, end = places[place] * _SIZE, places[place + 1] * _SIZE
         found = records.find(entry, first, end)
         while found >= 0 and (found - first) % _SIZE:  # the bytes of two records
             found = records.find(entry, found + 1, end)
@@ -83,6 +82,24 @@ class Records:
         """Whether ``tidied`` is worth its time."""
         return len(self._tail) > _TAIL
 
+    def replaced(self, records: bytearray) -> Records:
+        """Return the packed records of a later snapshot, which are taken out of the argument.
+
+        These here share their parts with it, as they are indexed one by one.
+
+        Raises:
+            InvalidFeed: They are not in the order of their entries.
+        """
+        count = len(records) // _SIZE
+        for byte in reversed(range(_PARTS)):
+            first = _SIZE * bisect_left(range(count), byte, key=lambda number: records[number * _SIZE])
+            with memoryview(records) as view:
+                part = bytes(view[first:])
+            self._parts[byte] = _Part.indexed(part, byte=byte)
+            del records[first:]
+            count = first // _SIZE
+        return Records(parts=self._parts)
+
     def tidied(self, *, now: float) -> Records:
         """Return the same records in the most compact form, without those that can be forgotten.
 
@@ -96,64 +113,62 @@ class Records:
         return Records(parts=self._parts)
 
 
-def _parts_of(records: bytes | bytearray) -> Iterator[_Part]:
-    count = len(records) // _SIZE
-    first = 0
-    for byte in range(_PARTS):
-        end = bisect_left(range(count), byte + 1, lo=first, key=lambda number: records[number * _SIZE])
-        yield _Part.indexed(records, first * _SIZE, end * _SIZE, byte=byte)
-        first = end
-
-
 class _Part(NamedTuple):
     """The records whose entries begin with a byte, in the order of their entries.
 
     Attributes:
-        records: Packed; those of other parts may be before and after.
-        places: Offset of the first record by the bits that follow the byte; the end of the part behind the last.
+        records: Packed.
+        places: Number of the first record by the bits that follow the byte; how many there are behind the last.
         shift: By which the next two bytes are reduced to these bits.
+        present: A bit for each value of the next 15 bits: whether a record may have it.
     """
 
-    records: bytes | bytearray
+    records: bytes
     places: array[int]
     shift: int
+    present: bytes | bytearray
 
     @classmethod
-    def indexed(cls, records: bytes | bytearray, first: int, end: int, *, byte: int) -> Self:
-        """Index what is between two offsets.
+    def indexed(cls, records: bytes, *, byte: int) -> Self:
+        """Index packed records.
 
         Raises:
-            InvalidFeed: The records are not in order, or not of this byte.
+            InvalidFeed: They are not in order, or not of this byte.
         """
-        count = (end - first) // _SIZE
+        count = len(records) // _SIZE
         bits = min(max(0, count.bit_length() - 2), _MAX_BITS)  # two to four records a place
         shift = _MAX_BITS - bits
-        places = array("I", [first]) * ((1 << bits) + 1)
-        filled, offset = 0, first
+        places = array("H" if count < _HALF_WORD else "I", [0]) * ((1 << bits) + 1)
+        is_filtered = count >= _FILTERED
+        present = bytearray(_FILTER_BYTES) if is_filtered else _NO_FILTER
+        filled, number = 0, 0
         earlier = b""
-        for entry, _, _ in RECORD.iter_unpack(memoryview(records)[first:end]):
+        for entry, _, _ in RECORD.iter_unpack(records):
             if entry <= earlier or entry[0] != byte:
                 raise InvalidFeed("the records of the snapshot are not sorted")
             earlier = entry
-            place = (entry[1] << 8 | entry[2]) >> shift
+            following = entry[1] << 8 | entry[2]
+            if is_filtered:
+                present[following >> 4] |= 1 << (following >> 1 & 7)  # type: ignore[index]  # a bytearray
+            place = following >> shift
             while filled < place:
                 filled += 1
-                places[filled] = offset
-            offset += _SIZE
+                places[filled] = number
+            number += 1
         for later in range(filled + 1, len(places)):
-            places[later] = offset
-        return cls(records, places, shift)
+            places[later] = number
+        return cls(records, places, shift, present)
 
     @property
     def size(self) -> int:
         """How many there are."""
-        return (self.places[-1] - self.places[0]) // _SIZE
+        return self.places[-1]
 
     def merged(self, later: Iterable[NotValid], *, now: float, byte: int) -> Self:
         """Return a part with later records, without those that can be forgotten."""
-        packed = (bytes(self.records[place : place + _SIZE]) for place in range(self.places[0], self.places[-1], _SIZE))
+        packed = (self.records[place : place + _SIZE] for place in range(0, len(self.records), _SIZE))
         kept = {record[:ENTRY_BYTES]: record for record in packed}
         kept.update((record.entry, record.pack()) for record in later)
         over = int(now).to_bytes(_NUMBER_BYTES, "big")
         records = b"".join(record for _, record in sorted(kept.items()) if record[-_NUMBER_BYTES:] > over)
-        return self.indexed(records, 0, len(records), byte=byte)
+        return self.indexed(records, byte=byte)

@@ -83,15 +83,15 @@ class FeedState:
     def __len__(self) -> int:
         return len(self._records)
 
-    def load(self, snapshot: Snapshot, records: bytes | bytearray) -> None:
-        """Replace everything by a snapshot.
+    def load(self, snapshot: Snapshot, records: bytearray) -> None:
+        """Replace everything by a snapshot; its records are taken out of the argument.
 
         Raises:
             InvalidFeed: It is older than what is known, or not sorted.
         """
         if (snapshot.epoch, snapshot.to) < (self._epoch, self._sequence):
             raise InvalidFeed("an older snapshot than what is known")
-        loaded = Records(records)
+        loaded = self._records.replaced(records)
         if snapshot.epoch != self._epoch:
             self._heard_at, self._signed_at = None, 0
         self._records, self._epoch, self._sequence = loaded, snapshot.epoch, snapshot.to

@@ -115,7 +115,7 @@ def read_message(token: str, keys: KeySet, *, issuer: str) -> Message:
     return message
 
 
-def read_snapshot(body: bytes | bytearray, keys: KeySet, *, issuer: str) -> tuple[Snapshot, bytes | bytearray]:
+def read_snapshot(body: bytes | bytearray, keys: KeySet, *, issuer: str) -> tuple[Snapshot, bytearray]:
     """Verify a snapshot; return it with its packed records, which are the rest of a bytearray, not a copy.
 
     Raises:
@@ -123,7 +123,9 @@ def read_snapshot(body: bytes | bytearray, keys: KeySet, *, issuer: str) -> tupl
     """
     head = bytes(body[: max(0, body.find(b"\n"))])
     records = body if isinstance(body, bytearray) else bytearray(body)
-    del records[: len(head) + 1]
+    with memoryview(records) as view:
+        view[: -len(head) - 1] = view[len(head) + 1 :]
+    del records[-len(head) - 1 :]  # at the end: after a deletion at its beginning it could not be shortened in place
     snapshot = _read(head.decode("latin-1"), keys, SNAPSHOT_TYPE, Snapshot)
     if snapshot.iss != issuer or snapshot.sha256 != digest_of(records) or len(records) % RECORD.size:
         raise InvalidFeed("another issuer's, or its records were altered")
