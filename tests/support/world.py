@@ -65,6 +65,17 @@ def outcome(answer: httpx.Response) -> tuple[int, str | None]:
     return answer.status_code, answer.json().get("error")
 
 
+REFUSED = error_body("invalid_request", NOT_ACCEPTABLE)
+
+
+def refused_token(answer: httpx.Response) -> bool:
+    """Tell whether a subject or actor token was refused; any other refusal fails the test."""
+    if answer.status_code == 200:
+        return False
+    assert (answer.status_code, answer.json()) == (400, REFUSED)
+    return True
+
+
 class World:
     """A small world on the running stack, made through the Management API.
 
@@ -284,6 +295,12 @@ class World:
             issuer=self.stack.issuer,
             leeway=2,
         )
+
+
+def last_revision(world: World) -> dict[str, str]:
+    """Return the header that names the last write."""
+    assert world.management.last_revision is not None
+    return {"Identity_Revision": world.management.last_revision}
 
 
 def basic(client_id: str, secret: str) -> str:
