@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import asyncpg
 import httpx2 as httpx
@@ -19,10 +20,12 @@ import pytest
 
 from all_in_one.embedded import EmbeddedServers
 from identity_common.clock import now_ms
+from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import ManagementClient
 from stead._tls import default_ssl_context
 from stead.audit import Head, KeySet, read_head, verify_export
+from tests.support.application import Application
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.processes import Deployment, ServiceProcess, Victim
@@ -34,6 +37,8 @@ IMPERSONATIONS = length(short=400, long=10_000)
 CONCURRENT = 8
 AWAITS_OUTCOMES = bool(length(short=0, long=1))
 """An outcome that died with its process is recorded as unknown, a minute later."""
+DELEGATED_IN: Final = 2
+"""One exchange in so many has an actor token; at every replica, of which there are three."""
 LONGEST_S = 180
 OUTCOMES = ("token.exchange.succeeded", "token.exchange.unknown")
 
@@ -48,23 +53,45 @@ def own_servers(own_directory: Path) -> Iterator[EmbeddedServers]:
         servers.delete()
 
 
-async def impersonate(deployment: Deployment, impersonation: Impersonation, subject_tokens: list[str]) -> set[str]:
-    """Exchange each token once, at the replicas in turn; return the ids of those whose access token was delivered."""
-    delivered, pending = set(), list(enumerate(subject_tokens))
+class Actor(NamedTuple):
+    """A user who acts for another, and a token that says so."""
+
+    id: str
+    token: str
+
+    @property
+    def form(self) -> dict[str, str]:
+        return {"actor_token": self.token, "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
+
+
+async def impersonate(
+    deployment: Deployment, impersonation: Impersonation, actor: Actor, subject_tokens: list[str]
+) -> dict[str, str | None]:
+    """Exchange each token once, at the replicas in turn, some with an actor.
+
+    Returns:
+        By the id of the subject token, the actor in the access token; only of those that were delivered.
+    """
+    delivered: dict[str, str | None] = {}
+    pending = list(enumerate(subject_tokens))
     urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
     async with httpx.AsyncClient(auth=impersonation.auth, timeout=30) as client:
 
         async def work() -> None:
             while pending:
                 number, subject_token = pending.pop()
+                acting = actor.form if number % DELEGATED_IN == 0 else {}
+                form = {**impersonation.form(subject_token), **acting}
                 try:
-                    answer = await client.post(urls[number % len(urls)], data=impersonation.form(subject_token))
+                    answer = await client.post(urls[number % len(urls)], data=form)
                 except httpx.TransportError:
                     await asyncio.sleep(0.1)
                     continue
                 if answer.status_code == 200:
                     claims = jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
-                    delivered.add(claims["jti"].split(".")[-2])
+                    chain = claims.get("act")
+                    assert chain == ({"sub": actor.id} if acting else None)
+                    delivered[claims["jti"].split(".")[-2]] = actor.id if acting else None
                 else:
                     assert answer.status_code == 503, answer.text
                     await asyncio.sleep(0.1)
@@ -73,7 +100,7 @@ async def impersonate(deployment: Deployment, impersonation: Impersonation, subj
     return delivered
 
 
-async def killed_in_turn(victims: list[Victim], working: asyncio.Task[set[str]]) -> int:
+async def killed_in_turn(victims: list[Victim], working: asyncio.Task[dict[str, str | None]]) -> int:
     """Kill each process, and again, while the work lasts; return how many were killed."""
     killed = 0
     while not working.done():
@@ -95,17 +122,20 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
     management: ManagementClient,
     impersonation: Impersonation,
 ) -> None:
+    actor_id = management.users.create(name="Agent").id
     eventually(lambda: cycle_works(deployment, management, impersonation))
+    acting = Application(deployment, msgspec.structs.replace(impersonation, user_id=actor_id), own_addresses)
+    actor = Actor(actor_id, acting.tokens()["access_token"])
     began_at = now_ms()
     begun = [management.subject_tokens.create(impersonation.user_id) for _ in range(IMPERSONATIONS)]
     victims: list[Victim] = [
         own_servers.valkey, deployment.tokens[0], own_servers.nats, deployment.management, own_servers.postgres,
         deployment.template,
     ]  # fmt: skip
-    working = asyncio.create_task(impersonate(deployment, impersonation, [each.token for each in begun]))
+    working = asyncio.create_task(impersonate(deployment, impersonation, actor, [each.token for each in begun]))
     killed = await killed_in_turn(victims, working)
     delivered = await working
-    assert delivered
+    assert set(delivered.values()) == {actor.id, None}
     assert killed
     await asyncio.to_thread(eventually, lambda: cycle_works(deployment, management, impersonation))
 
@@ -114,13 +144,17 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
         entries = await asyncio.to_thread(lambda: list(management.logs.list(start_time=began_at)))
         taken = Counter(entry.subject_token_id for entry in entries if entry.key == "token.exchange.taken")
         ended = Counter(entry.subject_token_id for entry in entries if entry.key in OUTCOMES)
-        if delivered <= taken.keys() and (delivered <= ended.keys() or not AWAITS_OUTCOMES):
+        untaken, unended = delivered.keys() - taken.keys(), delivered.keys() - ended.keys()
+        if not untaken and not (unended and AWAITS_OUTCOMES):
             break
-        assert time.monotonic() < deadline, (len(delivered - taken.keys()), len(delivered - ended.keys()))
+        assert time.monotonic() < deadline, (len(untaken), len(unended))
         await asyncio.sleep(1)
     assert max(taken.values()) == max(ended.values()) == 1
     stories = await asyncio.to_thread(lambda: {each.id: each for each in management.impersonations.list()})
     assert {each for each in delivered if each not in stories or stories[each].exchanged_at is None} == set()
+    assert {each: stories[each].actor_id for each in delivered} == delivered
+    taken_by = {entry.subject_token_id: entry.actor_id for entry in entries if entry.key == "token.exchange.taken"}
+    assert {each: taken_by[each] for each in delivered} == delivered
     missing = [entry.gap for entry in entries if entry.gap is not None and entry.gap.first is not None]
     assert missing == []  # a log may begin a new epoch, which is recorded as a gap
 
