@@ -25,8 +25,7 @@ from provision import ServerAddresses
 from stead import ManagementClient
 from stead._tls import default_ssl_context
 from stead.audit import Head, KeySet, read_head, verify_export
-from tests.support.application import Application
-from tests.support.impersonation import Impersonation, cycle_works
+from tests.support.impersonation import Application, Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.processes import Deployment, ServiceProcess, Victim
 from tests.support.waiting import WAIT_S, eventually
