@@ -24,11 +24,13 @@ class _Judged(NamedTuple):
 
     Attributes:
         lookups: What can end the token.
+        entries: Those of all lookups.
         records: Where it was looked up; the verdict stands until they are replaced or get a record of an entry.
         verdict: What made it invalid.
     """
 
     lookups: list[Lookup]
+    entries: list[bytes]
     records: Records
     verdict: Kind | None
 
@@ -134,14 +136,15 @@ class FeedState:
         judged = self._judged.get(key)
         if judged is None:
             lookups = lookups_of(token, stale_permissions=stale_permissions)
-        elif judged.records is records and not any(records.has_later(names) for _, names in judged.lookups):
+            entries = [entry for _, names in lookups for entry in names]
+        elif judged.records is records and not records.has_later(judged.entries):
             return judged.verdict
         else:
-            lookups = judged.lookups
+            lookups, entries = judged.lookups, judged.entries
         verdict = _verdict(records, lookups)
         if len(self._judged) >= _CACHED:
             self._judged.clear()
-        self._judged[key] = _Judged(lookups, records, verdict)
+        self._judged[key] = _Judged(lookups, entries, records, verdict)
         return verdict
 
 
