@@ -7,17 +7,17 @@ from identity_common.stores.audit_streams import LUA_APPEND
 from identity_common.wire.audit import AuditEntry
 from token_service.audit import TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN
-from token_service.presented_tokens import subject_tokens
+from token_service.presented_tokens import subject_token_store
 
 _ENTRY: Final = AuditEntry(id="", occurred_at=0, tenant_id="", log=LOG, key=TAKEN)
 _NOTHING: Final = "local function append() end"
 
-subject_tokens._TAKE = subject_tokens._TAKE.replace(LUA_APPEND, _NOTHING)
-subject_tokens.encode_entry = lambda _: b""
+subject_token_store._TAKE = subject_token_store._TAKE.replace(LUA_APPEND, _NOTHING)
+subject_token_store.encode_entry = lambda _: b""
 TokenAudit.attempt = lambda *_: _ENTRY
 TokenAudit._append = lambda *_: None
 
-if _NOTHING not in subject_tokens._TAKE:
+if _NOTHING not in subject_token_store._TAKE:
     raise RuntimeError("the take does not append entries in the way that this benchmark leaves out")
 
 from token_service.asgi import app  # noqa: E402 - the service, as changed above
