@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import itertools
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import get_args
 from urllib.parse import urlsplit
@@ -26,7 +25,6 @@ from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_toke
 from provision import ServerAddresses
 from stead import ManagementClient
 from stead.event_types import MemberType
-from tests.support.captured_logs import captured_logs
 from tests.support.impersonation import set_up
 from tests.support.organization_template import Caller
 from tests.support.processes import Deployment
@@ -117,16 +115,11 @@ async def test_more_takes_than_connections_wait_for_their_turn(
     several = [f"sub_{number:043d}" for number in range(200)]
     store_subject_token(own_addresses, *several)
     tokens, client = subject_tokens(own_addresses, replicas=1)
-    with captured_logs("tests") as log:
-        taken = await asyncio.gather(
-            *(tokens.take(token, request=AuditedTokenRequest()) for token in several), return_exceptions=True
-        )
+    taken = await asyncio.gather(
+        *(tokens.take(token, request=AuditedTokenRequest()) for token in several), return_exceptions=True
+    )
     await client.aclose()
-    refusals = [json.decode(line)["error"] for line in log.getvalue().splitlines() if "store.unavailable" in line]
-    outcomes = Counter(type(each).__name__ for each in taken)
-    assert outcomes == Counter(SpentSubjectToken=len(several) - len(refusals), OAuthError=len(refusals))
-    assert set(refusals) <= {"too few replicas"}  # of a replica that is slow on a busy machine
-    assert outcomes["SpentSubjectToken"] > 0
+    assert [type(each).__name__ for each in taken] == ["SpentSubjectToken"] * len(several)
 
 
 def share_users(primary: "redis.Redis", copy: "redis.Redis") -> None:

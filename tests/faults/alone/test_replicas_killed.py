@@ -151,6 +151,7 @@ def pairs(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFacto
             token_replicas=2,
             management_replicas=2,
             template_replicas=2,
+            token_settings={"REVISION_WAIT_S": "20"},  # a relay that takes over from a killed one needs a moment
             jwks_url=keys.url,
         )
         keys.replicas = [process.url for process in deployment.tokens]
@@ -277,8 +278,7 @@ async def test_starting_and_killing_replicas_fails_only_the_requests_sent_to_the
 
     assert watch.failures_while_serving() == []
     assert {attempt.failure for attempt in watch.attempts if attempt.failure.isdigit()} <= {"503"}
-    assert load.races["won"] > 0
-    assert load.races["lost"] <= ROUNDS + ROUNDS // 4  # kills of a replica of token-service
+    assert load.races["won"] > 10 * load.races["lost"]
     await require_agreement(own_addresses, load.management, load.writers)
     for process in pairs.processes:
         if not watch.is_serving(process):

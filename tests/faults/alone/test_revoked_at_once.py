@@ -22,6 +22,12 @@ AT_ONCE = 2
 """Requests to each replica right after a write, besides the one that is always in flight."""
 
 
+@pytest.fixture(scope="module")
+def token_settings() -> dict[str, str]:
+    """Wait long for a revision: on a busy machine 503 would be a correct answer."""
+    return {"REVISION_WAIT_S": "20"}
+
+
 class History:
     """Alternating grants and revocations, with token requests in between.
 
