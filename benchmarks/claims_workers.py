@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, Final
 
 import msgspec
-import quickjs
+import quickjs  # type: ignore[import-untyped]
 import uvloop
 
 from benchmarks.measure import cpu_seconds, memory_mb

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import httpx2 as httpx
 import msgspec
@@ -54,7 +54,11 @@ class Tokens:
         self._place = place
         self._http = httpx.Client(timeout=30)
         application = place.parties.application
-        reading = {"issuer": place.issuer, "client_id": application.id, "client_secret": application.secret}
+        reading: dict[str, Any] = {
+            "issuer": place.issuer,
+            "client_id": application.id,
+            "client_secret": application.secret,
+        }
         self.feeds = {
             "SDK over HTTP": NotValidFeed.over_http(place.token_url, **reading),
             "SDK over NATS": NotValidFeed.over_nats(

@@ -69,10 +69,10 @@ def _space(deployment: Deployment, management: ManagementClient, cache: "redis.R
 
     def measured(what: str, work: Callable[[], None]) -> str:
         before = {name: asyncio.run(_database_bytes(url)) for name, url in urls.items()}
-        memory = int(cache.info("memory")["used_memory"])  # type: ignore[index]
+        memory = int(cache.info("memory")["used_memory"])
         work()
         grown = {name: (asyncio.run(_database_bytes(url)) - before[name]) / _USERS for name, url in urls.items()}
-        memory = int(cache.info("memory")["used_memory"]) - memory  # type: ignore[index]
+        memory = int(cache.info("memory")["used_memory"]) - memory
         return f"{what}, bytes: PostgreSQL {grown}, Redis {memory / _USERS:.0f}"
 
     users: list[str] = []

@@ -12,10 +12,10 @@ from token_service.presented_tokens import subject_token_store
 _ENTRY: Final = AuditEntry(id="", occurred_at=0, tenant_id="", log=LOG, key=TAKEN)
 _NOTHING: Final = "local function append() end"
 
-subject_token_store._TAKE = subject_token_store._TAKE.replace(LUA_APPEND, _NOTHING)
-subject_token_store.encode_entry = lambda _: b""
-TokenAudit.attempt = lambda *_: _ENTRY
-TokenAudit._append = lambda *_: None
+subject_token_store._TAKE = subject_token_store._TAKE.replace(LUA_APPEND, _NOTHING)  # type: ignore[misc]
+subject_token_store.encode_entry = lambda _: b""  # type: ignore[assignment,attr-defined]
+TokenAudit.attempt = lambda *_: _ENTRY  # type: ignore[method-assign]
+TokenAudit._append = lambda *_: None  # type: ignore[method-assign]
 
 if _NOTHING not in subject_token_store._TAKE:
     raise RuntimeError("the take does not append entries in the way that this benchmark leaves out")

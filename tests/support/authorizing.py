@@ -32,7 +32,7 @@ class Stores(msgspec.Struct, frozen=True):
     """The stores of one replica."""
 
     engine: AsyncEngine
-    redis: Redis  # type: ignore[type-arg]
+    redis: Redis
     codes: Codes
     authorizations: Authorizations
     refresh_tokens: RefreshTokens

@@ -233,8 +233,13 @@ class Deployment:
         Args:
             edge: Chooses the replica; by default all of them in turn.
         """
-        replicas = {"token": self.tokens, "management": self.managements, "template": self.templates}
-        edge = edge or EdgeTransport({service: [each.url for each in found] for service, found in replicas.items()})
+        edge = edge or EdgeTransport(
+            {
+                "token": [each.url for each in self.tokens],
+                "management": [each.url for each in self.managements],
+                "template": [each.url for each in self.templates],
+            }
+        )
         return ManagementClient(
             self.base_url,
             client_id=self._bootstrapped.client_id,

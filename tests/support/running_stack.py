@@ -14,6 +14,7 @@ import management_service.app
 import management_service.commands
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.stack import Stack
+from identity_common.http.routing import Service
 from identity_common.http.server import SERVER_OPTIONS
 from provision import ServerAddresses
 from provision.credentials import Credentials, ManagementApi
@@ -84,10 +85,10 @@ class RunningStack:
             port=self._port,
             **{**SERVER_OPTIONS, "loop": "asyncio"},
         )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve()), daemon=True)
+        self._server = server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
         self._thread.start()
-        while not self._server.started:
+        while not server.started:
             self._thread.join(0.01)
             assert self._thread.is_alive(), "the stack did not start"
         self._stack.wait_until_ready()
@@ -115,7 +116,7 @@ class RunningStack:
         return self._stack.token
 
     @property
-    def apps(self) -> Mapping[str, Any]:
+    def apps(self) -> Mapping[Service, Any]:
         """The app of each service, for routes that the edge does not forward."""
         return self._app._apps
 
@@ -128,7 +129,7 @@ class RunningStack:
         """Return a new subject token, for the demo's customer by default."""
         return self.management.subject_tokens.create(user_id or self.credentials.demo.users[1].id).token
 
-    def exchange(self, subject_token: str, **parameters: str | None) -> TokenResponse:
+    def exchange(self, subject_token: str, **parameters: Any) -> TokenResponse:
         """Exchange a subject token as the Traditional application."""
         client_id, client_secret = self.traditional
         return exchange_subject_token(
@@ -137,7 +138,7 @@ class RunningStack:
             client_secret=client_secret,
             subject_token=subject_token,
             http=self.http,
-            **parameters,  # type: ignore[arg-type]
+            **parameters,
         )
 
     def token_request(
@@ -151,6 +152,6 @@ class RunningStack:
         return self.http.post(
             "/oidc/token",
             data={name: value for name, value in form.items() if value is not None},
-            auth=auth,
+            auth=auth or httpx.USE_CLIENT_DEFAULT,
             headers={name.replace("_", "-"): value for name, value in headers.items()},
         )

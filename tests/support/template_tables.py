@@ -341,7 +341,7 @@ class TemplateTables:
                 stream=STREAM_EVENTS,
                 config=ConsumerConfig(ack_policy=AckPolicy.NONE, mem_storage=True),
             )
-            pending = (await subscription.consumer_info()).num_pending
+            pending = (await subscription.consumer_info()).num_pending or 0
             messages: list[CloudEvent] = []
             while len(messages) < pending:
                 fetched = await subscription.fetch(min(1000, pending - len(messages)), timeout=5)
