@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -212,17 +213,28 @@ def printed_by(name: str, namespace: str) -> list[str]:
 
 @contextmanager
 def forwarded(target: str, port: int, *, to: int, namespace: str = NAMESPACE) -> Iterator[None]:
-    """Forward a port of this machine to a port of a Service or a pod."""
-    process = subprocess.Popen(
-        ["kubectl", "--namespace", namespace, "port-forward", target, f"{port}:{to}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    """Forward a port of this machine to a port of a Service or a pod.
+
+    kubectl ends when it loses its connection, such as at a restart of the kubelet; it is started again.
+    """
+    command = ["kubectl", "--namespace", namespace, "port-forward", target, f"{port}:{to}"]
+    ended = threading.Event()
+
+    def forward() -> None:
+        while not ended.is_set():
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while process.poll() is None and not ended.wait(0.1):
+                pass
+            process.terminate()
+            process.wait()
+
+    forwarding = threading.Thread(target=forward)
+    forwarding.start()
     try:
         yield
     finally:
-        process.terminate()
-        process.wait()
+        ended.set()
+        forwarding.join()
 
 
 def _answers(url: str) -> bool:

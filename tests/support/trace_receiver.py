@@ -27,13 +27,13 @@ class ReceivedSpan(NamedTuple):
 
 
 class TraceReceiver:
-    """A context manager that listens on ``url``."""
+    """A context manager that listens on ``url``, at a free port unless one is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.spans: list[ReceivedSpan] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = ThreadingHTTPServer((host, port), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http://{host}:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._thread.start()
