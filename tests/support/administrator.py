@@ -81,10 +81,13 @@ class AtTheConsole:
 
     def follows(self, answer: httpx.Response) -> httpx.Response:
         """Follow redirects, signing in where that is asked for."""
+        signed_in = False
         while True:
             if answer.has_redirect_location:
                 answer = self.browser.get(answer.headers["Location"])
             elif answer.url.path == "/sign-in":
+                assert not signed_in, answer.text
+                signed_in = True
                 form = Form(answer.text)
                 values = {**form.values, "identifier": self.username, "password": self._password}
                 answer = self.browser.post(form.action, data=values)

@@ -10,6 +10,7 @@ import pytest
 from stead import ManagementClient, NotFound
 from tests.deployed.kubernetes.long.conftest import Load
 from tests.support.cluster import ROOT
+from tests.support.cluster_journeys import enter_the_console
 from tests.support.impersonation import Impersonation, set_up
 from tests.support.waiting import eventually
 
@@ -37,6 +38,7 @@ def test_the_databases_are_restored_and_the_system_works_again(
     system: str, management: ManagementClient, load: Load, tmp_path: Path
 ) -> None:
     impersonation = set_up(management, resource="https://restored.example.com/api")
+    enter_the_console(system, "Before the restoration")
     run("dump", tmp_path)
     later = management.users.create(name="Later").id
     token = exchange_for(system, management, impersonation).json()["access_token"]
@@ -48,6 +50,7 @@ def test_the_databases_are_restored_and_the_system_works_again(
     assert not is_active(system, impersonation, token)
     with pytest.raises(NotFound):
         management.users.get(later)
+    enter_the_console(system, "After the restoration")
     # The load keeps its access token for a minute; then it goes on as before.
     eventually(lambda: goes_on(load), within_s=180)
 
