@@ -23,6 +23,9 @@ from stead._tls import default_ssl_context
 from tests.support.processes import free_port
 from tests.support.recorder import Recorder
 
+_CLAIMS_TIME_MS = 500
+"""So long that an honest call of a claims function ends on a busy machine too."""
+
 
 class _BootstrapsHere(Stack):
     """Creates the first client in this process: a process of its own takes two seconds of CPU time to start."""
@@ -69,6 +72,7 @@ class RunningStack:
             directory=directory,
             environment={**(environment or {}), "TENANT_ID": tenant_id},
         )
+        token_settings = {"claims_time_ms": _CLAIMS_TIME_MS, **token_settings}
         self._stack.token = msgspec.structs.replace(self._stack.token, **token_settings)
         self._port = port
         self._app: Dispatcher
