@@ -98,31 +98,56 @@ async def test_a_replica_that_does_not_know_of_the_end_yet_records_nothing(repli
     assert await replicas.longest_ms() == 0
 
 
-async def test_a_dry_run_has_all_workers_run_inputs_at_once(servers: ServerAddresses, replicas: Replicas) -> None:
+class Answers:
+    """What answers for the first replica, with two workers."""
+
+    def __init__(self, replicas: Replicas, *, time_ms: int) -> None:
+        self.workers = ClaimsWorkers(Limits(time_ms=time_ms), 2)
+        self.on_demand = WorkersOnDemand(self.workers, count=2)
+        self._answers = ClaimsFunctionAnswers(
+            SealedRequests(replicas.keys, tenant_id="default"),
+            self.on_demand,
+            replicas.one,
+            FailedCalls(RedisCommands(replicas.redis), tenant_id="default"),
+            worker_count=2,
+        )
+
+    async def dry_run(self, script: str, *, timeout_ms: int) -> DryRunAnswer:
+        question = DryRun(kind=KIND, candidate=Function(script=script), timeout_ms=timeout_ms)
+        answer = await self._answers.answer(question, deadline=time.monotonic() + 60)
+        assert isinstance(answer, DryRunAnswer)
+        return answer
+
+
+async def test_a_dry_run_has_all_workers_run_inputs_at_once(replicas: Replicas) -> None:
     await replicas.one.begin(KIND, minutes=60)
     for _ in range(4):
         await replicas.record(replicas.one)
-    workers = ClaimsWorkers(Limits(time_ms=2000), 2)
-    on_demand = WorkersOnDemand(workers, count=2)
-    answers = ClaimsFunctionAnswers(
-        SealedRequests(replicas.keys, tenant_id="default"),
-        on_demand,
-        replicas.one,
-        FailedCalls(RedisCommands(replicas.redis), tenant_id="default"),
-        worker_count=2,
-    )
+    answers = Answers(replicas, time_ms=2000)
     spin = (
         "const getCustomJwtClaims = () => { for (const end = Date.now() + 50; Date.now() < end; ); return { a: 1 }; };"
     )
-    dry_run = DryRun(kind=KIND, candidate=Function(script=spin), timeout_ms=60_000)
-    asked = asyncio.create_task(answers.answer(dry_run, deadline=time.monotonic() + 60))
+    asked = asyncio.create_task(answers.dry_run(spin, timeout_ms=60_000))
     busy = 0
     while not asked.done():
-        busy = max(busy, len(workers.pids) - workers.free)
+        busy = max(busy, len(answers.workers.pids) - answers.workers.free)
         await asyncio.sleep(0.001)
-    await on_demand.stop()
+    await answers.on_demand.stop()
     answer = await asked
-    assert isinstance(answer, DryRunAnswer)
     assert (busy, answer.omitted) == (2, 0)
     recorded = [each.at for each in await replicas.one.last(KIND)]
     assert [(run.recorded_at, run.added) for run in answer.runs] == [(at, {"a": 1}) for at in recorded]
+
+
+async def test_a_dry_run_ends_in_time_though_its_calls_may_take_longer(replicas: Replicas) -> None:
+    """management-service would not wait for them, and answer 503."""
+    await replicas.one.begin(KIND, minutes=60)
+    for _ in range(3):
+        await replicas.record(replicas.one)
+    answers = Answers(replicas, time_ms=600_000)
+    loop = "const getCustomJwtClaims = () => { for (;;); };"
+    async with asyncio.timeout(60):
+        assert await answers.dry_run(loop, timeout_ms=200) == DryRunAnswer(omitted=3)
+        instant = "const getCustomJwtClaims = () => ({ a: 1 });"
+        assert (await answers.dry_run(instant, timeout_ms=50_000)).omitted == 0
+    await answers.on_demand.stop()

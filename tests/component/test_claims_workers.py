@@ -457,6 +457,23 @@ CHECKED: Final[dict[str, tuple[str, Problem | None]]] = {
         Problem("no-function", "the script declares no function getCustomJwtClaims"),
     ),
     "empty": ("", Problem("no-function", "the script declares no function getCustomJwtClaims")),
+    "a bracket that is not closed": (
+        "const getCustomJwtClaims = () => {\n  return {};",
+        Problem("syntax", "the script ends in the middle of a statement", 2, 13),
+    ),
+    "a bracket that is not closed, and a comment": (
+        "const getCustomJwtClaims = () => {\n  return {};\r\n// done",
+        Problem("syntax", "the script ends in the middle of a statement", 3, 8),
+    ),
+    "a condition without a statement": (
+        "const getCustomJwtClaims = () => ({});\nif (globalThis.a)",
+        Problem("syntax", "the script ends in the middle of a statement", 2, 18),
+    ),
+    "a label without a statement": (
+        "const getCustomJwtClaims = () => ({});\nlabel:",
+        Problem("syntax", "the script ends in the middle of a statement", 2, 7),
+    ),
+    "a last statement without a semicolon": ("var a = 1, getCustomJwtClaims = () => ({})\na", None),
     "closing brackets": (
         "}\nconst getCustomJwtClaims = () => ({});\n{",
         Problem("syntax", "SyntaxError: unexpected token in expression: '}'", 1, 1),

@@ -5,6 +5,7 @@ One replica replies to each request. The workers are others than those of real t
 
 import asyncio
 import time
+from contextlib import suppress
 from operator import itemgetter
 from typing import Final
 
@@ -134,16 +135,13 @@ class ClaimsFunctionAnswers:
         finished: list[tuple[int, DryRunOfInput]] = []
 
         async def run_those_ahead() -> None:
-            for place, each in ahead:
-                try:
-                    run = await self._run_beside(each, question, deadline)
-                except NoWorkerFree:
-                    return
-                if time.monotonic() > deadline:
-                    return
-                finished.append((place, run))
+            with suppress(NoWorkerFree):
+                for place, each in ahead:
+                    finished.append((place, await self._run_beside(each, question, deadline)))
 
-        await asyncio.gather(*(run_those_ahead() for _ in range(self._worker_count)))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_left_s(deadline)):  # a call may take longer than what is left
+                await asyncio.gather(*(run_those_ahead() for _ in range(self._worker_count)))
         runs: list[DryRunOfInput] = []
         size = 0
         for _, run in sorted(finished, key=itemgetter(0)):

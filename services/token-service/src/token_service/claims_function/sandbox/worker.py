@@ -44,6 +44,7 @@ _SECCOMP_MODE_FILTER: Final = 2
 
 # A frame of the stack that is in the script: "at name (<input>:3:7)"; a syntax error has no name.
 _FRAME: Final = re.compile(r" *at (?:(?P<name>.*) \()?<input>:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?")
+_LINE_END: Final = re.compile("\r\n|[\n\r\u2028\u2029]")
 _HARNESS_FRAMES: Final = frozenset({"steadCall", "steadDenyAccess"})
 _FUNCTION: Final = "getCustomJwtClaims"
 
@@ -198,12 +199,17 @@ class Worker:
         """
         stop = f"stop_{os.urandom(8).hex()}"
         self._context.eval(f"let {stop};")
-        problem = self._parse(f"{script}\n;let {stop};")
+        problem = self._parse(f"{script}\nlet {stop};")  # a semicolon before it would complete "if (x)"
         if f"redeclaration of '{stop}'" not in problem:
             bound = _reason(problem)
             reason = "syntax" if bound == "exception" else bound
-            return _problem(reason, _first_line(problem), _position(problem))
-        if f"redeclaration of '{stop}'" in self._parse(f"{script}\n;let {stop}, {_FUNCTION};"):
+            position, lines = _position(problem), _LINE_END.split(script)
+            if position is not None and position[0] > len(lines):
+                return _problem(
+                    reason, "the script ends in the middle of a statement", (len(lines), len(lines[-1]) + 1)
+                )
+            return _problem(reason, _first_line(problem), position)
+        if f"redeclaration of '{stop}'" in self._parse(f"{script}\nlet {stop}, {_FUNCTION};"):
             return _problem("no-function", f"the script declares no function {_FUNCTION}", None)
         return "O", "null"
 
