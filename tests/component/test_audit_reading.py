@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import httpx2 as httpx
 import msgspec
 import nats
 import pytest
+from sqlalchemy import Select
 from sqlalchemy.dialects import postgresql
 
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
-from identity_common.wire.audit import BEGINNINGS, AuditEntry, audit_subject
+from identity_common.wire.audit import BEGINNINGS, ISSUED, TAKEN, AuditEntry, audit_subject
 from management_service.app import create_app
 from management_service.audit.partitions import create_partitions, months_ahead
 from management_service.audit.store import TrailFilters, _walks
@@ -36,10 +38,10 @@ def entry(number: int, **changed: Any) -> AuditEntry:
 ENTRIES = (
     entry(1, user_id=OTHER, ids={"user_id": USER}, operation="UpdateUser", application_id="console"),
     entry(2, user_id=USER, ids={"user_id": USER}, operation="UpdateUserPassword", application_id="portal"),
-    entry(3, user_id=USER, key="subject-token.issued", subject_token_id="one", application_id="desk"),
-    entry(4, user_id=USER, key="token.exchange.taken", subject_token_id="one", actor_id=ACTOR, organization_id="org"),
+    entry(3, user_id=USER, key=ISSUED, subject_token_id="one", application_id="desk"),
+    entry(4, user_id=USER, key=TAKEN, subject_token_id="one", actor_id=ACTOR, organization_id="org"),
     entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org", "user_id": "second"}),
-    entry(6, user_id=OTHER, key="token.exchange.taken", subject_token_id="two", actor_id=USER),
+    entry(6, user_id=OTHER, key=TAKEN, subject_token_id="two", actor_id=USER),
     entry(
         7,
         application_id="console",
@@ -48,6 +50,8 @@ ENTRIES = (
         given={"roleIds": ("given", "too")},
     ),
     entry(8, application_id="desk", operation="EndImpersonation", ids={"impersonation_id": "one"}),
+    entry(9, user_id=OTHER, key=ISSUED, subject_token_id="three", requested_by="kim", application_id="console"),
+    entry(10, user_id="kim", key=ISSUED, subject_token_id="four", requested_by="kim", application_id="console"),
 )
 
 
@@ -83,6 +87,11 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
             "none": {},
             "user": {"userId": USER},
             "created user": {"userId": "created"},
+            "requesting user": {"userId": "kim"},
+            "subject tokens of the requesting user": {"userId": "kim", "logKey": ISSUED},
+            "exchanges of the requesting user": {"userId": "kim", "logKey": TAKEN},
+            "target of the requesting user": {"userId": "kim", "targetId": "org"},
+            "requesting target": {"targetId": "kim"},
             "target": {"targetId": USER},
             "created target": {"targetId": "one"},
             "given": {"targetId": "given"},
@@ -104,9 +113,14 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         }.items()
     }
     assert found == {
-        "none": ["8", "7", "6", "5", "4", "3", "2", "1"],
+        "none": ["10", "9", "8", "7", "6", "5", "4", "3", "2", "1"],
         "user": ["4", "3", "2", "1"],
         "created user": ["7"],
+        "requesting user": ["10", "9"],
+        "subject tokens of the requesting user": ["10", "9"],
+        "exchanges of the requesting user": [],
+        "target of the requesting user": [],
+        "requesting target": [],
         "target": ["2", "1"],
         "created target": ["8", "7"],
         "given": ["7"],
@@ -116,12 +130,12 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "target and target": ["5"],
         "target and application": ["8"],
         "actor": ["4"],
-        "application": ["7", "1"],
+        "application": ["10", "9", "7", "1"],
         "organization": ["5", "4"],
         "subject token": ["8", "4", "3"],
         "operation": ["1"],
         "key": ["6", "4"],
-        "from": ["8", "7", "6"],
+        "from": ["10", "9", "8", "7", "6"],
         "until": ["3", "2", "1"],
         "both": ["4"],
         "nothing": [],
@@ -130,7 +144,12 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
 
 @pytest.mark.servers
 async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry(own: Management) -> None:
-    for params, expected in (({}, "87654321"), ({"userId": USER}, "4321"), ({"targetId": "one"}, "87")):
+    for params, expected in (
+        ({}, "10 9 8 7 6 5 4 3 2 1"),
+        ({"userId": USER}, "4 3 2 1"),
+        ({"userId": "kim"}, "10 9"),
+        ({"targetId": "one"}, "8 7"),
+    ):
         found, address = [], httpx.URL("/api/logs", params={**params, "page_size": "2"})
         while True:
             answer = await own.client.get(address)
@@ -140,10 +159,10 @@ async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry
             address = httpx.URL(answer.links["next"]["url"])
             assert address.path == "/api/logs"
             address = httpx.URL("/api/logs", params=address.params)
-        assert "".join(found) == expected
+        assert " ".join(found) == expected
 
 
-MANY = 5_000
+MANY, PAGE = 5_000, 20
 WRITES = """
     INSERT INTO audit_entries
         (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, application_id, organization_id, entry)
@@ -153,21 +172,55 @@ WRITES = """
 """
 
 
+REQUESTED = """
+    INSERT INTO audit_entries
+        (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, requested_by, subject_token_id, entry)
+    SELECT $1, $2::bigint + number, 'issued', 'subject-tokens', 'many', number, 'subject-token.issued', 'customer',
+        'ann', number, '{}'
+    FROM generate_series(1, $3) AS number
+"""
+
+
 @pytest.mark.servers
-@pytest.mark.parametrize("party", [{"user_id": "ann"}, {"application_id": "app"}, {"organization_id": "org"}])
+@pytest.mark.parametrize("party", [{"subject_id": "ann"}, {"application_id": "app"}, {"organization_id": "org"}])
 async def test_the_impersonations_of_a_party_are_found_without_reading_its_writes(
     management: Management, party: dict[str, str]
 ) -> None:
-    database, tenant_id = management.database, f"many-{new_id()}"
+    tenant_id = await with_many_writes(management.database)
+    for key in BEGINNINGS:
+        (walk,) = _walks(tenant_id, TrailFilters(key=key, **party), None)
+        assert await entries_read(management.database, walk) == 0
+
+
+@pytest.mark.servers
+async def test_the_subject_tokens_requested_for_a_user_are_found_without_reading_anything_else(
+    management: Management,
+) -> None:
+    tenant_id = await with_many_writes(management.database)
+    for key in BEGINNINGS:
+        walks = _walks(tenant_id, TrailFilters(key=key, user_id="ann"), None)
+        assert [await entries_read(management.database, walk) for walk in walks] == [0] * len(walks)
+    await management.database.execute(REQUESTED, tenant_id, now_ms() - MANY, MANY)
+    await management.database.execute("ANALYZE audit_entries")
+    for key, expected in ((ISSUED, [0, PAGE]), (TAKEN, [0])):
+        walks = _walks(tenant_id, TrailFilters(key=key, user_id="ann"), None)
+        assert [await entries_read(management.database, walk) for walk in walks] == expected
+
+
+async def with_many_writes(database: asyncpg.Connection) -> str:
+    """Return a tenant whose trail has many writes by one user, application and organization to themselves."""
+    tenant_id = f"many-{new_id()}"
     await create_partitions(database, months_ahead(now_ms()))
     await database.execute(WRITES, tenant_id, now_ms() - MANY, MANY)
     await database.execute("ANALYZE audit_entries, audit_targets")
-    for key in BEGINNINGS:
-        (walk,) = _walks(tenant_id, TrailFilters(key=key, **party), None)
-        statement = walk.limit(20).compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
-        (plan,) = json.loads(await database.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"))
-        read = sum(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans(plan["Plan"]))
-        assert read == 0
+    return tenant_id
+
+
+async def entries_read(database: asyncpg.Connection, walk: Select[Any]) -> int:
+    """Return how many entries and targets a page looks at."""
+    statement = walk.limit(PAGE).compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
+    (plan,) = json.loads(await database.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"))
+    return sum(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans(plan["Plan"]))
 
 
 async def test_one_entry_and_none(own: Management) -> None:

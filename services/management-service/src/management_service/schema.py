@@ -254,6 +254,7 @@ audit_entries = Table(
     Column("application_id", Key),
     Column("user_id", Key),
     Column("written_user_id", Key),  # replicas of the previous release read it; nothing writes it any more
+    Column("requested_by", Key),
     Column("actor_id", Key),
     Column("organization_id", Key),
     Column("subject_token_id", Key),
@@ -272,7 +273,7 @@ audit_entries = Table(
         )
         for column in (
             *("operation", "application_id", "user_id", "written_user_id"),
-            *("actor_id", "organization_id", "subject_token_id"),
+            *("requested_by", "actor_id", "organization_id", "subject_token_id"),
         )
     ),
     *(  # of what impersonations are told from: a user may have few among a million sign-ins, an application, too

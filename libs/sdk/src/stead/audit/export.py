@@ -135,7 +135,7 @@ def _read(text: str | bytes, number: int) -> tuple[_Line, str | None]:
         is_erased = salt is None
         hashed = decoded(personal) if is_erased else personal_hash(entry, _salt(salt))
         is_restored = is_erased and any(name in entry for name in PERSONAL_MEMBERS)
-        people = (entry.get(name) for name in ("userId", "actorId")) if is_erased else ()
+        people = (entry.get(name) for name in ("userId", "actorId", "requestedBy")) if is_erased else ()
         line = _Line(
             index=index,
             entry_id=str(entry_id),

@@ -39,6 +39,10 @@ _ENTRIES: Final = """
         SELECT occurred_at, number, entry, salt FROM audit_entries
         WHERE tenant_id = $1 AND actor_id = $2 AND occurred_at >= $3 AND (occurred_at, number) > ($3, $4)
         ORDER BY occurred_at, number LIMIT $5
+    ) UNION ALL (
+        SELECT occurred_at, number, entry, salt FROM audit_entries
+        WHERE tenant_id = $1 AND requested_by = $2 AND occurred_at >= $3 AND (occurred_at, number) > ($3, $4)
+        ORDER BY occurred_at, number LIMIT $5
     ) ORDER BY occurred_at, number LIMIT $5
 """
 _ERASE: Final = """
@@ -50,7 +54,8 @@ _AT_ONCE: Final = 500
 
 async def note_erasures(connection: asyncpg.Connection, tenant_id: str, entries: Sequence[AuditEntry]) -> None:
     """Note the users whose deletion is among these entries, and those deleted before, of whom an entry arrives late."""
-    people = {each for entry in entries for each in (entry.user_id, entry.actor_id) if each is not None}
+    named = (each for entry in entries for each in (entry.user_id, entry.actor_id, entry.requested_by))
+    people = {each for each in named if each is not None}
     if people:
         oldest = min(entry.occurred_at for entry in entries)
         await connection.execute(_REQUEST_AGAIN, tenant_id, [*people], oldest)
@@ -64,9 +69,10 @@ async def note_erasures(connection: asyncpg.Connection, tenant_id: str, entries:
 
 
 async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> None:
-    """Erase the personal part of the next entries about a deleted user: as the subject, or as the actor.
+    """Erase the personal part of the next entries about a deleted user: as the subject, the actor, or the requester.
 
-    A step reads as much of two indexes, however many entries the user has: entries are stored and signed between steps.
+    A step reads as much of three indexes, however many entries the user has. Entries are stored and signed between
+    steps.
     """
     async with connection.transaction():
         pending = await connection.fetchrow(_PENDING, tenant_id)

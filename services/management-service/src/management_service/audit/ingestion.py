@@ -43,7 +43,7 @@ _SIGNING_MS: Final = 1000
 
 _COLUMNS: Final = (
     *("tenant_id", "occurred_at", "id", "log", "epoch", "sequence", "key", "operation", "application_id"),
-    *("user_id", "actor_id", "organization_id", "subject_token_id", "entry", "salt", "leaf_index"),
+    *("user_id", "requested_by", "actor_id", "organization_id", "subject_token_id", "entry", "salt", "leaf_index"),
 )
 _TIME: Final = _COLUMNS.index("occurred_at")
 _KEY: Final = _COLUMNS.index("key")
@@ -284,6 +284,7 @@ def _row(entry: AuditEntry, text: str) -> _Row:
         entry.operation,
         entry.application_id,
         entry.user_id,
+        entry.requested_by,
         entry.actor_id,
         entry.organization_id or entry.ids.get("organization_id") or _created_organization(entry),
         entry.subject_token_id or entry.ids.get("impersonation_id"),

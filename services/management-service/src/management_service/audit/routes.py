@@ -23,7 +23,11 @@ JSON_LINES: Final = "application/x-ndjson"
 
 _MAX_TIME: Final = 2**53
 _BY_ID: Final = (
-    Filter("userId", "Only entries about this user: as the subject, as the one who wrote, or as the one written to."),
+    Filter(
+        "userId",
+        "Only entries about this user: as the subject, as the one who wrote, as the one written to, or as the one for "
+        "whom an application requested a subject token (requestedBy).",
+    ),
     Filter(
         "targetId",
         "Only writes to the object of this id, whatever its kind: in ids, given or aggregates.",

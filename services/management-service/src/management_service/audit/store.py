@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.wire.audit import BEGINNINGS
+from identity_common.wire.audit import BEGINNINGS, ISSUED
 from management_service.audit.tiles import TileId, Tiles
 from management_service.schema import (
     audit_entries,
@@ -59,7 +59,8 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     """What entries must have; all of it.
 
     Attributes:
-        user_id: A person that it is about, that wrote, or that was written to.
+        user_id: A person that it is about, that wrote, that was written to, or that a subject token was requested for.
+        subject_id: The subject of what an impersonation is told from, and nothing else about this person.
         target_id: An object that was written to, or that a write changed.
         actor_id: The person that acts for another.
         application_id: The application that sent the request.
@@ -72,6 +73,7 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     user_id: str | None = None
+    subject_id: str | None = None
     target_id: str | None = None
     actor_id: str | None = None
     application_id: str | None = None
@@ -181,25 +183,25 @@ async def entries_of_subject_tokens(connection: AsyncConnection, tenant_id: str,
 def _walks(tenant_id: str, filters: TrailFilters, after: Position | None) -> list[Select[Any]]:
     """Return statements for the entries that match, newest first; each entry is found by one of them.
 
-    A person's entries are two walks, of those that name the person and of those that are written to: OR would read all
-    entries of the person, or of everybody. Those that an impersonation is told from are no writes, and have indexes of
-    their own: the person may have any number of others.
+    A person's entries are three walks, of those that name the person, of those that are written to, and of the subject
+    tokens requested for the person: OR would read all entries of the person, or of everybody. Those that an
+    impersonation is told from are no writes, and have indexes of their own: the person may have any number of others.
     """
     user_id, target_id = filters.user_id, filters.target_id
-    others = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != user_id)
     is_of_user = audit_entries.c.user_id == user_id
-    if target_id is None and filters.key in BEGINNINGS:
-        conditions = [audit_entries.c.subject_token_id.is_not(None)]
-        return [_walk_entries(tenant_id, filters, after, conditions if user_id is None else [*conditions, is_of_user])]
     if target_id is not None:
         of_user = [] if user_id is None else [or_(is_of_user, _has_target(user_id))]
         return [_walk_targets(tenant_id, filters, after, target_id, of_user)]
-    if user_id is not None:
-        return [
-            _walk_entries(tenant_id, filters, after, [is_of_user]),
-            _walk_targets(tenant_id, filters, after, user_id, [others]),
-        ]
-    return [_walk_entries(tenant_id, filters, after, [])]
+    is_told_from = [audit_entries.c.subject_token_id.is_not(None)] if filters.key in BEGINNINGS else []
+    if user_id is None:
+        return [_walk_entries(tenant_id, filters, after, is_told_from)]
+    walks = [_walk_entries(tenant_id, filters, after, [*is_told_from, is_of_user])]
+    others = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != user_id)
+    if not is_told_from:
+        walks.append(_walk_targets(tenant_id, filters, after, user_id, [others]))
+    if filters.key in {None, ISSUED}:  # no other entry has it
+        walks.append(_walk_entries(tenant_id, filters, after, [audit_entries.c.requested_by == user_id, others]))
+    return walks
 
 
 def _walk_entries(
@@ -243,7 +245,7 @@ def _is_entry_of(targets: FromClause) -> ColumnElement[bool]:
 
 
 def _equal(filters: TrailFilters) -> list[ColumnElement[bool]]:
-    given = {name: getattr(filters, name) for name in _EQUAL}
+    given = {"user_id": filters.subject_id, **{name: getattr(filters, name) for name in _EQUAL}}
     return [audit_entries.c[name] == value for name, value in given.items() if value is not None]
 
 

@@ -204,7 +204,7 @@ def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]
     return [
         TrailFilters(
             key=key,
-            user_id=filters.user_id,
+            subject_id=filters.user_id,
             actor_id=filters.actor_id,
             application_id=application_id,
             organization_id=filters.organization_id,
@@ -222,7 +222,7 @@ def _first(trace: Trace, walks: Sequence[TrailFilters]) -> str | None:
 
 def _is_on(walk: TrailFilters, entry: AuditEntry) -> bool:
     """Return whether a walk comes by an entry with its key: walks of one page differ in whom they look for."""
-    return walk.user_id in {None, entry.user_id} and walk.actor_id in {None, entry.actor_id}
+    return walk.subject_id in {None, entry.user_id} and walk.actor_id in {None, entry.actor_id}
 
 
 def _matches(found: ImpersonationStory, filters: RegisterFilters, *, now: int) -> bool:
