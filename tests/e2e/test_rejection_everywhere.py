@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import asyncpg
@@ -30,7 +30,7 @@ from tests.support.running_stack import RunningStack
 from tests.support.serving import serving
 from tests.support.signing_in import SignIn
 from tests.support.waiting import WAIT_S, eventually
-from tests.support.world import World
+from tests.support.world import Client, World
 
 pytestmark = pytest.mark.heavy
 
@@ -76,8 +76,8 @@ class Readers:
     def passes(self, token: str, *, strict: bool) -> bool:
         return passes(self._processes[strict], token, scope="read:things")
 
-    def process(self, audience: str, *, strict: bool = False) -> AbstractContextManager[str]:
-        """Run a verifier process, and yield its address once its feed is fresh."""
+    def process(self, audience: str, *, strict: bool = False) -> AbstractContextManager[httpx.Client]:
+        """Run a verifier process, and yield a client of it once its feed is fresh."""
         stack, (client_id, secret) = self.world.stack, self.world.machine.basic
         arguments = ["--issuer", stack.issuer, "--audience", audience, "--feed-url", stack.base_url]
         arguments += ["--reject-stale-permissions", str(strict).lower(), "--stale-after-s", str(WAIT_S)]
@@ -85,19 +85,20 @@ class Readers:
 
 
 @contextmanager
-def verifier_process(arguments: list[str], environment: dict[str, str]) -> Iterator[str]:
+def verifier_process(arguments: list[str], environment: dict[str, str]) -> Iterator[httpx.Client]:
     port = free_port()
     command = [sys.executable, "-m", "stead.verifier", *arguments, "--port", str(port)]
-    with serving(command, port, **environment) as address:
-        verify = default_ssl_context()
-        eventually(lambda: "stead_verifier_feed_fresh 1.0" in httpx.get(f"{address}/metrics", verify=verify).text)
-        yield address
+    with (
+        serving(command, port, **environment) as address,
+        httpx.Client(base_url=address, timeout=30, verify=default_ssl_context()) as process,
+    ):
+        eventually(lambda: "stead_verifier_feed_fresh 1.0" in process.get("/metrics").text)
+        yield process
 
 
-def passes(process: str, token: str, *, scope: str) -> bool:
+def passes(process: httpx.Client, token: str, *, scope: str) -> bool:
     """Tell whether a verifier process accepts a token; it answers 401 to an ended one, and 503 if it cannot tell."""
-    check, bearer = f"{process}/check-in-organization/{scope}", {"Authorization": f"Bearer {token}"}
-    answer = httpx.get(check, headers=bearer, timeout=30, verify=default_ssl_context())
+    answer = process.get(f"/check-in-organization/{scope}", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code in {200, 401}, answer.text
     return answer.status_code == 200
 
@@ -170,47 +171,114 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Case:
-    """A user, an actor, clients and an organization of their own, and every kind of token that they can have."""
+    """A user, an actor, clients and an organization of their own, and every kind of token that they can have.
+
+    Each is made when it is first asked for: a test that ends a few kinds makes no others.
+    """
 
     def __init__(self, readers: Readers, *, user: str | None = None, session_id: str | None = None) -> None:
         self.readers = readers
         self.world = world = readers.world
-        self.role, self.machine_role = world.role("read:things"), world.role("read:things", kind="MachineToMachine")
-        self.user, self.actor = user or world.user(), world.user()
+        self.role = world.role("read:things")
+        self.user = user or world.user()
         world.management.users.assign_roles(self.user, [self.role])
-        self.client, self.machine_client = world.client("Traditional"), world.client("MachineToMachine", exchange=False)
-        world.management.applications.assign_roles(self.machine_client.id, [self.machine_role, readers.managing_role])
+        self.client = world.client("Traditional")
         self.organization = world.template.organization()
         self.organization_role = world.organization_role("read:invoices", scopes=["read:things"])
         world.template.member(self.organization, self.user, self.organization_role)
-        clerk = world.clerk_roles["application"]
-        world.template.member(self.organization, self.machine_client.id, clerk, kind="application")
         world.caught_up()
-        self.sign_in = SignIn(
-            world,
+        self.impersonation_ids: list[str] = []
+        self._session_id = session_id or secrets.token_hex(8)
+        self._management_api = world.stack.credentials.management_api.resource
+
+    @cached_property
+    def actor(self) -> str:
+        return self.world.user()
+
+    @cached_property
+    def machine_role(self) -> str:
+        return self.world.role("read:things", kind="MachineToMachine")
+
+    @cached_property
+    def machine_client(self) -> Client:
+        made = self.world.client("MachineToMachine", exchange=False)
+        self.world.management.applications.assign_roles(made.id, [self.machine_role, self.readers.managing_role])
+        clerk = self.world.clerk_roles["application"]
+        self.world.template.member(self.organization, made.id, clerk, kind="application")
+        self.world.caught_up()
+        return made
+
+    @cached_property
+    def sign_in(self) -> SignIn:
+        return SignIn(
+            self.world,
             self.client,
             self.user,
             scope="openid offline_access impersonations urn:service:scope:organizations",
-            organization_permissions=world.permission("read:invoices"),
-            session_id=session_id or secrets.token_hex(8),
+            organization_permissions=self.world.permission("read:invoices"),
+            session_id=self._session_id,
         )
-        signed_in = self.sign_in.tokens()
-        self.userinfo, self.id_token, self.refresh_token = (
-            signed_in[name] for name in ("access_token", "id_token", "refresh_token")
-        )
-        self.signed_in = self._refreshed(resource=world.resource)
-        self.signed_in_to_organization = self._refreshed(organization_id=self.organization)
-        self.actor_token = world.userinfo_token(self.actor)
-        self.impersonation_ids: list[str] = []
-        self.impersonating = self._impersonate()
-        self.impersonating_userinfo = self._impersonate(resource=None, scope="openid")
-        to_organization: dict[str, Any] = {"resource": None, "organization_id": self.organization, "scope": None}
-        self.impersonating_to_organization = self._impersonate(**to_organization)
-        self.impersonating_in_organization = self._impersonate(organization_id=self.organization)
-        self.machine = self._of_the_machine()
-        self.machine_to_organization = self._of_the_machine(**to_organization)
-        self._management_api = world.stack.credentials.management_api.resource
-        self.managing = self._of_the_machine(resource=self._management_api, scope="all")
+
+    @cached_property
+    def _first(self) -> dict[str, Any]:
+        return self.sign_in.tokens()
+
+    @property
+    def userinfo(self) -> str:
+        return str(self._first["access_token"])
+
+    @property
+    def id_token(self) -> str:
+        return str(self._first["id_token"])
+
+    @cached_property
+    def refresh_token(self) -> str:
+        """The last one: each use replaces it."""
+        return str(self._first["refresh_token"])
+
+    @cached_property
+    def signed_in(self) -> str:
+        return self._refreshed(resource=self.world.resource)
+
+    @cached_property
+    def signed_in_to_organization(self) -> str:
+        return self._refreshed(organization_id=self.organization)
+
+    @cached_property
+    def actor_token(self) -> str:
+        return self.world.userinfo_token(self.actor)
+
+    @cached_property
+    def impersonating(self) -> str:
+        return self._impersonate()
+
+    @cached_property
+    def impersonating_userinfo(self) -> str:
+        return self._impersonate(resource=None, scope="openid")
+
+    @cached_property
+    def impersonating_to_organization(self) -> str:
+        return self._impersonate(**self._to_organization)
+
+    @cached_property
+    def impersonating_in_organization(self) -> str:
+        return self._impersonate(organization_id=self.organization)
+
+    @cached_property
+    def machine(self) -> str:
+        return self._of_the_machine()
+
+    @cached_property
+    def machine_to_organization(self) -> str:
+        return self._of_the_machine(**self._to_organization)
+
+    @cached_property
+    def managing(self) -> str:
+        return self._of_the_machine(resource=self._management_api, scope="all")
+
+    @property
+    def _to_organization(self) -> dict[str, Any]:
+        return {"resource": None, "organization_id": self.organization, "scope": None}
 
     def _refreshed(self, **target: str) -> str:
         answer = self.sign_in.refreshed(self.refresh_token, **target)
@@ -232,6 +300,7 @@ class Case:
 
     def paths(self, kind: str, *, strict: bool = False) -> dict[str, Callable[[], bool]]:
         """Return, by name, each path that takes a kind of token, as a function that tells whether it accepts it."""
+        getattr(self, kind)  # before it is ended
         checks = ("verifier process", *OFF_LINE)
         return {
             f"{kind}: {path}": partial(self._accepts, kind, path, strict=strict)
@@ -497,6 +566,8 @@ def test_a_deleted_resource_is_rejected_on_every_path(readers: Readers) -> None:
 def test_a_deleted_previous_signing_key_is_rejected_on_every_path(readers: Readers) -> None:
     age_the_next_signing_key(readers.world)
     case = Case(readers)
+    for kind in KINDS:
+        case.paths(kind)  # makes the token, signed with the key that the rotation makes the previous one
     with management_http(readers.world) as http:
         rotated = http.post(f"{KEYS}/rotate")
     assert rotated.status_code == 200, rotated.text
