@@ -1,7 +1,6 @@
 """Every write of the Management API leaves one entry for the audit trail, in the order of the commits."""
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,13 +10,12 @@ import msgspec
 import nats
 import pytest
 from nats.js import JetStreamContext
-from nats.js.errors import NotFoundError
 
 from identity_common.http.openapi_document import document
 from identity_common.revisions import Source
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
-from tests.support.audit_entries import entries_in
+from tests.support.audit_entries import entries_in, entries_on_the_bus
 from tests.support.claims_function import ScriptAnswers
 from tests.support.management_api import Management, at_once, revision_of, unique
 from tests.support.service_in_a_tenant import ServiceInATenant
@@ -56,13 +54,8 @@ async def entries(jetstream: JetStreamContext, source: Source, service: ServiceI
     """Return the published entries of a service, each once: a relay may repeat them, as a reader knows."""
     await relayed(service)
     found: dict[int, AuditEntry] = {}
-    position, subject = 0, audit_subject(source, service.tenant_id)
-    with contextlib.suppress(NotFoundError):
-        while True:
-            message = await jetstream.get_msg(STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True)
-            position = message.seq or 0
-            for entry in entries_in(message.data):
-                assert found.setdefault(entry.sequence, entry) == entry
+    for entry in await entries_on_the_bus(jetstream, audit_subject(source, service.tenant_id)):
+        assert found.setdefault(entry.sequence, entry) == entry
     return [*found.values()]
 
 

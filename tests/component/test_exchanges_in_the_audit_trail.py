@@ -8,9 +8,7 @@ import msgspec
 import nats
 import pytest
 import pytest_asyncio
-from nats.errors import NoRespondersError
 from nats.js import JetStreamContext
-from nats.js.errors import NotFoundError
 from redis.asyncio import Redis
 
 from identity_common.bus.connection import Bus
@@ -20,12 +18,12 @@ from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN,
 from identity_common.outbox.audit_stream_relay import OUTCOME_AFTER_MS, Attempts, AuditStreamRelay
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
-from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
+from identity_common.wire.audit import AuditEntry, audit_subject
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
 from stead.impersonations import ImpersonationSegments
 from tests.support.at_a_browser import PASSWORD, Person, application
-from tests.support.audit_entries import entries_in
+from tests.support.audit_entries import entries_on_the_bus
 from tests.support.captured_logs import captured_logs
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
@@ -44,15 +42,7 @@ UNKNOWN_TARGET = invalid_target("the resource is unknown")
 
 async def published(jetstream: JetStreamContext, tenant_id: str) -> list[AuditEntry]:
     """Return the entries of the log on the bus."""
-    found: list[AuditEntry] = []
-    position, subject = 0, audit_subject(LOG, tenant_id)
-    while True:
-        try:
-            message = await jetstream.get_msg(STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True)
-        except (NotFoundError, NoRespondersError):  # the latter before the first relay made the stream
-            return found
-        position = message.seq or 0
-        found += entries_in(message.data)
+    return await entries_on_the_bus(jetstream, audit_subject(LOG, tenant_id))
 
 
 class Trail:

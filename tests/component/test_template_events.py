@@ -11,6 +11,7 @@ import pytest
 from identity_common.wire.events import STREAM_EVENTS
 from stead.event_types import CloudEvent
 from tests.support.management_api import Management, refusal, unique
+from tests.support.streams import messages_of
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S
@@ -23,17 +24,14 @@ CHANGES = 60
 
 async def everything_published(template: Template) -> list[tuple[str, CloudEvent]]:
     """Return every event about the tenant's template with its subject, in order."""
-    bus = await nats.connect(template.settings.nats_url, inbox_prefix="_INBOX_template")
-    jetstream = bus.jetstream()
+    bus = await nats.connect(template.management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
     found = []
     try:
         prefix = f"identity.{template.tenant_id}."
-        info = await jetstream.stream_info(STREAM_EVENTS, subjects_filter=f"{prefix}>")
-        for sequence in range(info.state.first_seq, info.state.last_seq + 1):
-            message = await jetstream.get_msg(STREAM_EVENTS, sequence, direct=True)
-            kind, _, of = (message.subject or "").removeprefix(prefix).partition(".")
-            if kind in {"permission", "role", "organization"} and (message.subject or "").startswith(prefix):
-                found.append((f"{kind}.{of}", msgspec.json.decode(message.data or b"", type=CloudEvent)))
+        for message in await messages_of(bus.jetstream(), STREAM_EVENTS, f"{prefix}>"):
+            kind, _, of = message.subject.removeprefix(prefix).partition(".")
+            if kind in {"permission", "role", "organization"}:
+                found.append((f"{kind}.{of}", msgspec.json.decode(message.data, type=CloudEvent)))
     finally:
         await bus.close()
     return found

@@ -9,12 +9,11 @@ import nats
 import pytest
 import redis
 from nats.js import JetStreamContext
-from nats.js.errors import NotFoundError
 
-from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
+from identity_common.wire.audit import AuditEntry, audit_subject
 from provision import ServerAddresses
 from stead import ManagementClient
-from tests.support.audit_entries import entries_in
+from tests.support.audit_entries import entries_in, entries_on_the_bus
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.processes import Deployment, ServiceProcess
@@ -32,15 +31,8 @@ STREAM = "identity:default:audit:exchanges"
 
 async def entries(jetstream: JetStreamContext) -> list[AuditEntry]:
     """Return what was published so far, without repeats."""
-    found: dict[tuple[str, int], AuditEntry] = {}
-    position, subject = 0, audit_subject("exchanges", "default")
-    while True:
-        try:
-            message = await jetstream.get_msg(STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True)
-        except NotFoundError:
-            return list(found.values())
-        position = message.seq or 0
-        found |= {(entry.epoch, entry.sequence): entry for entry in entries_in(message.data)}
+    published = await entries_on_the_bus(jetstream, audit_subject("exchanges", "default"))
+    return list({(entry.epoch, entry.sequence): entry for entry in published}.values())
 
 
 def waiting(store: "redis.Redis") -> set[str | None]:

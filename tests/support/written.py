@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 import redis
-from nats.js import JetStreamContext
-from nats.js.errors import NotFoundError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
@@ -22,6 +20,7 @@ from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
 from provision import DATABASES
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
+from tests.support.streams import messages_of
 
 
 class Written:
@@ -98,19 +97,12 @@ async def _messages(url: str, tenant_id: str) -> list[str]:
                 ]
                 if batch.caught_up:
                     break
-        return found + [message async for message in _public_events(bus.jetstream(), subjects)]
+        return found + [
+            f"{message.subject} {message.headers} {message.data.decode(errors='replace')}"
+            for message in await messages_of(bus.jetstream(), STREAM_EVENTS, subjects)
+        ]
     finally:
         await bus.stop()
-
-
-async def _public_events(jetstream: JetStreamContext, subjects: str) -> AsyncIterator[str]:
-    """Yield the messages of these subjects with their headers, in order."""
-    sequence = 0
-    with contextlib.suppress(NotFoundError):
-        while True:
-            message = await jetstream.get_msg(STREAM_EVENTS, sequence + 1, subject=subjects, next=True, direct=True)
-            sequence = message.seq or 0
-            yield f"{message.subject} {message.headers} {(message.data or b'').decode(errors='replace')}"
 
 
 async def _rows(admin_url: str, tenant_id: str) -> list[str]:
