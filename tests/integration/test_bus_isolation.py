@@ -33,8 +33,6 @@ from stead.not_valid.messages import subject_of
 from tests.support.own_servers import OwnServers
 from tests.support.waiting import WAIT_S, round_trip
 
-pytestmark = pytest.mark.servers
-
 SERVICES = ("management", "token", "template")
 STREAMS_OF_SERVICES = (STREAM_INTERNAL, STREAM_EVENTS, STREAM_STATE)
 READS = {"token": STREAM_STATE, "template": STREAM_STATE, "subscriber": STREAM_EVENTS}
@@ -140,6 +138,7 @@ async def consumer(jetstream: JetStreamContext, stream: str, config: ConsumerCon
     await jetstream.delete_consumer(stream, config.name or "")
 
 
+@pytest.mark.servers
 @pytest.mark.usefixtures("untouched")
 class TestASubscriberCannotPublishThroughTheServer:
     async def test_by_pulling_with_a_reply_to_a_services_subject(self, addresses: ServerAddresses) -> None:
@@ -193,6 +192,7 @@ class TestASubscriberCannotPublishThroughTheServer:
             assert (await made.stream_info(STREAM_EVENTS)).state.consumer_count == before
 
 
+@pytest.mark.servers
 @pytest.mark.usefixtures("untouched")
 class TestNoUserCanDeleteStreams:
     """A status without a body, delivered to the API, would be a request by the server itself."""
@@ -238,6 +238,7 @@ class TestNoUserCanDeleteStreams:
             await round_trip(client)
 
 
+@pytest.mark.servers
 class TestWhatASubscriberCanDo:
     """With an ordinary client and the subscriber's credentials."""
 
@@ -290,6 +291,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
         yield own
 
 
+@pytest.mark.heavy
 class TestSubscribersReadWhatTemplateServicePublishes:
     @staticmethod
     async def publish(addresses: ServerAddresses, *subjects: str) -> None:
@@ -402,6 +404,7 @@ def servers_of_teams(directory: Path) -> Iterator[OwnServers]:
         yield own
 
 
+@pytest.mark.heavy
 class TestTeamsWithAnAccountOfTheirOwn:
     @pytest.fixture
     async def addresses(self, servers_of_teams: OwnServers) -> ServerAddresses:
@@ -534,7 +537,6 @@ class TestTeamsWithAnAccountOfTheirOwn:
             async with self.connected(directory, team) as client:
                 assert await self.read(client, "identity.again.>", 1) == ["identity.again.role.1"]
 
-    @pytest.mark.heavy
     async def test_one_that_is_added_while_the_servers_run_can_connect_after_their_next_start(
         self, tmp_path: Path
     ) -> None:
@@ -606,6 +608,7 @@ class TestTeamsWithAnAccountOfTheirOwn:
         assert refused.stderr.startswith("error: NATS_PASSWORDS must be a JSON object with a password for each of ")
 
 
+@pytest.mark.servers
 async def test_only_token_service_publishes_the_not_valid_feed(addresses: ServerAddresses) -> None:
     heard: list[bytes] = []
 

@@ -907,7 +907,6 @@ class TestPrivileges:
             servers.stop()
 
 
-@pytest.mark.servers
 class TestExternalServers:
     @pytest.fixture
     def environment(self, cluster: Cluster) -> Iterator[dict[str, str]]:
