@@ -186,6 +186,7 @@ async def test_every_message_on_the_bus_is_as_described_and_a_cloud_event(server
     assert told == [(f"{kind}.{verb}", "/".join(ids)) for kind, ids, verb, _ in happened]
 
 
+@pytest.mark.heavy
 async def test_every_message_of_the_running_service_is_as_described(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own, Template(own) as template:
         resource = await template.resource("read:orders")

@@ -263,6 +263,7 @@ async def test_figures_of_a_malformed_or_too_long_time_are_refused(own: Manageme
 
 
 @pytest.mark.servers
+@pytest.mark.heavy
 async def test_a_restored_source_repeats_no_number_and_leaves_a_gap(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await own.created("users")

@@ -75,6 +75,7 @@ def is_active(stack: RunningStack, token: str) -> bool:
     return bool(stack.http.post("/oidc/token/introspection", data={"token": token}, auth=auth).json()["active"])
 
 
+@pytest.mark.heavy
 async def test_a_token_of_a_deleted_key_opens_nothing_from_then_on(
     own_stack: RunningStack, servers: ServerAddresses
 ) -> None:
@@ -97,6 +98,7 @@ async def test_a_token_of_a_deleted_key_opens_nothing_from_then_on(
     assert refused(own_stack, newer) == [False] * len(ASKED)
 
 
+@pytest.mark.heavy
 def test_an_emergency_rotation_retires_the_current_key_at_once(own_stack: RunningStack) -> None:
     """However young Next is; a verifier that does not know it reads the keys again, at most every five seconds."""
     for _ in range(2):

@@ -193,6 +193,7 @@ async def test_two_replicas_apply_every_event_once(template: Template, tables: T
         assert owned.intersection(made) == here.intersection(made) == set(made[40:])
 
 
+@pytest.mark.heavy
 async def test_the_projection_recovers_by_itself_after_a_postgresql_outage(template: Template, issuer: Issuer) -> None:
     async with (
         Management(template.management.addresses, issuer) as management,

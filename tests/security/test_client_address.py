@@ -14,6 +14,8 @@ from tests.support.at_a_browser import Person, application
 from tests.support.running_stack import RunningStack
 from tests.support.world import World
 
+pytestmark = pytest.mark.heavy
+
 LIMIT = 5
 ATTEMPTS = 8
 
@@ -47,7 +49,6 @@ def refused(world: World, forwarded_for: list[str]) -> int:
     return answers.count(429)
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("trusted_proxies", "forwarded_for", "expected"),
     [

@@ -14,6 +14,8 @@ from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.running_stack import RunningStack
 from tests.support.world import Client, World
 
+pytestmark = pytest.mark.heavy
+
 PER_ADDRESS = 40
 MAX_RECORD_BYTES = 6 * 1024 + 256
 """The request, and what binds it to its browser."""

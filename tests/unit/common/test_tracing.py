@@ -54,6 +54,7 @@ def test_without_traces_nothing_is_around_a_request() -> None:
     assert not tracing().lifespan
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("prepare", ["", "sys.modules['opentelemetry'] = None; "], ids=["installed", "not installed"])
 def test_without_traces_nothing_that_makes_or_exports_spans_is_imported(prepare: str) -> None:
     """Where its packages are installed, redis-py imports the metrics of OpenTelemetry by itself."""
