@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2 as httpx
@@ -387,40 +388,46 @@ async def test_one_whose_exchange_has_no_known_outcome_is_active_as_long_as_its_
         assert await numbers(own.client, active="true") == [1]
 
 
-async def test_active_ones_are_looked_for_no_longer_than_an_impersonation_may_last(management: Management) -> None:
-    store = """
-        INSERT INTO audit_entries
-            (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, subject_token_id, entry)
-        SELECT $1, $2::bigint - number, 'entry', 'subject-tokens', 'old', number, 'subject-token.issued', 'ann',
-            'old' || number, replace($3, 'NUMBER', number::text)
-        FROM generate_series(1, 1500) AS number
-    """
+@pytest.fixture(scope="module")
+async def one_active(management: Management) -> AsyncIterator[Management]:
+    """A tenant with an active impersonation; tests put others before and behind it."""
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, (issued(1),))
         await told_in(own, 1, entries=1)
-        old = msgspec.structs.replace(issued(2), occurred_at=BEGUN - 3 * HOUR, subject_token_id="oldNUMBER")
-        await own.database.execute(store, own.tenant_id, old.occurred_at, msgspec.json.encode(old).decode())
+        yield own
+
+
+@asynccontextmanager
+async def stored(own: Management, like: AuditEntry, times: str, count: int) -> AsyncIterator[None]:
+    """Store so many entries like this one meanwhile, a millisecond apart: ``+`` after its time, ``-`` before it."""
+    store = f"""
+        INSERT INTO audit_entries
+            (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, subject_token_id, entry)
+        SELECT $1, $2::bigint {times} number, 'entry', 'subject-tokens', 'stored', number, 'subject-token.issued',
+            'ann', 'stored' || number, replace($3, 'NUMBER', number::text)
+        FROM generate_series(1, $4) AS number
+    """
+    entry = msgspec.json.encode(msgspec.structs.replace(like, subject_token_id="storedNUMBER")).decode()
+    await own.database.execute(store, own.tenant_id, like.occurred_at, entry, count)
+    try:
+        yield
+    finally:
+        await own.database.execute("DELETE FROM audit_entries WHERE tenant_id = $1 AND epoch = 'stored'", own.tenant_id)
+
+
+async def test_active_ones_are_looked_for_no_longer_than_an_impersonation_may_last(one_active: Management) -> None:
+    old = msgspec.structs.replace(issued(2), occurred_at=BEGUN - 3 * HOUR)
+    async with stored(one_active, old, "-", 1500):
         for filters in ({}, {"userId": "ann"}):
-            answer = await own.client.get("/api/impersonations", params={"active": "true", **filters})
+            answer = await one_active.client.get("/api/impersonations", params={"active": "true", **filters})
             assert [each["id"] for each in answer.json()] == [impersonation(1)]
             assert "next" not in answer.links
-        assert "next" in (await own.client.get("/api/impersonations", params={"active": "false"})).links
+        assert "next" in (await one_active.client.get("/api/impersonations", params={"active": "false"})).links
 
 
-async def test_an_active_one_is_found_behind_very_many_that_have_expired(management: Management) -> None:
-    store = """
-        INSERT INTO audit_entries
-            (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, subject_token_id, entry)
-        SELECT $1, $2::bigint + number, 'entry', 'subject-tokens', 'new', number, 'subject-token.issued', 'ann',
-            'new' || number, replace($3, 'NUMBER', number::text)
-        FROM generate_series(1, 250) AS number
-    """
-    async with Management(management.addresses, management.issuer) as own:
-        await publish(own, (issued(1),))
-        await told_in(own, 1, entries=1)
-        new = msgspec.structs.replace(issued(2, ttl=1_000), subject_token_id="newNUMBER")
-        await own.database.execute(store, own.tenant_id, new.occurred_at, msgspec.json.encode(new).decode())
-        assert await numbers(own.client, active="true") == [1]
+async def test_an_active_one_is_found_behind_very_many_that_have_expired(one_active: Management) -> None:
+    async with stored(one_active, issued(2, ttl=1_000), "+", 250):
+        assert await numbers(one_active.client, active="true") == [1]
 
 
 async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:

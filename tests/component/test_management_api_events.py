@@ -251,24 +251,23 @@ async def test_logs_events_and_metrics_hold_no_secrets_or_personal_data(manageme
 async def test_the_event_of_an_application_carries_its_token_settings(management: Management) -> None:
     """Token-service has no other source for lifetimes and rotation; null in a change restores the default."""
     settings = {"idTokenTtl": 60, "refreshTokenTtlInDays": 3, "rotateRefreshToken": False}
-    async with Management(management.addresses, management.issuer) as own:
-        application = await own.created(
-            "applications",
-            name="Shop",
-            type="Traditional",
-            customClientMetadata={**settings, "alwaysIssueRefreshToken": True},
-        )
+    application = await management.created(
+        "applications",
+        name="Shop",
+        type="Traditional",
+        customClientMetadata={**settings, "alwaysIssueRefreshToken": True},
+    )
 
-        async def published() -> ApplicationState:
-            events = await everything_published(own, own.tenant_id)
-            subject = f"identity-internal.{own.tenant_id}.application.{application['id']}"
-            return msgspec.json.decode(events[subject].data, type=ApplicationState)
+    async def published() -> ApplicationState:
+        event = await management.event("application", application["id"])
+        assert event is not None
+        return msgspec.json.decode(event.data, type=ApplicationState)
 
-        state = await published()
-        assert (state.id_token_ttl_s, state.refresh_token_ttl_days) == (60, 3)
-        assert (state.rotate_refresh_token, state.always_issue_refresh_token) == (False, True)
-        change = {"customClientMetadata": dict.fromkeys([*settings, "alwaysIssueRefreshToken"])}
-        await own.client.patch(f"/api/applications/{application['id']}", json=change)
-        state = await published()
-        assert (state.id_token_ttl_s, state.refresh_token_ttl_days) == (3600, 14)
-        assert (state.rotate_refresh_token, state.always_issue_refresh_token) == (True, False)
+    state = await published()
+    assert (state.id_token_ttl_s, state.refresh_token_ttl_days) == (60, 3)
+    assert (state.rotate_refresh_token, state.always_issue_refresh_token) == (False, True)
+    change = {"customClientMetadata": dict.fromkeys([*settings, "alwaysIssueRefreshToken"])}
+    await management.client.patch(f"/api/applications/{application['id']}", json=change)
+    state = await published()
+    assert (state.id_token_ttl_s, state.refresh_token_ttl_days) == (3600, 14)
+    assert (state.rotate_refresh_token, state.always_issue_refresh_token) == (True, False)
