@@ -52,73 +52,77 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         f"{TOKEN}/grants/",
         "unit/token/test_form.py unit/token/test_grants.py unit/token/test_targets.py protocol/test_rfc6749_* "
         "protocol/test_rfc7636_pkce.py protocol/test_rfc8693_* protocol/test_rfc8707_* protocol/test_oidc_* "
-        "protocol/test_organization_tokens.py component/test_bad_input_* protocol/test_awaited_revision.py "
-        "component/test_exchanges_in_the_audit_trail.py",
+        "protocol/test_organization_tokens.py component/token/test_bad_input_* protocol/test_awaited_revision.py "
+        "component/audit/test_exchanges.py",
     ),
     (
         f"{TOKEN}/tokens/",
         "unit/token/test_claims.py unit/token/test_scopes.py unit/token/test_signing.py "
-        "unit/test_tokens_valid_after.py component/test_signing_keys.py component/test_retired_signing_keys.py "
+        "unit/test_tokens_valid_after.py component/token/test_signing_keys.py "
+        "component/token/test_retired_signing_keys.py "
         "protocol/test_rfc7517_jwks.py protocol/test_rfc9068_access_token.py protocol/test_oidc_* "
         "pages/test_id_token_hint.py protocol/test_rfc8693_*",
     ),
-    (f"{TOKEN}/presented_tokens/revocations/", "component/test_revocations.py protocol/test_rfc7009_*"),
+    (f"{TOKEN}/presented_tokens/revocations/", "component/token/test_revocations.py protocol/test_rfc7009_*"),
     (
         f"{TOKEN}/presented_tokens/",
-        "component/test_taking_subject_tokens.py protocol/test_rfc8693_* protocol/test_rfc7662_* "
+        "component/token/test_taking_subject_tokens.py protocol/test_rfc8693_* protocol/test_rfc7662_* "
         "protocol/test_oidc_userinfo.py protocol/test_ended_impersonations.py security/test_token_classes.py",
     ),
     (
         f"{TOKEN}/claims_function/answers.py",
-        "component/test_claims_function_answers.py component/test_claims_function.py protocol/test_custom_claims.py",
+        "component/token/test_claims_function_answers.py component/management/test_claims_function.py "
+        "protocol/test_custom_claims.py",
     ),
     (
         f"{TOKEN}/claims_function/rules.py",
-        "unit/token/test_claims_function_rules.py component/test_claims_function.py protocol/test_custom_claims.py",
+        "unit/token/test_claims_function_rules.py component/management/test_claims_function.py "
+        "protocol/test_custom_claims.py",
     ),
     (
         f"{MANAGEMENT}/claims_function/rules.py",
-        "component/test_claims_function.py component/test_management_api_refusals.py",
+        "component/management/test_claims_function.py component/management/test_refusals.py",
     ),
     (
         f"{MANAGEMENT}/impersonations/own.py",
-        "component/test_own_impersonations.py component/test_impersonations_of_members.py",
+        "component/audit/test_own_impersonations.py component/audit/test_impersonations_of_members.py",
     ),
     (
         f"{MANAGEMENT}/impersonations/r",  # register, routes and rules
-        "component/test_management_api_impersonations.py component/test_impersonation_register.py "
-        "component/test_own_impersonations.py",
+        "component/audit/test_ending_impersonations.py component/audit/test_impersonation_register.py "
+        "component/audit/test_own_impersonations.py",
     ),
-    (f"{MANAGEMENT}/audit/erasure.py", "component/test_audit_erasure.py"),
-    (f"{MANAGEMENT}/audit/proofs.py", "component/test_audit_tree.py component/test_audit_reading.py"),
-    (f"{MANAGEMENT}/audit/tiles.py", "component/test_audit_tree.py component/test_audit_ingestion.py"),
+    (f"{MANAGEMENT}/audit/erasure.py", "component/audit/test_erasure.py"),
+    (f"{MANAGEMENT}/audit/proofs.py", "component/audit/test_tree.py component/audit/test_reading.py"),
+    (f"{MANAGEMENT}/audit/tiles.py", "component/audit/test_tree.py component/audit/test_ingestion.py"),
     (
         f"{TOKEN}/not_valid/",
-        "unit/token/test_not_valid_tail.py component/test_not_valid_feed.py component/test_not_valid_keys.py "
-        "component/test_lost_permissions.py",
+        "unit/token/test_not_valid_tail.py component/token/test_not_valid_feed.py "
+        "component/token/test_not_valid_keys.py "
+        "component/token/test_lost_permissions.py",
     ),
     (
         f"{COMMON}/access/",
-        "component/test_revocations.py component/test_management_api_authentication.py "
+        "component/token/test_revocations.py component/management/test_authentication.py "
         "protocol/test_ended_impersonations.py",
     ),
     (
         f"{TOKEN}/authorizations/",
-        "unit/token/test_consented.py component/test_authorizations.py component/test_forgetting.py "
+        "unit/token/test_consented.py component/token/test_authorizations.py component/token/test_forgetting.py "
         "protocol/test_rfc6749_authorization_code.py "
         "protocol/test_rfc6749_refresh_token.py protocol/test_rfc7009_* pages/test_consents.py "
         "pages/test_codes_under_way.py",
     ),
     (
         f"{TEMPLATE}/fan_out/",
-        "component/test_template_effective_permissions.py component/test_template_permission_cache.py "
-        "component/test_template_waiting.py component/test_template_fan_out.py",
+        "component/template/test_effective_permissions.py component/template/test_permission_cache.py "
+        "component/template/test_waiting.py component/template/test_fan_out.py",
     ),
     (
         f"{TEMPLATE}/member_permissions/",
-        "protocol/test_rfc7240_prefer.py component/test_template_effective_permissions.py "
-        "component/test_template_permission_cache.py component/test_template_waiting.py "
-        "component/test_template_fan_out.py",
+        "protocol/test_rfc7240_prefer.py component/template/test_effective_permissions.py "
+        "component/template/test_permission_cache.py component/template/test_waiting.py "
+        "component/template/test_fan_out.py",
     ),
     (
         f"{SDK}/verifiers.py",
@@ -127,14 +131,14 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (f"{SDK}/verification.py", "unit/sdk/test_verified_tokens.py protocol/test_rfc9068_*verification.py"),
     (
         f"{SDK}/not_valid/",
-        "unit/sdk/test_not_valid_feed.py component/test_not_valid_feed_in_verifiers.py",
+        "unit/sdk/test_not_valid_feed.py component/token/test_not_valid_feed_in_verifiers.py",
     ),
-    (f"{SDK}/audit/tree.py", "unit/sdk/test_audit_tree.py component/test_audit_tree.py"),
+    (f"{SDK}/audit/tree.py", "unit/sdk/test_audit_tree.py component/audit/test_tree.py"),
     (f"{SDK}/_key", "unit/sdk/test_key_set.py unit/sdk/test_key_source.py protocol/test_rfc9068_*verification.py"),
 )
 TOO_LONG: Final = (
-    "component/test_template_fan_out.py::test_a_message_too_large_says_that_it_is_incomplete",
-    "component/test_template_waiting.py::test_the_wait_ends_after_20_seconds",
+    "component/template/test_fan_out.py::test_a_message_too_large_says_that_it_is_incomplete",
+    "component/template/test_waiting.py::test_the_wait_ends_after_20_seconds",
     "protocol/test_rfc6749_token_endpoint.py::TestOrderOfRefusals::test_each_refusal_shows_once_everything_before_it_is_in_order",
 )
 """Slow tests that are not run for every mutant."""

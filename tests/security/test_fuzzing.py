@@ -43,7 +43,7 @@ SCHEMA = schemathesis.openapi.from_dict(
     {**WHOLE, "paths": PATHS},
     config=SchemathesisConfig.from_dict(
         {
-            # the token endpoint ignores unknown parameters; tests/component/test_query_parameters.py has those of /api
+            # the token endpoint ignores unknown parameters; component/common/test_query_parameters.py has those of /api
             "generation": {"mode": "all", "allow-extra-parameters": False, **examples(1)},
             "operations": [{"include-path": path, "generation": examples(weight)} for path, weight in WEIGHTS.items()],
             # The service reports the first of several errors: If-Match comes before the body. 413 is possible, although

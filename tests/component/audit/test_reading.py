@@ -21,7 +21,7 @@ from management_service.app import create_app
 from management_service.audit.partitions import create_partitions, months_ahead
 from management_service.audit.store import TrailFilters, _walks
 from management_service.commands import restored
-from tests.component.test_audit_erasure import scans
+from tests.component.audit.test_erasure import scans
 from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.waiting import WAIT_S
 

@@ -17,7 +17,7 @@ from identity_common.outbox.restoration import REVISIONS_PER_MS
 from identity_common.stores.redis import connect_redis
 from identity_common.wire.audit import AuditEntry
 from provision import ServerAddresses
-from tests.component.test_signing_keys import REFRESH_S, Replicas, random_kek
+from tests.component.token.test_signing_keys import REFRESH_S, Replicas, random_kek
 from tests.support.authorizing import Stores, Verifier, begin, code_for, opened
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually

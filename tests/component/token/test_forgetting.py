@@ -9,7 +9,7 @@ import pytest
 
 from identity_common.wire.events import ApplicationState, UserState
 from provision import ServerAddresses
-from tests.component.test_organizations_in_the_directory import Following
+from tests.component.token.test_organizations_in_the_directory import Following
 from tests.support.authorizing import Stores, Verifier, begin, code_for, opened
 from tests.support.running_stack import RunningStack
 from token_service.authorizations import Consented, Consents

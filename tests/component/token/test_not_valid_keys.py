@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from provision import ServerAddresses
-from tests.component.test_signing_keys import Time, random_kek, stack_token
+from tests.component.token.test_signing_keys import Time, random_kek, stack_token
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 from tests.support.world import World

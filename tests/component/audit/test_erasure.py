@@ -9,7 +9,7 @@ import pytest
 from identity_common.clock import now_ms
 from management_service.audit.erasure import erase_some
 from management_service.audit.partitions import create_partitions, months_ahead
-from tests.component.test_audit_ingestion import Trail, trail
+from tests.component.audit.test_ingestion import Trail, trail
 from tests.support.management_api import Management
 from tests.support.waiting import WAIT_S
 
