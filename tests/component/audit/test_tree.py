@@ -122,16 +122,14 @@ async def test_wrong_requests_for_proofs_are_refused(own: Management) -> None:
             assert (await narrow.get(f"/api/logs/{path}")).status_code == 403
 
 
-async def test_an_entry_later_than_the_head_is_a_documented_conflict(own: Management) -> None:
-    size = (await head_of(own, COUNT)).tree_size
-    resize = "UPDATE audit_trees SET signed_size = $2 WHERE tenant_id = $1"
-    await own.database.execute(resize, own.tenant_id, 1)
-    try:
+async def test_an_entry_later_than_the_head_is_a_documented_conflict(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        await head_of(own, 2)
+        await own.database.execute("UPDATE audit_trees SET signed_size = 1 WHERE tenant_id = $1", own.tenant_id)
         assert refusal(await own.client.get("/api/logs/entry-2/proof")) == (409, "log.not_in_tree")
-    finally:
-        await own.database.execute(resize, own.tenant_id, size)
-    operation = (await own.client.get("/schema")).json()["paths"]["/api/logs/{log_id}/proof"]["get"]
-    assert operation["responses"]["409"]["content"]["application/json"]["example"]["code"] == "log.not_in_tree"
+        operation = (await own.client.get("/schema")).json()["paths"]["/api/logs/{log_id}/proof"]["get"]
+        assert operation["responses"]["409"]["content"]["application/json"]["example"]["code"] == "log.not_in_tree"
 
 
 async def test_rows_that_were_changed_removed_swapped_or_appended_are_named(own: Management) -> None:
@@ -257,6 +255,24 @@ async def test_entries_of_a_clock_that_is_ahead_are_exported(management: Managem
         assert await verified(own, head) == Report(finding=None, verified=3)
 
 
+async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        before = await head_of(own, 2)
+        reader = create_async_engine(own.settings.database_url)
+        export = AuditTrail(reader, tenant_id=own.tenant_id).export(TrailFilters())
+        lines = (await anext(export)).splitlines()
+        await publish(own, range(3, 5))
+        after = await head_of(own, 4)
+        lines += [line async for part in export for line in part.splitlines()]
+        await reader.dispose()
+        assert verify_export(lines, before) == Report(finding=None, verified=2)
+        finding = verify_export(lines, after).finding
+        assert finding is not None
+        assert (finding.kind, finding.leaf_index) == ("removed", 2)
+        assert finding.message.endswith("verify with a head that was signed before the export began")
+
+
 async def test_entries_that_were_dropped_leave_the_rest_provable(own: Management) -> None:
     head = await head_of(own, COUNT)
     async with kept(own):
@@ -330,23 +346,6 @@ async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlie
     assert base64.urlsafe_b64decode(f"{after.root_hash}=") == after.root
 
 
-async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(own: Management) -> None:
-    before = await head_of(own, COUNT)
-    size = before.tree_size
-    reader = create_async_engine(own.settings.database_url)
-    export = AuditTrail(reader, tenant_id=own.tenant_id).export(TrailFilters())
-    lines = (await anext(export)).splitlines()
-    await publish(own, range(size + 1, size + 3))
-    after = await head_of(own, size + 2)
-    lines += [line async for part in export for line in part.splitlines()]
-    await reader.dispose()
-    assert verify_export(lines, before) == Report(finding=None, verified=size)
-    finding = verify_export(lines, after).finding
-    assert finding is not None
-    assert (finding.kind, finding.leaf_index) == ("removed", size)
-    assert finding.message.endswith("verify with a head that was signed before the export began")
-
-
 KEYS = "/api/logs/keys"
 
 
@@ -358,29 +357,33 @@ async def signed_with(own: Management, kid: str) -> str:
     return str(head)
 
 
-async def test_a_key_that_was_replaced_verifies_what_it_has_signed(own: Management) -> None:
-    before = await head_of(own, COUNT)
-    ((first,), old_head) = ((await own.client.get(KEYS)).json(), (await own.client.get("/api/logs/head")).json())
-    answer = await own.client.post(f"{KEYS}/rotate")
-    new, old = answer.json()
-    assert (answer.status_code, new["status"], old) == (200, "Current", {**first, "status": "Previous"})
-    assert "Identity-Revision" not in answer.headers
-    after = read_head(await signed_with(own, new["id"]), await keys_of(own))
-    assert read_head(old_head["head"], await keys_of(own)) == before
-    assert (await verified(own, after, earlier=before)).finding is None
+async def test_a_key_that_was_replaced_verifies_what_it_has_signed(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        before = await head_of(own, 2)
+        ((first,), old_head) = ((await own.client.get(KEYS)).json(), (await own.client.get("/api/logs/head")).json())
+        answer = await own.client.post(f"{KEYS}/rotate")
+        new, old = answer.json()
+        assert (answer.status_code, new["status"], old) == (200, "Current", {**first, "status": "Previous"})
+        assert "Identity-Revision" not in answer.headers
+        after = read_head(await signed_with(own, new["id"]), await keys_of(own))
+        assert read_head(old_head["head"], await keys_of(own)) == before
+        assert (await verified(own, after, earlier=before)).finding is None
 
 
-async def test_a_key_that_has_leaked_verifies_nothing_any_more(own: Management) -> None:
-    leaked = (await own.client.get("/api/logs/head")).json()["head"]
-    count = len((await own.client.get(KEYS)).json())
-    rotated = await asyncio.gather(*(own.client.post(f"{KEYS}/rotate", json={}) for _ in range(5)))
-    assert {each.status_code for each in rotated} == {200}
-    assert len((await own.client.get(KEYS)).json()) == count + 5
-    (only,) = (await own.client.post(f"{KEYS}/rotate", json={"emergency": True})).json()
-    with pytest.raises(InvalidHead):
-        read_head(leaked, await keys_of(own))
-    after = read_head(await signed_with(own, only["id"]), await keys_of(own))
-    assert (await verified(own, after)).finding is None
+async def test_a_key_that_has_leaked_verifies_nothing_any_more(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        await head_of(own, 2)
+        leaked = (await own.client.get("/api/logs/head")).json()["head"]
+        rotated = await asyncio.gather(*(own.client.post(f"{KEYS}/rotate", json={}) for _ in range(5)))
+        assert {each.status_code for each in rotated} == {200}
+        assert len((await own.client.get(KEYS)).json()) == 6
+        (only,) = (await own.client.post(f"{KEYS}/rotate", json={"emergency": True})).json()
+        with pytest.raises(InvalidHead):
+            read_head(leaked, await keys_of(own))
+        after = read_head(await signed_with(own, only["id"]), await keys_of(own))
+        assert (await verified(own, after)).finding is None
 
 
 async def sealed_keys(own: Management) -> dict[str, bytes]:
