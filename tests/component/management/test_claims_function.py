@@ -742,6 +742,8 @@ async def test_variables_that_no_key_opens_are_a_422_and_can_be_replaced(
     """Their key was taken out of the ring too early."""
     async with Management(servers, issuer) as before, ScriptAnswers(before):
         await saved(before, environmentVariables=VARIABLES)
+        await saved(before, MACHINES, environmentVariables=VARIABLES)
+        await before.client.delete(MACHINES)
         other = (base64.b64encode(os.urandom(32)).decode(),)
         settings = msgspec.structs.replace(before.settings, environment_variable_keys=other)
         app = create_app(settings)
@@ -752,11 +754,13 @@ async def test_variables_that_no_key_opens_are_a_422_and_can_be_replaced(
                 client.post(TEST, json=test),
                 client.post(f"{USERS}/dry-run", json={"version": 1}),
                 client.post(f"{USERS}/dry-run", json={"script": SCRIPT}),
+                client.post(f"{MACHINES}/versions/1/activate"),
             ):
                 answer = await request
                 assert refusal(answer) == GENERAL
                 assert answer.json()["data"] == {"reason": "unreadable-variables"}
                 assert "version 1" in answer.json()["message"]
+            assert (await client.get(MACHINES)).status_code == 404
             answer = await client.patch(USERS, json={"environmentVariables": {"REGION": "us"}})
             assert (answer.status_code, answer.json()["environmentVariables"]) == (200, ["REGION"])
 

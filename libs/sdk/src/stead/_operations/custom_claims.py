@@ -144,6 +144,7 @@ def activate_claims_function_version(kind: TokenKind, version: int) -> Operation
 
     Raises:
         NotFound: There is no such version.
+        Conflict: No key opens its environment variables.
     """
     return decode((yield json_request("POST", _path(kind, "versions", str(version), "activate"))), ClaimsFunction)
 

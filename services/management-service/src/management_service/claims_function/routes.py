@@ -325,6 +325,7 @@ class ClaimsFunctionController(Controller):
         operation_id="ActivateClaimsFunctionVersion",
         summary="Activate a version",
         status_code=200,
+        opt=documented(refuses=(422,)),
     )
     async def activate(
         self,

@@ -247,7 +247,7 @@ class ClaimsFunctions:
         """Make an earlier version the active one; if it is active already, nothing changes.
 
         Raises:
-            ApiError: 404.
+            ApiError: 404; 422 if no key opens its environment variables: each call would fail.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -256,6 +256,7 @@ class ClaimsFunctions:
             if found is None:
                 raise missing_by_id()
             if counter.active != number:
+                self._require_readable(found.version)
                 await store.set_counter(connection, self._tenant_id, kind, Counter(counter.last, number))
                 self._record(transaction, found.version, "updated")
         _log_change("activated", kind, number, caller)
@@ -438,11 +439,14 @@ class ClaimsFunctions:
         return self._function(found.version)
 
     def _function(self, version: Version) -> Function:
+        variables = self._require_readable(version)
+        return Function(version=version.version, script=version.script, environment_variables=variables)
+
+    def _require_readable(self, version: Version) -> rules.Variables:
         try:
-            variables = self._open(version)
+            return self._open(version)
         except NoFittingKeyError:
             raise _unreadable(version) from None
-        return Function(version=version.version, script=version.script, environment_variables=variables)
 
     def _open(self, version: Version) -> rules.Variables:
         return self._variables.open(version.sealed_environment_variables, kind=version.kind, version=version.version)
