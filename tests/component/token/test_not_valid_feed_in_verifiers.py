@@ -355,8 +355,9 @@ async def test_neither_a_forged_nor_a_replayed_message_on_nats_is_fresh(world: W
         token = (await asyncio.to_thread(exchanged, world, world.customer)).encode()
         await publish(token)
         assert not await asyncio.to_thread(feed.wait_until_fresh, 0.5)
-        await publish(await following())
-        assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            while not feed.is_fresh:  # those that have waited here may be stale
+                await publish(await following())
 
         async with asyncio.timeout(WAIT_S):
             while feed.is_fresh:
