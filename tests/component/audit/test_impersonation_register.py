@@ -430,6 +430,15 @@ async def test_an_active_one_is_found_behind_very_many_that_have_expired(one_act
         assert await numbers(one_active.client, active="true") == [1]
 
 
+async def test_the_end_of_an_outer_actor_covers_one_that_is_read_alone(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own)
+        await told_in(own, 4, entries=3)
+        assert (await own.client.post("/api/impersonations/end", json={"actorId": "eve"})).status_code == 204
+        told = (await own.client.get(f"/api/impersonations/{impersonation(4)}")).json()
+        assert (told["actorId"], told["reason"], told["endedBy"]) == ("ann", "actor", own.credentials.client_id)
+
+
 async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:
     """The last test: it ends what the others list."""
     assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204
