@@ -52,7 +52,7 @@ class LiveTokens:
         self._keys = keys
         self._revocations = revocations
         self._issuer = issuer
-        self._userinfo_audience = f"{issuer}/me"
+        self.userinfo_audience = f"{issuer}/me"
         self._organization_prefix = organization_audience(urn_namespace, "")
         self._checkers: dict[str, tuple[Expectations, TokenChecker]] = {}
 
@@ -141,7 +141,7 @@ class LiveTokens:
         return token.organization_id
 
     async def _resource_valid_after(self, token: AccessToken) -> int | None:
-        if token.audience == self._userinfo_audience or token.audience.startswith(self._organization_prefix):
+        if token.audience == self.userinfo_audience or token.audience.startswith(self._organization_prefix):
             return 0
         resource = await self._directory.find_resource(token.audience)
         return None if resource is None else resource.tokens_valid_after

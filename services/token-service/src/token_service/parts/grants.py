@@ -1,0 +1,73 @@
+"""The grants of the token endpoint."""
+
+from typing import cast
+
+from token_service.grants import Grant, Grants
+from token_service.grants.authorization_code import AuthorizationCodeGrant
+from token_service.grants.client_credentials import ClientCredentialsGrant
+from token_service.grants.refresh_token import RefreshTokenGrant
+from token_service.grants.targets import Targets
+from token_service.grants.token_exchange import TokenExchangeGrant
+from token_service.grants.user_tokens import UserTokens
+from token_service.parts.shared import Shared
+from token_service.presented_tokens.actor_tokens import ActorTokens
+from token_service.presented_tokens.subject_token_store import SubjectTokenStore
+from token_service.presented_tokens.subject_tokens import SubjectTokens
+from token_service.settings import Settings
+from token_service.tokens.issuer import Issuer
+
+
+def token_grants(settings: Settings, shared: Shared) -> Grants:
+    """Return the table of grants."""
+    directory, issuer = shared.directory, Issuer(settings.issuer)
+    custom_claims = shared.claims_function.custom_claims
+    targets = Targets(
+        directory,
+        userinfo_audience=shared.live_tokens.userinfo_audience,
+        urn_namespace=settings.urn_namespace,
+        management_api_resource=settings.management_api_resource,
+        unknown_scopes=shared.metrics.unknown_scopes,
+    )
+    actor_tokens = ActorTokens(
+        directory,
+        shared.live_tokens,
+        userinfo_audience=shared.live_tokens.userinfo_audience,
+        by_exchange=settings.actor_tokens_by_exchange,
+    )
+    audit = shared.audit
+    subject_tokens = SubjectTokens(
+        SubjectTokenStore(
+            shared.connections.redis_for_takes,
+            shared.connections.commands,
+            shared.revocations,
+            audit,
+            tenant_id=settings.tenant_id,
+            replicas=settings.redis_replicas,
+        ),
+        directory,
+    )
+    user_tokens = UserTokens(
+        directory,
+        targets,
+        shared.user_claims,
+        shared.consents,
+        custom_claims,
+        issuer,
+        urn_namespace=settings.urn_namespace,
+    )
+    grants = (
+        ClientCredentialsGrant(directory, targets, custom_claims, issuer),
+        TokenExchangeGrant(
+            directory,
+            subject_tokens,
+            actor_tokens,
+            targets,
+            custom_claims,
+            issuer,
+            urn_namespace=settings.urn_namespace,
+        ),
+        AuthorizationCodeGrant(shared.codes, shared.authorizations, shared.refresh_tokens, user_tokens),
+        RefreshTokenGrant(shared.refresh_tokens, user_tokens),
+    )
+    table = {grant.grant_type: cast("Grant[object]", grant) for grant in grants}
+    return Grants(directory, shared.keys, shared.authenticator, table, outcomes=shared.metrics.tokens, audit=audit)

@@ -1,0 +1,41 @@
+"""The not-valid feed: its keys, the sequencer, and what readers get."""
+
+from identity_common.sealing import SealingKeys
+from token_service.directory import InMemoryDirectory
+from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail
+from token_service.parts.connections import Connections
+from token_service.parts.signing_keys import longest_lifetime_s
+from token_service.settings import Settings
+
+
+class NotValidFeed:
+    """The feed, which starts once the database is migrated."""
+
+    def __init__(self, settings: Settings, connections: Connections, in_memory: InMemoryDirectory) -> None:
+        engine, tenant_id = connections.engine, settings.tenant_id
+        self.keys = FeedKeys(engine, SealingKeys(settings.key_encryption_keys), tenant_id=tenant_id)
+        self.snapshots = Snapshots(engine, self.keys, tenant_id=tenant_id, issuer=settings.issuer)
+        self.tail = Tail(settings.database_url, tenant_id=tenant_id)
+        self._sequencer = Sequencer(
+            connections.bus,
+            self.keys,
+            settings.database_url,
+            tenant_id=tenant_id,
+            issuer=settings.issuer,
+            longest_lifetime_s=longest_lifetime_s(in_memory),
+        )
+        self._has_started = False
+
+    def start(self) -> None:
+        """Start what runs in the background, once the database is migrated."""
+        self._has_started = True
+        self.keys.start()
+        self.tail.start()
+        self._sequencer.start()
+
+    async def stop(self) -> None:
+        """Stop it."""
+        if self._has_started:
+            await self._sequencer.stop()
+            await self.tail.stop()
+            await self.keys.stop()

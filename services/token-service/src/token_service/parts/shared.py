@@ -1,0 +1,139 @@
+"""What several endpoints share, and all that runs in the background."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from litestar import Litestar
+
+from identity_common.outbox.audit_backlog import AuditBacklog
+from identity_common.outbox.audit_relay import AuditRelay
+from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
+from identity_common.stores.database import Startup
+from identity_common.stores.eviction import EvictionWatch
+from identity_common.stores.measures import measure_stores
+from token_service.audit import TokenAudit
+from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
+from token_service.audit.writes import WRITES
+from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
+from token_service.authorizations.forgetting import Forgetting
+from token_service.authorizations.third_parties import ThirdParties
+from token_service.claims_function.sandbox import close_memory_to_others
+from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
+from token_service.directory.freshness import Freshness
+from token_service.grants.client_authentication import ClientAuthenticator
+from token_service.metrics import TokenServiceMetrics
+from token_service.parts.claims_function import ClaimsFunction
+from token_service.parts.connections import Connections
+from token_service.parts.not_valid_feed import NotValidFeed
+from token_service.parts.signing_keys import signing_keys
+from token_service.presented_tokens.ended_impersonations import EndedImpersonations
+from token_service.presented_tokens.live_tokens import LiveTokens
+from token_service.presented_tokens.revocations import Revocations
+from token_service.settings import Settings
+from token_service.tokens.user_claims import UserClaims
+
+
+class Shared:
+    """What several endpoints share: connections, directory, keys, authorizations, the judging of tokens."""
+
+    def __init__(self, settings: Settings, *, versions: Path) -> None:
+        tenant_id = settings.tenant_id
+        self.connections = connections = Connections(settings)
+        engine, bus, commands = connections.engine, connections.bus, connections.commands
+        self._eviction_watch = EvictionWatch(connections.redis)
+        ends_seen = Freshness()
+        self.directory = _directory(settings, connections, ends_seen)
+        self.revocations = Revocations(
+            engine, connections.redis, commands, tenant_id=tenant_id, replicas=settings.redis_replicas
+        )
+        self.ended_impersonations = EndedImpersonations(bus, self.revocations, ends_seen, tenant_id=tenant_id)
+        self.keys = signing_keys(settings, engine, self.directory.in_memory, self.revocations)
+        self.feed = NotValidFeed(settings, connections, self.directory.in_memory)
+        self._startup = Startup(engine, versions=versions, then=self._start_with_database)
+        self.codes = Codes(commands, tenant_id=tenant_id)
+        self.consents = Consents(engine, tenant_id=tenant_id)
+        self.authorizations = Authorizations(engine, self.revocations, tenant_id=tenant_id)
+        self._third_parties = ThirdParties(self.directory, self.authorizations)
+        self._forgetting = Forgetting(self.directory, self.consents, self.authorizations)
+        self.refresh_tokens = RefreshTokens(
+            engine, self.authorizations, tenant_id=tenant_id, grace_s=settings.refresh_token_grace_s
+        )
+        self.live_tokens = LiveTokens(
+            self.directory, self.keys, self.revocations, issuer=settings.issuer, urn_namespace=settings.urn_namespace
+        )
+        self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
+        self.authenticator = ClientAuthenticator(self.directory)
+        self.claims_function = ClaimsFunction(settings, connections, self.directory.in_memory)
+        self.audit = TokenAudit(commands, tenant_id=tenant_id, backlog=settings.audit_backlog)
+        self._audit_relay = AuditStreamRelay(
+            bus, commands, settings.database_url, log=LOG, tenant_id=tenant_id, attempts=Attempts(TAKEN, UNKNOWN)
+        )
+        self._writes_relay = AuditRelay(bus, settings.database_url, service=WRITES, tenant_id=tenant_id)
+        self.metrics = self._measured(settings)
+
+    def _measured(self, settings: Settings) -> TokenServiceMetrics:
+        metrics, connections, tenant_id = TokenServiceMetrics(), self.connections, settings.tenant_id
+        registry, samples = metrics.registry, metrics.samples
+        metrics.measure_directory(self.directory, connections.bus, tenant_id=tenant_id)
+        metrics.measure_keys(self.keys)
+        metrics.measure_feed(self.feed.tail)
+        registry.register(self.claims_function.failures.count)
+        measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=connections.bus)
+        audit_backlog = AuditBacklog(registry, samples, tenant_id=tenant_id)
+        audit_backlog.measure_outbox(WRITES, connections.engine)
+        audit_backlog.measure_stream(LOG, connections.commands, limit=settings.audit_backlog)
+        return metrics
+
+    async def _start_with_database(self) -> None:
+        self.keys.start()
+        self.feed.start()
+        self._writes_relay.start()
+
+    @asynccontextmanager
+    async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
+        """Start and stop, in this order and its reverse; what needs the database as soon as it is migrated."""
+        close_memory_to_others()
+        self.connections.bus.start()
+        self._eviction_watch.start()
+        self._startup.start()
+        self.directory.start()
+        self.revocations.start()
+        self.ended_impersonations.start()
+        self.authorizations.start()
+        self._third_parties.start()
+        self._forgetting.start()
+        self.claims_function.start()
+        self._audit_relay.start()
+        try:
+            yield
+        finally:
+            await self.audit.flush()
+            await self._audit_relay.stop()
+            await self.claims_function.stop()
+            await self._forgetting.stop()
+            await self._third_parties.stop()
+            await self.authorizations.stop()
+            await self.ended_impersonations.stop()
+            await self.revocations.stop()
+            await self.directory.stop()
+            await self._startup.stop()
+            await self._writes_relay.stop()
+            await self.feed.stop()
+            await self.keys.stop()
+            await self._eviction_watch.stop()
+            await self.connections.close()
+
+
+def _directory(settings: Settings, connections: Connections, ends_seen: Freshness) -> Directory:
+    bus, tenant_id = connections.bus, settings.tenant_id
+    return Directory(
+        bus,
+        InMemoryDirectory(bus, tenant_id=tenant_id),
+        InRedisDirectory(bus, connections.commands, tenant_id=tenant_id, max_age_s=settings.directory_max_age_s),
+        tenant_id=tenant_id,
+        max_age_s=settings.directory_max_age_s,
+        revision_wait_s=settings.revision_wait_s,
+        catch_up_wait_s=settings.catch_up_wait_s,
+        further=(ends_seen,),
+    )

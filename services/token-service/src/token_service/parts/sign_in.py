@@ -1,0 +1,64 @@
+"""The pages of signing in and out."""
+
+from litestar.handlers import HTTPRouteHandler
+
+from token_service.parts.shared import Shared
+from token_service.settings import Settings
+from token_service.sign_in.devices import Devices
+from token_service.sign_in.flow import SignInFlow
+from token_service.sign_in.password_sign_in import PasswordSignIn
+from token_service.sign_in.passwords import PasswordCheck
+from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
+from token_service.sign_in.routes import AuthorizationPages
+from token_service.sign_in.sessions import Sessions
+from token_service.sign_in.sign_out import EndSession
+from token_service.sign_in.throttle import AddressLimit
+from token_service.tokens.id_token_hints import IdTokenHints
+
+
+def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
+    """Return the pages that people see, and the endpoints that lead to them."""
+    commands, tenant_id = shared.connections.commands, settings.tenant_id
+    sessions = Sessions(commands, tenant_id=tenant_id)
+    hints = IdTokenHints(shared.keys, issuer=settings.issuer)
+    flow = SignInFlow(
+        shared.directory, sessions, shared.authorizations, shared.codes, hints, urn_namespace=settings.urn_namespace
+    )
+    throttle = AddressLimit(
+        commands,
+        "password-attempts",
+        tenant_id=tenant_id,
+        window_s=settings.password_window_s,
+        limit=settings.password_attempts_per_address,
+        throttled=shared.metrics.throttled,
+    )
+    waiting = AddressLimit(
+        commands,
+        "pending-authorizations",
+        tenant_id=tenant_id,
+        window_s=PENDING_TTL_S,
+        limit=settings.pending_requests_per_address,
+        throttled=shared.metrics.throttled,
+    )
+    devices = Devices(settings.key_encryption_keys, tenant_id=tenant_id)
+    authorization = AuthorizationPages(
+        flow,
+        PendingAuthorizations(commands, tenant_id=tenant_id),
+        waiting,
+        PasswordSignIn(
+            flow,
+            sessions,
+            PasswordCheck(shared.connections.bus, tenant_id=tenant_id),
+            throttle,
+            devices,
+            shared.audit,
+            outcomes=shared.metrics.sign_ins,
+        ),
+        base_url=settings.base_url,
+        issuer=settings.issuer,
+        trusted_proxies=settings.trusted_proxies,
+    )
+    end_session = EndSession(
+        flow, sessions, hints, shared.audit, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
+    )
+    return [*authorization.routes(), *end_session.routes()]
