@@ -52,7 +52,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         f"{TOKEN}/grants/",
         "unit/token/test_form.py unit/token/test_grants.py unit/token/test_targets.py protocol/test_rfc6749_* "
         "protocol/test_rfc7636_pkce.py protocol/test_rfc8693_* protocol/test_rfc8707_* protocol/test_oidc_* "
-        "protocol/test_organization_tokens.py component/token/test_bad_input_* protocol/test_awaited_revision.py "
+        "protocol/test_organization_tokens* component/token/test_bad_input_* protocol/test_awaited_revision.py "
         "component/audit/test_exchanges.py",
     ),
     (
@@ -71,17 +71,17 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         f"{TOKEN}/claims_function/answers.py",
-        "component/token/test_claims_function_answers.py component/management/test_claims_function.py "
+        "component/token/test_claims_function_answers.py component/management/test_claims_function* "
         "protocol/test_custom_claims.py",
     ),
     (
         f"{TOKEN}/claims_function/rules.py",
-        "unit/token/test_claims_function_rules.py component/management/test_claims_function.py "
+        "unit/token/test_claims_function_rules.py component/management/test_claims_function* "
         "protocol/test_custom_claims.py",
     ),
     (
         f"{MANAGEMENT}/claims_function/rules.py",
-        "component/management/test_claims_function.py component/management/test_refusals.py",
+        "component/management/test_claims_function* component/management/test_refusals.py",
     ),
     (
         f"{MANAGEMENT}/impersonations/own.py",

@@ -150,3 +150,8 @@ def application(world: World, kind: Any, *, third_party: bool = False, **metadat
         **metadata,
     )
     return Client(created.id)
+
+
+def is_signed_in(person: Person, client: Client) -> bool:
+    """Tell whether the browser gets a code without being asked anything."""
+    return "code" in callback(person.authorize(client, prompt="none"))

@@ -1,0 +1,30 @@
+"""Fixtures that several modules of this directory share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from provision import ServerAddresses
+from tests.support.claims_function import ScriptAnswers
+from tests.support.issuer import Issuer
+from tests.support.management_api import Management
+
+
+@pytest_asyncio.fixture(scope="module")
+async def own(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Management]:
+    """A tenant of its own: there is one function for each kind of token."""
+    async with Management(servers, issuer) as own:
+        yield own
+
+
+@pytest_asyncio.fixture(scope="module")
+async def answering(own: Management) -> AsyncIterator[ScriptAnswers]:
+    async with ScriptAnswers(own) as answering:
+        yield answering
+
+
+@pytest.fixture
+def answers(answering: ScriptAnswers) -> ScriptAnswers:
+    answering.forget()
+    return answering

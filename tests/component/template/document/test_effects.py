@@ -1,0 +1,121 @@
+"""``/api/organization-template``: the effects on members that a dry run reports."""
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.support.organizations import APPLICATIONS, KINDS, USERS, Organization, member_of_kind
+from tests.support.template_api import Template
+from tests.support.template_documents import (
+    UNCHANGED,
+    document,
+    effects,
+    held,
+    put,
+    random_document,
+    role,
+    role_ids,
+    shown,
+)
+
+
+class People:
+    """Members of both kinds in several organizations, with random roles of the matching type."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self._groups: list[tuple[Organization, list[str]]] = []
+
+    async def gather(self, organizations: int, each: int) -> None:
+        ids = {kind: [await member_of_kind(self._template, kind) for _ in range(each)] for kind in KINDS}
+        for _ in range(organizations):
+            users = await Organization.new(self._template, USERS, *ids[USERS])
+            applications = Organization(self._template, users.id, APPLICATIONS)
+            assert (await applications.add(*ids[APPLICATIONS])).status_code == 201
+            self._groups += [(users, ids[USERS]), (applications, ids[APPLICATIONS])]
+
+    async def assign(self, dice: random.Random, wanted: dict[str, Any]) -> None:
+        """Assign to each member some of the roles of the current document."""
+        by_name = await role_ids(self._template)
+        for organization, members in self._groups:
+            fitting = [each["name"] for each in wanted["roles"] if each["type"] == organization.kind.role_type]
+            for member in members:
+                chosen = [by_name[name] for name in dice.sample(fitting, dice.randint(0, min(3, len(fitting))))]
+                if chosen:
+                    assert (await organization.assign([member], chosen)).status_code == 201
+
+    async def remove_an_organization(self) -> None:
+        organization, _ = self._groups.pop()
+        self._groups.pop()
+        assert (await organization.delete()).status_code == 204
+
+
+@pytest.mark.heavy
+async def test_a_dry_run_reports_the_effects_on_members(template: Template, resource: Any) -> None:
+    dice = random.Random(4)
+    people = People(template)
+    await people.gather(organizations=3, each=3)
+    reached = 0
+    for number in range(12):
+        if number == 8:
+            await people.remove_an_organization()  # its members no longer count, at once
+        before = await held(template)
+        wanted = random_document(dice, resource)
+        counted = await template.revision()
+        report = await put(template, wanted, dry_run=True)
+        assert (await template.revision(), await held(template)) == (counted, before)
+        assert await put(template, wanted) == report
+        after = await held(template)
+        assert report["members"] == effects(before, after)
+        assert await put(template, await shown(template)) == UNCHANGED
+        reached += len(report["members"])
+        await people.assign(dice, wanted)
+        await held(template)
+    assert reached > 20
+
+
+async def test_a_member_that_holds_a_permission_through_another_role_neither_gains_nor_loses_it(
+    template: Template,
+) -> None:
+    await put(template, document("ab", role("one", "a"), role("other", "a", "b"), role("none")))
+    by_name = await role_ids(template)
+    users = [await member_of_kind(template, USERS) for _ in range(3)]
+    here, there = [await Organization.new(template, USERS, *users) for _ in range(2)]
+    await here.assign(users, [by_name["one"]])
+    await here.assign(users[:1], [by_name["other"]])
+    await there.assign(users[:2], [by_name["other"], by_name["none"]])
+    report = await put(template, document("ab", role("other", "a"), role("none", "b")))
+    none = {"members": 0, "organizations": 0}
+    assert report["members"] == [
+        {"name": "a", "gaining": none, "losing": {"members": 2, "organizations": 1}},
+        {"name": "b", "gaining": none, "losing": {"members": 1, "organizations": 1}},
+    ]
+    for user, path in ((users[0], here.path), (users[1], there.path)):
+        assert [each["name"] for each in (await template.client.get(f"{path}/{user}/scopes")).json()] == (
+            ["a"] if path == here.path else ["a", "b"]
+        )
+
+
+@pytest.mark.slow
+async def test_a_thousand_roles_with_a_hundred_permissions_each(template: Template) -> None:
+    """100,000 grants in one document, some of them to members."""
+    names = [f"permission:{number:03}" for number in range(100)]
+    first = document(names, *(role(f"role {number:04}", *names) for number in range(1000)))
+    report = await put(template, first)
+    assert (len(report["permissions"]["created"]), len(report["roles"]["created"])) == (100, 1000)
+    assert await shown(template) == first
+    assert await put(template, first) == UNCHANGED
+    by_name = dict(await template.database.fetch("SELECT name, id FROM roles WHERE tenant_id = $1", template.tenant_id))
+    users = [await member_of_kind(template, USERS) for _ in range(5)]
+    organization = await Organization.new(template, USERS, *users)
+    some = [by_name[f"role {number:04}"] for number in range(0, 1000, 10)]
+    assert (await organization.assign(users, some)).status_code == 201
+    before = await held(template)
+    second = document(names[:50], *(role(f"role {number:04}", *names[number % 2 : 50 : 2]) for number in range(1000)))
+    report = await put(template, second, dry_run=True)
+    assert await put(template, second) == report
+    assert len(report["roles"]["updated"]) == 1000
+    assert report["members"] == effects(before, await held(template))
+    assert len(report["members"]) == 75
+    assert await shown(template) == second
