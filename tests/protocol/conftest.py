@@ -1,6 +1,8 @@
-"""The member that requests organization tokens."""
+"""A user with every claim, and the member that requests organization tokens."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 
@@ -11,3 +13,15 @@ from tests.support.world import World
 @pytest.fixture(params=["exchange", "client credentials"])
 def caller(world: World, request: pytest.FixtureRequest) -> Caller:
     return Caller(world, request.param)
+
+
+@pytest.fixture
+def person(world: World) -> str:
+    """The id of a user with every claim."""
+    return world.management.users.create(
+        username=f"u{time.time_ns()}",
+        primary_email=f"u{time.time_ns()}@example.com",
+        primary_phone=f"+49151{str(time.time_ns())[-8:]}",
+        name="Ada Lovelace",
+        avatar="https://example.com/ada.png",
+    ).id

@@ -18,17 +18,6 @@ ORGANIZATIONS = "urn:service:scope:organizations"
 ORGANIZATION_ROLES = "urn:service:scope:organization_roles"
 
 
-@pytest.fixture
-def person(world: World) -> str:
-    return world.management.users.create(
-        username=f"u{time.time_ns()}",
-        primary_email=f"u{time.time_ns()}@example.com",
-        primary_phone=f"+49151{str(time.time_ns())[-8:]}",
-        name="Ada Lovelace",
-        avatar="https://example.com/ada.png",
-    ).id
-
-
 def claims_for(world: World, person: str, scope: str, **changes: Any) -> dict[str, Any]:
     sign_in = SignIn(world, user_id=person, scope=scope, **changes)
     return sign_in.id_token_claims(sign_in.tokens()["id_token"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +16,7 @@ import pytest
 from provision import ServerAddresses
 from tests.support.at_a_browser import Person, application
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.running_stack import RunningStack
-from tests.support.world import World
+from tests.support.world import World, own_world
 
 pytestmark = pytest.mark.heavy
 
@@ -26,14 +24,8 @@ pytestmark = pytest.mark.heavy
 @pytest.fixture
 def world(servers: ServerAddresses, tmp_path: Path) -> Iterator[World]:
     """A world whose keys are RSA; its Management API has verified their tokens by the time it exists."""
-    stack = RunningStack(servers, tmp_path, tenant_id=f"rs256-{secrets.token_hex(4)}", signing_algorithm="RS256")
-    stack.start()
-    try:
-        world = World(stack)
+    with own_world(servers, tmp_path, "rs256", signing_algorithm="RS256") as world:
         yield world
-        world.close()
-    finally:
-        stack.stop()
 
 
 def test_a_sign_in_gives_tokens_that_are_signed_with_rs256_and_accepted(world: World) -> None:

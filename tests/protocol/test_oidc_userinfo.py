@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import httpx2 as httpx
@@ -29,17 +28,6 @@ def refused(answer: httpx.Response) -> bool:
         'Bearer realm="userinfo", error="invalid_token", error_description="the access token is not accepted"'
     )
     return True
-
-
-@pytest.fixture
-def person(world: World) -> str:
-    return world.management.users.create(
-        username=f"u{time.time_ns()}",
-        primary_email=f"u{time.time_ns()}@example.com",
-        primary_phone=f"+49151{str(time.time_ns())[-8:]}",
-        name="Ada Lovelace",
-        avatar="https://example.com/ada.png",
-    ).id
 
 
 def test_it_says_what_the_scopes_open(world: World, person: str) -> None:

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from provision import ServerAddresses
 from tests.support.at_a_browser import Person, application
-from tests.support.running_stack import RunningStack
-from tests.support.world import World
+from tests.support.world import World, own_world
 
 pytestmark = pytest.mark.heavy
 
 LIMIT = 5
 ATTEMPTS = 8
-
-
-@contextmanager
-def a_world(servers: ServerAddresses, directory: Path, *, trusted_proxies: int) -> Iterator[World]:
-    stack = RunningStack(
-        servers,
-        directory,
-        tenant_id=f"address-{secrets.token_hex(4)}",
-        trusted_proxies=trusted_proxies,
-        password_attempts_per_address=LIMIT,
-    )
-    stack.start()
-    try:
-        world = World(stack)
-        yield world
-        world.close()
-    finally:
-        stack.stop()
 
 
 def refused(world: World, forwarded_for: list[str]) -> int:
@@ -69,7 +47,9 @@ def refused(world: World, forwarded_for: list[str]) -> int:
 def test_only_a_trusted_proxy_says_where_a_request_comes_from(
     servers: ServerAddresses, tmp_path: Path, trusted_proxies: int, forwarded_for: list[str], expected: int
 ) -> None:
-    with a_world(servers, tmp_path, trusted_proxies=trusted_proxies) as world:
+    with own_world(
+        servers, tmp_path, "address", trusted_proxies=trusted_proxies, password_attempts_per_address=LIMIT
+    ) as world:
         assert refused(world, forwarded_for) == expected
 
 
@@ -78,7 +58,7 @@ def test_addresses_that_a_proxy_hides_are_reported_once(servers: ServerAddresses
         return logs.read_text().count("sign-in.addresses-hidden")
 
     before = reports()
-    with a_world(servers, tmp_path, trusted_proxies=0) as world:
+    with own_world(servers, tmp_path, "address", trusted_proxies=0, password_attempts_per_address=LIMIT) as world:
         person, spa = Person(world), application(world, "SPA")
         person.browser.headers["X-Forwarded-For"] = "198.51.100.7"
         page = person.follow(person.authorize(spa))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx2 as httpx
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from provision import ServerAddresses
 from stead import NotFound
 from tests.support.at_a_browser import PASSWORD, Person, application, callback
-from tests.support.running_stack import RunningStack
-from tests.support.world import Client, World
+from tests.support.world import Client, World, own_world
 from token_service.sign_in.pages.cookies import DEVICE, SESSION
 
 pytestmark = pytest.mark.heavy
@@ -25,16 +23,9 @@ LIMIT = 10
 @pytest.fixture(scope="module")
 def world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A world of its own: the limit of the one address that all tests share is out of reach."""
-    directory: Path = tmp_path_factory.mktemp("throttle")
-    tenant_id = f"throttle-{secrets.token_hex(4)}"
-    stack = RunningStack(servers, directory, tenant_id=tenant_id, password_attempts_per_address=10_000)
-    stack.start()
-    try:
-        world = World(stack)
+    directory = tmp_path_factory.mktemp("throttle")
+    with own_world(servers, directory, "throttle", password_attempts_per_address=10_000) as world:
         yield world
-        world.close()
-    finally:
-        stack.stop()
 
 
 @pytest.fixture(scope="module")

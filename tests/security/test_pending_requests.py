@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from provision import ServerAddresses
 from tests.support.at_a_browser import Person, application, callback, heading
-from tests.support.running_stack import RunningStack
-from tests.support.world import Client, World
+from tests.support.world import Client, World, own_world
 
 pytestmark = pytest.mark.heavy
 
@@ -23,18 +21,9 @@ MAX_RECORD_BYTES = 6 * 1024 + 256
 
 @pytest.fixture(scope="module")
 def world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory: Path = tmp_path_factory.mktemp("pending")
-    tenant_id = f"pending-{secrets.token_hex(4)}"
-    stack = RunningStack(
-        servers, directory, tenant_id=tenant_id, pending_requests_per_address=PER_ADDRESS, trusted_proxies=1
-    )
-    stack.start()
-    try:
-        world = World(stack)
+    limits = {"pending_requests_per_address": PER_ADDRESS, "trusted_proxies": 1}
+    with own_world(servers, tmp_path_factory.mktemp("pending"), "pending", **limits) as world:
         yield world
-        world.close()
-    finally:
-        stack.stop()
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import asyncio
 import base64
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -355,6 +355,26 @@ def create_then_use(world: World) -> dict[str, object]:
     actor = world.user()
     expect("actor", outcome(world.with_actor(world.userinfo_token(actor))), (200, None))
     return wrong
+
+
+@contextmanager
+def own_world(servers: ServerAddresses, directory: Path, name: str, **token_settings: Any) -> Iterator[World]:
+    """Start a world on a system and in a tenant of its own.
+
+    Args:
+        servers: The servers behind it.
+        directory: For its files.
+        name: Begins the name of the tenant.
+        token_settings: Other settings of token-service than the default ones.
+    """
+    stack = RunningStack(servers, directory, tenant_id=f"{name}-{secrets.token_hex(4)}", **token_settings)
+    stack.start()
+    try:
+        world = World(stack)
+        yield world
+        world.close()
+    finally:
+        stack.stop()
 
 
 @asynccontextmanager

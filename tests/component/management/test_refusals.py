@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from management_service.app import create_app
+from tests.support.invalid_bodies import invalid_bodies
 from tests.support.management_api import Management, issues, refusal, settings_for
 
 GOOD = {
@@ -85,26 +86,11 @@ async def test_a_body_that_is_not_strict_json_is_refused(
 ) -> None:
     method, path = target
     good = good_body(request)
-    member = good.partition(b":")[0].removeprefix(b"{")
     before = await management.revision()
     for body in (
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b'"text"',
-        b"\xff\xfe{}",
-        good[:-1] + b',"\xc3":1}',
-        good[:-1] + b"," + member + b":1}",
-        good[:-1] + b',"more":"\\u0000"}',
-        good[:-1] + b',"more":"\0"}',
-        good[:-1] + b',"more":"\\ud800"}',
-        good[:-1] + b',"more":123456789012345678901234567890}',
-        good[:-1] + b',"more":1e999}',
+        *invalid_bodies(good),
         good[:-1] + b',"more":NaN}',
-        good[:-1] + b',"more":' + b"[" * 10_000 + b"]" * 10_000 + b"}",
         good[:-1] + b',"more":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"}",
-        good[:-1] + b',"more":1}',
         b"{" + b'"x":1,' * 1000 + good[1:],
     ):
         answer = await management.client.request(

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,25 +37,6 @@ from tests.unit.sdk.issuer import Clock
 from tests.unit.sdk.service import Service
 
 WITHIN_S = 30
-
-
-@pytest.fixture
-async def source(servers: ServerAddresses) -> AsyncIterator[TemplateSource]:
-    async with TemplateSource(servers) as source:
-        yield source
-
-
-@pytest.fixture
-async def bus(servers: ServerAddresses, source: TemplateSource) -> AsyncIterator[EventBus]:
-    async with EventBus(servers.subscriber_nats_url, tenant_id=source.tenant_id) as bus:
-        yield bus
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    """A stand-in for the Management API."""
-    with Service() as serving:
-        yield serving
 
 
 async def take(changes: AsyncIterator[Any], count: int) -> list[Any]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -18,25 +17,6 @@ from tests.unit.sdk.service import Service
 WITHIN_S = 30
 ETAG = {"ETag": 'W/"1"'}
 SCOPES = "/api/organizations/o1/users/u1/scopes"
-
-
-@pytest.fixture
-async def source(servers: ServerAddresses) -> AsyncIterator[TemplateSource]:
-    async with TemplateSource(servers) as source:
-        yield source
-
-
-@pytest.fixture
-async def bus(servers: ServerAddresses, source: TemplateSource) -> AsyncIterator[EventBus]:
-    async with EventBus(servers.subscriber_nats_url, tenant_id=source.tenant_id) as bus:
-        yield bus
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    """A stand-in for the Management API."""
-    with Service() as serving:
-        yield serving
 
 
 async def seen(cache: PermissionCache, revision: int) -> None:

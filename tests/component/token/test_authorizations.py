@@ -14,12 +14,12 @@ import pytest_asyncio
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.oauth import OAuthError
 from provision import ServerAddresses
 from tests.support.authorizing import Stores, Verifier, begin, code_for, issue, opened, until_a_transaction_waits
 from tests.support.running_stack import RunningStack
+from tests.support.settable_clock import Time
 from token_service.authorizations import Authorization, Code, Consented, Consents
 from token_service.authorizations.codes import CODE_TTL_S, MARK_TTL_S
 
@@ -29,19 +29,6 @@ CONSENTED = Consented(
     organization_permissions=frozenset({"manage:members"}),
 )
 LATER = 10**15
-
-
-class Time:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.ms = now_ms()
-
-    def __call__(self) -> int:
-        return self.ms
-
-    def pass_s(self, seconds: float) -> None:
-        self.ms += int(seconds * 1000)
 
 
 class Replicas:

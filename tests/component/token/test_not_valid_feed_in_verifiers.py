@@ -41,6 +41,17 @@ def feed_over(path: Path, world: World, **changes: Any) -> NotValidFeed:
     return NotValidFeed.over_nats(**{"nats_url": addresses.subscriber_nats_url, "tenant_id": tenant_id, **settings})
 
 
+@asynccontextmanager
+async def feed_through_proxy(path: Path, world: World, **changes: Any) -> AsyncIterator[tuple[NotValidFeed, TcpProxy]]:
+    """A fresh feed, and the proxy through which it is connected."""
+    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
+    async with TcpProxy(there) as proxy:
+        through = {"base_url" if path == "http" else "nats_url": proxy.url}
+        with feed_over(path, world, **through, issuer=world.stack.issuer, **changes) as feed:
+            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+            yield feed, proxy
+
+
 @pytest.fixture(scope="module", params=["http", "nats"])
 def feed(world: World, request: pytest.FixtureRequest) -> Iterator[NotValidFeed]:
     world.caught_up()
@@ -123,26 +134,22 @@ def test_the_feed_goes_on_with_another_key(world: World, feed: NotValidFeed, eme
 async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, path: Path) -> None:
     token = await asyncio.to_thread(exchanged, world, world.customer)
     ended = await asyncio.to_thread(exchanged, world, world.customer)
-    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
-    async with TcpProxy(there) as proxy:
-        through = {"base_url" if path == "http" else "nats_url": proxy.url}
-        with feed_over(path, world, **through, issuer=world.stack.issuer, stale_after_s=1.5) as feed:
-            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
-            verifier = verifier_of(world, feed)
-            assert await asyncio.to_thread(refusal, verifier, token) is None
-            await proxy.cut()
-            await asyncio.to_thread(eventually, lambda: refusal(verifier, token) == "unavailable")
-            await asyncio.to_thread(
-                world.stack.http.post,
-                "/oidc/token/revocation",
-                data={"token": ended},
-                auth=world.traditional.basic,
-            )
-            assert await asyncio.to_thread(refusal, verifier, ended) == "unavailable"
-            await proxy.mend()
-            await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
-            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
-            assert await asyncio.to_thread(refusal, verifier, token) is None
+    async with feed_through_proxy(path, world, stale_after_s=1.5) as (feed, proxy):
+        verifier = verifier_of(world, feed)
+        assert await asyncio.to_thread(refusal, verifier, token) is None
+        await proxy.cut()
+        await asyncio.to_thread(eventually, lambda: refusal(verifier, token) == "unavailable")
+        await asyncio.to_thread(
+            world.stack.http.post,
+            "/oidc/token/revocation",
+            data={"token": ended},
+            auth=world.traditional.basic,
+        )
+        assert await asyncio.to_thread(refusal, verifier, ended) == "unavailable"
+        await proxy.mend()
+        await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
+        assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+        assert await asyncio.to_thread(refusal, verifier, token) is None
 
 
 @pytest.mark.servers
@@ -155,36 +162,32 @@ async def test_a_black_hole_is_noticed_given_up_and_caught_up_after(
     """It closes nothing, so only the reader's own timeouts end it."""
     token, ended = [await asyncio.to_thread(exchanged, world, world.customer) for _ in range(2)]
     signed_in = (await asyncio.to_thread(lambda: SignIn(world).tokens(resource=world.resource)))["access_token"]
-    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
-    async with TcpProxy(there) as proxy:
-        through = {"base_url" if path == "http" else "nats_url": proxy.url}
-        with feed_over(path, world, **through, issuer=world.stack.issuer, stale_after_s=1.5) as feed:
-            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
-            verifier = verifier_of(world, feed)
+    async with feed_through_proxy(path, world, stale_after_s=1.5) as (feed, proxy):
+        verifier = verifier_of(world, feed)
 
-            def refusals(*tokens: str) -> list[str | None]:
-                return [refusal(verifier, each) for each in tokens]
+        def refusals(*tokens: str) -> list[str | None]:
+            return [refusal(verifier, each) for each in tokens]
 
-            assert await asyncio.to_thread(refusals, token, ended, signed_in) == [None] * 3
-            assert feed.accepted_stale == 0
-            connections = proxy.accepted
-            proxy.swallow()
-            await asyncio.to_thread(eventually, lambda: refusal(verifier, token) == "unavailable")
-            revocation = {"data": {"token": ended}, "auth": world.traditional.basic}
-            await asyncio.to_thread(world.stack.http.post, "/oidc/token/revocation", **revocation)
-            assert await asyncio.to_thread(refusals, ended, token, signed_in) == ["unavailable", "unavailable", None]
-            assert feed.accepted_stale == 1
-            await asyncio.to_thread(eventually, lambda: proxy.accepted >= connections + 2)  # and again, in vain
-            assert not feed.is_fresh
+        assert await asyncio.to_thread(refusals, token, ended, signed_in) == [None] * 3
+        assert feed.accepted_stale == 0
+        connections = proxy.accepted
+        proxy.swallow()
+        await asyncio.to_thread(eventually, lambda: refusal(verifier, token) == "unavailable")
+        revocation = {"data": {"token": ended}, "auth": world.traditional.basic}
+        await asyncio.to_thread(world.stack.http.post, "/oidc/token/revocation", **revocation)
+        assert await asyncio.to_thread(refusals, ended, token, signed_in) == ["unavailable", "unavailable", None]
+        assert feed.accepted_stale == 1
+        await asyncio.to_thread(eventually, lambda: proxy.accepted >= connections + 2)  # and again, in vain
+        assert not feed.is_fresh
 
-            if is_cut_at_last:
-                await proxy.cut()
-                await proxy.mend()
-            else:
-                proxy.pass_on()
-            await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
-            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
-            assert await asyncio.to_thread(refusals, token, signed_in) == [None, None]
+        if is_cut_at_last:
+            await proxy.cut()
+            await proxy.mend()
+        else:
+            proxy.pass_on()
+        await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
+        assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+        assert await asyncio.to_thread(refusals, token, signed_in) == [None, None]
 
 
 def revoke_many(world: World, count: int) -> None:
@@ -206,31 +209,27 @@ async def test_a_verifier_that_was_away_for_longer_than_the_tail_catches_up_by_a
     world: World, path: Path
 ) -> None:
     token, ended = [await asyncio.to_thread(exchanged, world, world.customer) for _ in range(2)]
-    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
-    async with TcpProxy(there) as proxy:
-        through = {"base_url" if path == "http" else "nats_url": proxy.url}
-        with feed_over(path, world, **through, issuer=world.stack.issuer, stale_after_s=1.5) as feed:
-            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
-            verifier = verifier_of(world, feed)
-            assert await asyncio.to_thread(refusal, verifier, ended) is None
-            await proxy.cut()
-            position, known = feed.position, len(feed)
-            assert position is not None
-            await asyncio.to_thread(revoke_many, world, BEYOND_THE_TAIL)
-            revocation = {"data": {"token": ended}, "auth": world.traditional.basic}
-            await asyncio.to_thread(world.stack.http.post, "/oidc/token/revocation", **revocation)
-            events = {"headers": {"Last-Event-ID": f"{position[0]}.{position[1]}"}, "auth": world.machine.basic}
+    async with feed_through_proxy(path, world, stale_after_s=1.5) as (feed, proxy):
+        verifier = verifier_of(world, feed)
+        assert await asyncio.to_thread(refusal, verifier, ended) is None
+        await proxy.cut()
+        position, known = feed.position, len(feed)
+        assert position is not None
+        await asyncio.to_thread(revoke_many, world, BEYOND_THE_TAIL)
+        revocation = {"data": {"token": ended}, "auth": world.traditional.basic}
+        await asyncio.to_thread(world.stack.http.post, "/oidc/token/revocation", **revocation)
+        events = {"headers": {"Last-Event-ID": f"{position[0]}.{position[1]}"}, "auth": world.machine.basic}
 
-            def status() -> int:
-                with world.stack.http.stream("GET", "/oidc/not-valid/events", **events) as answer:
-                    return answer.status_code
+        def status() -> int:
+            with world.stack.http.stream("GET", "/oidc/not-valid/events", **events) as answer:
+                return answer.status_code
 
-            await asyncio.to_thread(eventually, lambda: status() == 410)
-            await proxy.mend()
-            await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
-            assert len(feed) >= known + BEYOND_THE_TAIL
-            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
-            assert await asyncio.to_thread(refusal, verifier, token) is None
+        await asyncio.to_thread(eventually, lambda: status() == 410)
+        await proxy.mend()
+        await asyncio.to_thread(eventually, lambda: refusal(verifier, ended) == "ended_token")
+        assert len(feed) >= known + BEYOND_THE_TAIL
+        assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
+        assert await asyncio.to_thread(refusal, verifier, token) is None
 
 
 @pytest.mark.heavy
@@ -278,20 +277,16 @@ async def test_a_verifier_that_starts_without_the_feed_does_as_configured(
 @pytest.mark.heavy
 @pytest.mark.parametrize("path", ["http", "nats"])
 async def test_an_idle_feed_stays_fresh_though_its_connection_is_cut_again_and_again(world: World, path: Path) -> None:
-    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
-    async with TcpProxy(there) as proxy:
-        through = {"base_url" if path == "http" else "nats_url": proxy.url}
-        with feed_over(path, world, **through, issuer=world.stack.issuer) as feed:
-            assert await asyncio.to_thread(feed.wait_until_fresh, WAIT_S)
-            was_fresh = []
-            for _ in range(8):
-                while (age_s := feed.age_s) < 0.8:  # noqa: ASYNC110 - until the next heartbeat is due
-                    await asyncio.sleep(0.01)
-                await proxy.cut()
-                await proxy.mend()
-                while feed.age_s >= age_s:
-                    was_fresh.append(feed.is_fresh)
-                    await asyncio.sleep(0.01)
+    async with feed_through_proxy(path, world) as (feed, proxy):
+        was_fresh = []
+        for _ in range(8):
+            while (age_s := feed.age_s) < 0.8:  # noqa: ASYNC110 - until the next heartbeat is due
+                await asyncio.sleep(0.01)
+            await proxy.cut()
+            await proxy.mend()
+            while feed.age_s >= age_s:
+                was_fresh.append(feed.is_fresh)
+                await asyncio.sleep(0.01)
     assert all(was_fresh)
 
 

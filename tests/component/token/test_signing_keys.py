@@ -19,6 +19,7 @@ from provision import ServerAddresses
 from stead import AccessTokenVerifier
 from stead.verification import Expectations, TokenChecker, read_token
 from tests.support.running_stack import RunningStack
+from tests.support.settable_clock import Time
 from tests.support.waiting import eventually_here
 from tests.support.world import World
 from token_service.presented_tokens.revocations import Revocations
@@ -35,19 +36,6 @@ from token_service.tokens.signing import SigningAlgorithm
 ISSUER = "https://id.example.com/oidc"
 RESOURCE = "https://api.example.com"
 REFRESH_S = 30.0
-
-
-class Time:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.ms = now_ms()
-
-    def __call__(self) -> int:
-        return self.ms
-
-    def pass_s(self, seconds: float) -> None:
-        self.ms += int(seconds * 1000)
 
 
 class Replicas:

@@ -9,6 +9,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import Algorithm, ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from tests.unit.sdk.http_server import Answer, HttpServer, Received
+
 ISSUER = "https://id.example.com/oidc"
 AUDIENCE = "https://api.example.com"
 NOW = 1_800_000_000.0
@@ -49,6 +51,18 @@ class SigningKey:
 
 def jwks(*keys: SigningKey | dict[str, Any]) -> bytes:
     return json.dumps({"keys": [key.jwk() if isinstance(key, SigningKey) else key for key in keys]}).encode()
+
+
+class Jwks(HttpServer):
+    """Publishes one key, or fails with another ``status``."""
+
+    def __init__(self, key: SigningKey) -> None:
+        super().__init__(self.publish)
+        self.status = 200
+        self._keys = jwks(key)
+
+    def publish(self, _: Received) -> Answer:
+        return Answer(self.status, self._keys, {"Cache-Control": "max-age=600"})
 
 
 def claims(**changes: Any) -> dict[str, Any]:

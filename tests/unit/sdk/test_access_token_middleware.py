@@ -21,8 +21,7 @@ from stead import (
     TokenInvalid,
     access_token_of,
 )
-from tests.unit.sdk.http_server import Answer, HttpServer, Received
-from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks, token
+from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, Jwks, SigningKey, token
 
 KEY, JUNK = SigningKey("key"), SigningKey("junk")
 GOOD = token(KEY)
@@ -46,20 +45,9 @@ ROUTES: dict[str, str | Access | OrganizationAware] = {
 }
 
 
-class Jwks(HttpServer):
-    """Publishes one key, or fails."""
-
-    def __init__(self) -> None:
-        super().__init__(self.publish)
-        self.status = 200
-
-    def publish(self, _: Received) -> Answer:
-        return Answer(self.status, jwks(KEY), {"Cache-Control": "max-age=600"})
-
-
 @pytest.fixture
 def server() -> Iterator[Jwks]:
-    with Jwks() as serving:
+    with Jwks(KEY) as serving:
         yield serving
 
 

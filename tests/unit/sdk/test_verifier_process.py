@@ -15,8 +15,7 @@ from stead.verifier.__main__ import main
 from stead.verifier.app import VerifierApplication
 from stead.verifier.checks import check_at
 from stead.verifier.settings import InvalidSettings, read_settings
-from tests.unit.sdk.http_server import Answer, HttpServer, Received
-from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, SigningKey, jwks, token
+from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, Jwks, SigningKey, token
 
 KEY, JUNK = SigningKey("key"), SigningKey("junk")
 GOOD = token(KEY)
@@ -25,20 +24,9 @@ WITHIN = token(KEY, organization_id="org000000001")
 REQUIRED = ["--issuer", ISSUER, "--audience", AUDIENCE]
 
 
-class Jwks(HttpServer):
-    """Publishes one key, or fails."""
-
-    def __init__(self) -> None:
-        super().__init__(self.publish)
-        self.status = 200
-
-    def publish(self, _: Received) -> Answer:
-        return Answer(self.status, jwks(KEY), {"Cache-Control": "max-age=600"})
-
-
 @pytest.fixture
 def keys() -> Iterator[Jwks]:
-    with Jwks() as serving:
+    with Jwks(KEY) as serving:
         yield serving
 
 
