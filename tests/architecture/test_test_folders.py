@@ -1,6 +1,7 @@
-"""Tests with a marker are where the target of that marker collects them."""
+"""Tests with a marker are where the target of that marker collects them; what tests share is type-checked."""
 
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,3 +21,9 @@ def test_every_target_collects_all_tests_of_its_marker() -> None:
         if not any(path.is_relative_to(ROOT / folder) for folder in collected[marker])
     ]
     assert outside == []
+
+
+def test_the_fixtures_of_every_folder_are_type_checked() -> None:
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["modules"]
+    there = [path.relative_to(ROOT).with_suffix("") for path in (ROOT / "tests").rglob("conftest.py")]
+    assert sorted(checked) == sorted(".".join(path.parts) for path in there)

@@ -83,7 +83,16 @@ def fastapi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def install(python: Path, lock: str, *options: str) -> None:
     """Install the packages of a lock file of ``python/``."""
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", *options]
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--require-hashes",
+        *options,
+    ]
     file = Path(__file__).parent / "python" / lock
     subprocess.run([*command, "--only-binary", ":all:", "-r", file], check=True, timeout=300)
 

@@ -104,7 +104,7 @@ async def read_database(addresses: ServerAddresses) -> Database:
 
 
 def _things_of(database: Database) -> dict[Key, Any]:
-    users = {("user", user_id): KnownUser(user[0], user[2]) for user_id, user in database.users.items()}
+    users: dict[Key, Any] = {("user", user_id): KnownUser(user[0], user[2]) for user_id, user in database.users.items()}
     return {**users, **{("application", application_id): True for application_id in database.applications}}
 
 
@@ -140,7 +140,7 @@ def _require_in_redis_directory_is(database: Database, addresses: ServerAddresse
         eventually(lambda: seen(administrator, "management") >= database.revision)
         projected = {}
         for (user_id,), user in records(administrator, "user", UserState):
-            roles = administrator.get(f"identity:default:assignment:user:{user_id}")
+            roles = _stored(administrator, f"identity:default:assignment:user:{user_id}")
             role_ids = _decode(roles, AssignmentState).role_ids if roles else ()
             projected[user_id] = (user.is_suspended, user.tokens_valid_after, frozenset(role_ids))
     assert projected == database.users
@@ -148,7 +148,7 @@ def _require_in_redis_directory_is(database: Database, addresses: ServerAddresse
 
 def seen(administrator: "redis.Redis", source: Source) -> int:
     """Return the last revision of a source that the directory in Redis has seen."""
-    return decode_state(administrator.get(state_key("default"))).revisions.get(source, -1)
+    return decode_state(_stored(administrator, state_key("default"))).revisions.get(source, -1)
 
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -158,10 +158,16 @@ def records(administrator: "redis.Redis", kind: str, shape: type[Record]) -> Ite
     """Yield ids and state of every record of a kind in the directory in Redis, except tombstones."""
     prefix = f"identity:default:{kind}:"
     for key in administrator.scan_iter(f"{prefix}*", count=1000):
-        record = administrator.get(key)
+        record = _stored(administrator, key)
         assert record is not None
         if not record.endswith(b" "):  # a tombstone is a revision without a state
             yield tuple(key.decode().removeprefix(prefix).split(":")), _decode(record, shape)
+
+
+def _stored(administrator: "redis.Redis", key: str | bytes) -> bytes | None:
+    value = administrator.get(key)
+    assert value is None or isinstance(value, bytes)
+    return value
 
 
 def _decode(record: bytes, shape: type[Record]) -> Record:

@@ -67,15 +67,15 @@ class Readers:
         stack, (client_id, secret) = self.world.stack, self.world.machine.basic
         arguments = ["--issuer", stack.issuer, "--audience", audience, "--feed-url", stack.base_url]
         arguments += ["--reject-stale-permissions", str(strict).lower(), "--stale-after-s", str(WAIT_S)]
-        return verifier_process(arguments, {"CLIENT_ID": client_id, "CLIENT_SECRET": secret})
+        return verifier_process(arguments, CLIENT_ID=client_id, CLIENT_SECRET=secret)
 
 
 @contextmanager
-def verifier_process(arguments: list[str], environment: dict[str, str]) -> Iterator[httpx.Client]:
+def verifier_process(arguments: list[str], **environment: str) -> Iterator[httpx.Client]:
     port = free_port()
     command = [sys.executable, "-m", "stead.verifier", *arguments, "--port", str(port)]
     with (
-        serving(command, port, **environment) as address,
+        serving(command, port, cwd=None, **environment) as address,
         httpx.Client(base_url=address, timeout=30, verify=default_ssl_context()) as process,
     ):
         eventually(lambda: "stead_verifier_feed_fresh 1.0" in process.get("/metrics").text)

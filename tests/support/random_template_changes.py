@@ -190,7 +190,9 @@ class TemplateWriter(Writer):
         chosen = self._some("role")
         self._change_member(
             lambda _: _ids(chosen),
-            lambda *of: self._management.organizations.replace_user_roles(*of, _ids(chosen)),
+            lambda organization, user: self._management.organizations.replace_user_roles(
+                organization, user, _ids(chosen)
+            ),
             naming=chosen,
         )
 
@@ -198,7 +200,9 @@ class TemplateWriter(Writer):
         chosen = self._random.choice(self.known.living("role"))
         self._change_member(
             lambda roles: roles | {chosen[1]},
-            lambda *of: self._management.organizations.assign_user_roles(*of, [chosen[1]]),
+            lambda organization, user: self._management.organizations.assign_user_roles(
+                organization, user, [chosen[1]]
+            ),
             naming=[chosen],
         )
 

@@ -13,7 +13,7 @@ from tests.support.template_api import Template
 
 PATH = "/api/organization-template"
 EMPTY: dict[str, Any] = {"permissions": [], "roles": []}
-NOTHING = {"created": [], "updated": [], "deleted": []}
+NOTHING: dict[str, list[str]] = {"created": [], "updated": [], "deleted": []}
 UNCHANGED = {"permissions": NOTHING, "roles": NOTHING, "members": []}
 UNKNOWN = (422, "entity.relation_foreign_key_not_found")
 WRONG_KIND = (422, "entity.db_constraint_violated")

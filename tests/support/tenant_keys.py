@@ -39,7 +39,7 @@ async def replace_keys(administrator: "Redis", tenant_id: str, keys: Mapping[byt
 
 
 async def _eval(administrator: "Redis", script: str, *arguments: str | bytes) -> Any:
-    return await administrator.execute_command("EVAL", script, 0, *arguments)
+    return await administrator.execute_command("EVAL", script, 0, *arguments)  # type: ignore[no-untyped-call]
 
 
 def _pattern(tenant_id: str) -> str:
