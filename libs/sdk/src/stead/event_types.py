@@ -129,7 +129,7 @@ class GrantedPermission(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: The scope token.
-        resource: The indicator of its API resource; None for an organization permission.
+        resource: The indicator of its API resource; null for an organization permission.
     """
 
     name: str

@@ -26,7 +26,7 @@ class Issue(msgspec.Struct, frozen=True):
 
     Attributes:
         path: The member: ``name`` or ``oidcClientMetadata.redirectUris[0]``; empty for the request as a whole.
-        message: What is wrong with it; never contains the value.
+        message: The problem; never contains the value.
     """
 
     path: str
@@ -34,14 +34,14 @@ class Issue(msgspec.Struct, frozen=True):
 
 
 class ErrorData(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``data`` of an error body; which members there are depends on the code.
+    """``data`` of an error body; its members depend on the code.
 
     Attributes:
         issues: The invalid members of the request.
         reason: Why a script failed, for programs.
-        line: Where in the script, from 1.
-        column: Where in the line, from 1.
-        missing: Names of what the request lacks.
+        line: Line in the script, from 1.
+        column: Column in the line, from 1.
+        missing: Names of the missing members.
     """
 
     issues: list[Issue] = []

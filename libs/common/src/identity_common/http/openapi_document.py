@@ -26,9 +26,9 @@ _BEARER: Final = {
     "description": "An access token for the Management API, obtained elsewhere.",
 }
 _DESCRIPTION: Final = (
-    "What is under `/api` needs an access token for the Management API: of a machine-to-machine application, or of a"
-    " user, that holds the scope `all` through an API role, or `read` for GET and HEAD. Names and ids in the examples"
-    " are made up."
+    "Everything under `/api` requires an access token for the Management API, of a machine-to-machine application or"
+    " a user whose API roles grant the scope `all`, or `read` for GET and HEAD. Names and ids in the examples are made"
+    " up."
 )
 _OAUTH2: Final = "oauth2"
 _OAUTH2_DESCRIPTION: Final = (

@@ -13,10 +13,12 @@ from identity_common.http.pagination import DEFAULT_SIZE, MAX_NUMBER, MAX_SEARCH
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _IF_MATCH: Final = (
-    "Entity tags of the GET of this path, or *: what is written must still be one of these. The tag of a list is the"
-    " version of all of it if the page has all of it; a list of more than 100 has none."
+    "Entity tags from the GET of this path, or *: the current version must be one of these. A list has an entity tag if"
+    " one page holds all of it, so one of more than 100 items has none."
 )
-_IF_NONE_MATCH: Final = "*: what is written must not exist yet."
+_IF_NONE_MATCH: Final = "*: the object must not exist yet."
+_PATH_PARAMETERS: Final = {"kind": "Kind of the tokens that the function is for.", "log_id": "Id of the entry."}
+"""Parameters whose name does not describe them."""
 _NO_NUL: Final = "^[^\\u0000]*$"
 
 
@@ -72,7 +74,7 @@ class OperationRenderer:
             yield {
                 "name": name,
                 "in": "path",
-                "description": f"{kind.capitalize()} of the {noun.replace('_', ' ')}.",
+                "description": _PATH_PARAMETERS.get(name) or f"{kind.capitalize()} of the {noun.replace('_', ' ')}.",
                 "required": True,
                 "schema": schema,
                 "example": example,

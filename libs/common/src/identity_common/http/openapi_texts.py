@@ -122,8 +122,8 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
 
 MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {
     "all": "Everything under /api.",
-    "read": "GET and HEAD of everything under /api but /api/logs/export.",
-    "subject-tokens": "POST /api/subject-tokens, and ending these impersonations.",
+    "read": "GET and HEAD of everything under /api except /api/logs/export.",
+    "subject-tokens": "POST /api/subject-tokens, and listing and ending the impersonations that it began.",
 }
 """Scopes of the Management API → what each opens."""
 
@@ -147,8 +147,8 @@ REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
     ),
     412: (
         "entity.version_mismatch",
-        "This has been changed since it was read. Read it again, and send the ETag of that answer in If-Match.",
-        "If-Match names none of the versions that there are now, or If-None-Match excludes them. Nothing was changed.",
+        "This has been changed since it was read. Read it again, and send its new ETag in If-Match.",
+        "If-Match does not name the current version, or If-None-Match excludes it. Nothing was changed.",
     ),
     413: ("request.too_large", "The body is too large.", "The body or one of its free-form members is too large."),
     415: (
@@ -176,7 +176,7 @@ REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
 
 HEADERS: Final[Mapping[str, dict[str, Any]]] = {
     "X-Request-Id": {
-        "description": "Id of the request in the logs. A well-formed id sent by the client is kept.",
+        "description": "Id of the request in the logs: the client's own, if it sent a well-formed one.",
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9-]{1,64}$"},
         "example": "4f6c1f0e9b6d4a54a1d0c3a0b6a3b1de",
     },
@@ -186,7 +186,7 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         "example": "management:97",
     },
     "Impersonation-Id": {
-        "description": "Public id of the impersonation. It is no secret and opens nothing.",
+        "description": "Public id of the impersonation. It is not a secret.",
         "schema": {"type": "string", "pattern": "^[0-9a-z]{21}$"},
         "example": "8hq2vz0k4s7yb1n6cxw3e",
     },
@@ -226,7 +226,7 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         "example": 'Bearer error="invalid_token"',
     },
     "Dropped-Claims": {
-        "description": "Names of claims that the script gave and that were dropped, because they are reserved.",
+        "description": "Names of claims that the script returned and that were dropped because they are reserved.",
         "schema": {"type": "string"},
         "example": "aud, sub",
     },

@@ -35,7 +35,7 @@ def version_mismatch() -> ApiError:
     return ApiError(
         412,
         "entity.version_mismatch",
-        "This has been changed since it was read. Read it again, and send the ETag of that answer in If-Match.",
+        "This has been changed since it was read. Read it again, and send its new ETag in If-Match.",
     )
 
 

@@ -45,11 +45,11 @@ def head_subject(tenant_id: str) -> str:
 
 
 class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The members of a subject token's context that people read; each cut to 256 characters.
+    """The members of a subject token's context that the audit trail keeps, each truncated to 256 characters.
 
     Attributes:
         reason: Why the actor acts for the subject.
-        ticket_id: The ticket that it happens for.
+        ticket_id: The ticket behind the impersonation.
     """
 
     reason: str | None = None
@@ -63,7 +63,7 @@ class AuditGap(
     omit_defaults=True,
     rename={"first": "from", "last": "to", "previous_epoch": "previousEpoch"},
 ):
-    """Numbers of a log that never arrived; part of an entry that management-service writes itself.
+    """Numbers of a log that never arrived; in an entry that management-service itself writes.
 
     Attributes:
         first: The first missing number; absent if only the numbering changed.
@@ -84,36 +84,37 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         occurred_at: Milliseconds since the epoch, UTC.
         tenant_id: The tenant.
         log: The log that numbers the entry.
-        epoch: Name of the log's numbering: a Redis that lost its data begins another one; empty for an outbox.
+        epoch: Name of the log's numbering; a new one begins when Redis loses its data. Empty for an outbox.
         sequence: Number of the entry within its log, epoch and tenant, from 1, without gaps; 0 before it is numbered.
-        revision: Revision of the service after a write; 0 for what changes no state, and before the commit.
+        revision: Revision of the service after a write; 0 if no state changed, and before the commit.
         key: What happened, as source, object and verb: ``management.user.update``, ``token.exchange.refused``.
         outcome: How it ended.
-        reason: Code of a refusal, as the log of the service has it: ``subject_token.consumed``.
-        operation: ``operationId`` of the OpenAPI document, of a request to an API.
+        reason: Code of a refusal, as in the service's log: ``subject_token.unknown_or_spent``.
+        operation: ``operationId`` of the request in the OpenAPI document.
         application_id: The application that sent the request.
-        user_id: The person that a write was made by, or that a token, sign-in or consent is about: the subject.
-        actor_id: The person that acts for the subject.
-        requested_by: The person whose access token a subject token was requested with; absent for an application's own.
+        user_id: The user who made a write, or the subject of a token, sign-in or consent.
+        actor_id: The user who acts for the subject.
+        requested_by: The user with whose access token a subject token was requested; absent if the application used its
+            own.
         organization_id: The organization that a token was requested for.
         subject_token_id: Public id of the subject token: the id of the impersonation.
         resource: The resource that a token was requested for.
         scope: The scopes that were granted, separated by spaces.
-        token_id: ``jti`` of the access token that the request was sent with.
+        token_id: ``jti`` of the request's access token.
         issued_token_id: ``jti`` of the access token that was issued, or that would have been.
         context: Reason and ticket of a subject token.
-        expires_at: When a subject token that was issued expires, or an access token that was got for one; milliseconds
+        expires_at: Expiry of the issued subject token, or of the access token for which it was exchanged; milliseconds
             since the epoch, UTC.
         request_id: The ``X-Request-Id`` of the response.
         address: Address of the client.
-        user_agent: The ``User-Agent`` of the request, cut to 256 characters.
+        user_agent: The ``User-Agent`` of the request, truncated to 256 characters.
         ids: Ids in the path, by parameter: ``{"user_id": …}``.
-        members: Names of the top-level members that the body gave, in alphabetical order; names within free-form
-            data are left out.
-        given: Ids that the body gave, by member, the first 100 of each: ``{"roleIds": ["…"]}``.
+        members: Names of the body's top-level members, in alphabetical order; names within free-form data are left
+            out.
+        given: Ids in the body, by member, the first 100 of each: ``{"roleIds": ["…"]}``.
         aggregates: What changed, as kind and ids: ``user/<id>``; at most 100, the others are in further entries.
         aggregate_count: How many aggregates the write changed, in all of its entries.
-        gap: Numbers that are missing before the next entry of the log; of an entry with the key ``audit.gap``.
+        gap: Numbers missing before the next entry of the log; only in an entry with the key ``audit.gap``.
     """
 
     id: str

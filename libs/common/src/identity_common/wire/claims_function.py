@@ -21,7 +21,7 @@ TokenKind = Literal["access-token", "client-credentials"]
 ProblemReason = Literal[
     "syntax", "no-function", "exception", "time", "memory", "result", "microtasks", "worker-died", "arguments"
 ]
-"""Why a script gave no claims."""
+"""Why a script failed."""
 
 TOKEN_KINDS: Final[tuple[TokenKind, ...]] = ("access-token", "client-credentials")
 
@@ -103,7 +103,7 @@ class StartRecording(_Private, frozen=True, kw_only=True, tag="start-recording")
     """Record the inputs of this kind from now on. The reply is ``RecordingState``.
 
     Attributes:
-        minutes: 1 to 1440; 0 stops the recording and forgets the inputs.
+        minutes: 1 to 1440; 0 stops the recording and deletes the inputs.
     """
 
     kind: TokenKind
@@ -168,7 +168,7 @@ class DryRunOfInput(_Private, frozen=True, kw_only=True):
 
     Attributes:
         recorded_at: Milliseconds since the epoch.
-        added: Claims that only the candidate gives.
+        added: Claims that only the candidate returns.
         changed: Claims that both give, with the candidate's values where these differ.
         removed: Names of claims that only the active version gives, sorted.
         dropped: Members of the candidate's result that were dropped because their names are reserved, sorted.

@@ -217,7 +217,7 @@ def record_claims_function_inputs(kind: TokenKind, minutes: int) -> Operation[Re
 
     Args:
         kind: Of tokens.
-        minutes: At most 1440; 0 stops the recording and forgets the inputs.
+        minutes: At most 1440; 0 stops the recording and deletes the inputs.
 
     Raises:
         Unavailable: Inputs cannot be recorded at the moment.

@@ -24,7 +24,7 @@ def list_impersonations(
     A page may be shorter than its size, even empty, and still have a following one.
 
     Args:
-        active: Only those that have neither ended nor expired, or only the others.
+        active: Only those that have neither ended nor expired (true), or only the others (false).
         user_id: Only those of this user: the subject.
         actor_id: Only those in which this user acts for another.
         client_id: Only those whose subject token this application exchanged.
@@ -62,7 +62,7 @@ def list_user_impersonations(
     Args:
         user_id: The user.
         role: Whether the user is the subject, or the actor; either by default.
-        active: Only those that have neither ended nor expired, or only the others.
+        active: Only those that have neither ended nor expired (true), or only the others (false).
         page_size: Impersonations per request, 1 to 100.
     """
     params = {"role": role, "active": _flag(active)}

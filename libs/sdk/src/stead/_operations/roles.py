@@ -85,7 +85,7 @@ def update_role(
     is_default: bool | UnsetType = UNSET,
     if_match: IfMatch = UNSET,
 ) -> Operation[Role]:
-    """Change the given members; the type never changes.
+    """Change the given fields; the type never changes.
 
     Raises:
         NotFound: The id is unknown.

@@ -46,7 +46,7 @@ class MemberPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             name: The scope token.
-            resource: The indicator of its API resource; None for an organization permission.
+            resource: The indicator of its API resource; null for an organization permission.
         """
         return GrantedPermission(name, resource) in self.permissions
 

@@ -10,7 +10,7 @@ class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         reason: Why.
-        ticket_id: The ticket that it happens for.
+        ticket_id: The ticket behind the impersonation.
     """
 
     reason: str | None = None
@@ -51,7 +51,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         operation: ``operationId`` of a request to the API.
         application_id: The application that sent the request.
         user_id: The person that a write was made by, or the subject.
-        actor_id: The person that acts for the subject.
+        actor_id: The user who acts for the subject.
         requested_by: The person for whom an application requested a subject token; None if it did so by itself.
         organization_id: The organization that a token was requested for.
         subject_token_id: Public id of the subject token.
@@ -134,9 +134,9 @@ class InclusionProof(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Proves that an entry is in the tree of a head (RFC 9162 section 2.1.3); hashes are base64url.
 
     Attributes:
-        leaf_index: Place of the entry, from 0.
+        leaf_index: Index of the entry, from 0.
         leaf_hash: Hash of its leaf.
-        tree_size: Size of the tree of the head.
+        tree_size: Size of the head's tree.
         audit_path: Hashes from the leaf to the root.
         head: The signed head.
     """

@@ -69,7 +69,7 @@ class TestedClaims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScriptProblem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why a script gave no claims.
+    """Why a script failed.
 
     Attributes:
         reason: ``syntax``, ``no-function``, ``exception``, ``time``, ``memory``, ``result``, ``microtasks``,
@@ -90,7 +90,7 @@ class DryRunOfInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         added: Claims that only the script gives.
         changed: Claims that the active version gives with other values.
-        removed: Names of claims that only the active version gives.
+        removed: Names of claims that only the active version returns.
         dropped: Names of claims that the script gave and that were dropped, because they are reserved.
         denied: The script's message if it denied access; None otherwise.
         problem: Why the script failed; None if it did not.

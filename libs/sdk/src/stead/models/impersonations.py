@@ -42,7 +42,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
         expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.
-        ended_at: When it ended before it expired, milliseconds since the epoch.
+        ended_at: When it was ended before its expiry, milliseconds since the epoch.
         ended_by: The user or, without one, the application that ended it, or did what ended it.
         reason: Why it ended: ``ended``, ``within`` (one that it is within was), ``all``, ``user``, ``actor``,
             ``client``, ``organization`` (all of it were); ``user_suspended``, ``actor_password``,

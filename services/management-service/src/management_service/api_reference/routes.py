@@ -39,7 +39,7 @@ _HEADERS: Final = {
     sync_to_thread=False,
 )
 def status() -> Response[None]:
-    """Answer 204, without authentication."""
+    """Return 204, without authentication."""
     return Response(None)
 
 
@@ -58,7 +58,7 @@ def swagger_route(base_url: str, document: Path) -> HTTPRouteHandler:
         sync_to_thread=False,
     )
     def swagger() -> Response[bytes]:
-        """Answer the OpenAPI document of the three services together, without authentication."""
+        """Return the OpenAPI document of all three services, without authentication."""
         return Response(content(), media_type=MediaType.JSON)
 
     return swagger
@@ -90,7 +90,7 @@ def reference_router(base_url: str, *, management_api: str) -> Router:
 def _file(path: str, content: bytes, media_type: str) -> HTTPRouteHandler:
     @get(path, sync_to_thread=False)
     def file() -> Response[bytes]:
-        """Answer the file."""
+        """Return the file."""
         return Response(content, media_type=media_type)
 
     return file

@@ -44,8 +44,8 @@ class OidcClientMetadataAnswer(Answer):
     """Redirect URIs.
 
     Attributes:
-        redirect_uris: Where a sign-in may return to; compared exactly.
-        post_logout_redirect_uris: Where a sign-out may return to; compared exactly.
+        redirect_uris: Allowed redirect URIs of a sign-in; compared exactly.
+        post_logout_redirect_uris: Allowed redirect URIs of a sign-out; compared exactly.
     """
 
     redirect_uris: tuple[str, ...]
@@ -61,12 +61,12 @@ class CustomClientMetadataAnswer(Answer):
         require_pkce: Whether authorization requests need PKCE (RFC 7636); true by default, false only for first-party
             Traditional applications.
         allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.
-        cors_allowed_origins: Further origins whose scripts may call the token endpoint.
+        cors_allowed_origins: Additional origins whose scripts may call the token endpoint.
         id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
-        rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always so for public
+        rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always for public
             clients.
-        always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``; false by default.
+        always_issue_refresh_token: Whether refresh tokens are issued even without ``offline_access``; false by default.
     """
 
     allow_token_exchange: bool
@@ -80,11 +80,11 @@ class CustomClientMetadataAnswer(Answer):
 
 
 class BrandingAnswer(Answer):
-    """The look of the pages for signing in to the application.
+    """The look of the application's sign-in pages.
 
     Attributes:
-        logo_uri: Of an image, on https; null without a logo.
-        primary_color: Of the buttons: ``#rrggbb``; null for the default.
+        logo_uri: URL of an image, on https; null for no logo.
+        primary_color: Colour of the buttons, ``#rrggbb``; null for the default.
     """
 
     logo_uri: str | None
@@ -97,17 +97,17 @@ class ApplicationAnswer(Answer):
     Attributes:
         tenant_id: Id of the tenant.
         id: Id of the application; its ``client_id``.
-        name: Name, for people.
-        description: Description, for people.
+        name: Display name.
+        description: Description.
         type: Kind of client, which decides how it authenticates and what it may do; it never changes.
         oidc_client_metadata: Redirect URIs.
         custom_client_metadata: Settings of the client.
-        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+        is_third_party: Whether the application belongs to a third party: users are asked for consent, and it may not
             exchange tokens.
-        custom_data: Free-form object of the integrator.
+        custom_data: Free-form object for the integrator.
         created_at: Time of creation, milliseconds since the epoch.
         updated_at: Time of the last change, milliseconds since the epoch.
-        branding: Logo and colour of the pages for signing in.
+        branding: Logo and colour of the sign-in pages.
     """
 
     tenant_id: str
@@ -239,7 +239,7 @@ class ApplicationController(Controller):
         data: JSONBody[ApplicationUpdate],
         applications: NamedDependency[Applications],
     ) -> Response[ApplicationAnswer]:
-        """Change the given members; null restores a default. The type never changes."""
+        """Change the given fields; null restores a default. The type never changes."""
         application, headers = await applications.update(application_id, data)
         return Response(application_answer(application), headers=headers)
 
@@ -253,7 +253,7 @@ class ApplicationController(Controller):
     async def merge_custom_data(
         self, application_id: FromPath[str], data: JSONBody[FreeForm], applications: NamedDependency[Applications]
     ) -> Response[FreeFormAnswer]:
-        """Change the given members; null removes one. Answers the whole custom data."""
+        """Change the given fields; null removes one. Returns all custom data."""
         application, headers = await applications.merge_custom_data(application_id, data)
         return Response(msgspec.Raw(application.custom_data.encode()), headers=headers)
 

@@ -27,11 +27,11 @@ SecretName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class OidcClientMetadata(Body):
-    """Redirect URIs; an absent member is kept, or empty in a new application.
+    """Redirect URIs; an absent member keeps its value, or is empty in a new application.
 
     Attributes:
-        redirect_uris: Where a sign-in may return to; compared exactly.
-        post_logout_redirect_uris: Where a sign-out may return to; compared exactly.
+        redirect_uris: Allowed redirect URIs of a sign-in; compared exactly.
+        post_logout_redirect_uris: Allowed redirect URIs of a sign-out; compared exactly.
     """
 
     redirect_uris: list[Uri] | UnsetType | None = UNSET
@@ -39,18 +39,18 @@ class OidcClientMetadata(Body):
 
 
 class CustomClientMetadata(Body):
-    """Settings of the client; an absent member is kept, or the default in a new application; null is the default.
+    """Settings of the client; an absent member is kept, null and an absent one of a new application are the default.
 
     Attributes:
         allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.
-        cors_allowed_origins: Further origins whose scripts may call the token endpoint.
+        cors_allowed_origins: Additional origins whose scripts may call the token endpoint.
         id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
-        rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always so for public
+        rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always for public
             clients.
-        always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``; false by default.
+        always_issue_refresh_token: Whether refresh tokens are issued even without ``offline_access``; false by default.
         token_endpoint_auth_method: How a Traditional application sends its secret; ``client_secret_basic`` by
-            default, and nothing for other types.
+            default, not applicable to other types.
         require_pkce: Whether authorization requests need PKCE (RFC 7636); true by default, false only for first-party
             Traditional applications.
     """
@@ -66,11 +66,11 @@ class CustomClientMetadata(Body):
 
 
 class Branding(Body):
-    """The look of the pages for signing in to the application; an absent member is kept, null removes it.
+    """The look of the application's sign-in pages; an absent member is kept, null removes it.
 
     Attributes:
-        logo_uri: Of an image, on https.
-        primary_color: Of the buttons: ``#rrggbb``.
+        logo_uri: URL of an image, on https.
+        primary_color: Colour of the buttons, ``#rrggbb``.
     """
 
     logo_uri: Uri | UnsetType | None = UNSET
@@ -81,15 +81,15 @@ class ApplicationCreation(Body):
     """A new application, without a secret.
 
     Attributes:
-        name: Name, for people.
+        name: Display name.
         type: Kind of client, which decides how it authenticates and what it may do; it never changes.
-        description: Description, for people.
+        description: Description.
         oidc_client_metadata: Redirect URIs.
         custom_client_metadata: Settings of the client.
-        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+        is_third_party: Whether the application belongs to a third party: users are asked for consent, and it may not
             exchange tokens.
-        custom_data: Free-form object of the integrator.
-        branding: Logo and colour of the pages for signing in.
+        custom_data: Free-form object for the integrator.
+        branding: Logo and colour of the sign-in pages.
     """
 
     name: Name
@@ -106,14 +106,14 @@ class ApplicationUpdate(Body):
     """Changes of an application; the type never changes.
 
     Attributes:
-        name: Name, for people.
-        description: Description, for people.
+        name: Display name.
+        description: Description.
         oidc_client_metadata: Redirect URIs.
         custom_client_metadata: Settings of the client.
-        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+        is_third_party: Whether the application belongs to a third party: users are asked for consent, and it may not
             exchange tokens.
-        custom_data: Free-form object of the integrator.
-        branding: Logo and colour of the pages for signing in.
+        custom_data: Free-form object for the integrator.
+        branding: Logo and colour of the sign-in pages.
     """
 
     name: Name | UnsetType = UNSET

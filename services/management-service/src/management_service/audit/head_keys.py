@@ -41,7 +41,7 @@ class LogKey(Answer):
         tenant_id: Id of the tenant.
         id: Its ``kid``.
         created_at: Milliseconds since the epoch.
-        status: ``Current`` signs; ``Previous`` did, and verifies what it has signed.
+        status: ``Current`` signs; ``Previous`` still verifies earlier heads.
     """
 
     tenant_id: str

@@ -34,9 +34,9 @@ class InclusionProof(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Proves that an entry is in the tree (RFC 9162 section 2.1.3).
 
     Attributes:
-        leaf_index: Place of the entry, from 0.
+        leaf_index: Index of the entry, from 0.
         leaf_hash: Hash of its leaf, base64url.
-        tree_size: Size of the tree of the head.
+        tree_size: Size of the head's tree.
         audit_path: Hashes from the leaf to the root, base64url.
         head: The signed head.
     """
@@ -49,7 +49,7 @@ class InclusionProof(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ConsistencyProof(msgspec.Struct, frozen=True, kw_only=True, rename={"first": "from", "second": "to"}):
-    """Proves that a tree begins with all of an earlier one (RFC 9162 section 2.1.4).
+    """Proves that a tree extends an earlier one (RFC 9162 section 2.1.4).
 
     Attributes:
         first: Size of the earlier tree.

@@ -25,12 +25,12 @@ _MAX_TIME: Final = 2**53
 _BY_ID: Final = (
     Filter(
         "userId",
-        "Only entries about this user: as the subject, as the one who wrote, as the one written to, or as the one for "
-        "whom an application requested a subject token (requestedBy).",
+        "Only entries about this user: as the subject, as the author or the target of a write, or as the user for whom "
+        "an application requested a subject token (requestedBy).",
     ),
     Filter(
         "targetId",
-        "Only writes to the object of this id, whatever its kind: in ids, given or aggregates.",
+        "Only writes to the object with this id, of any kind: in ids, given or aggregates.",
     ),
     Filter("actorId", "Only entries in which this user acts for another."),
     Filter("applicationId", "Only requests that this application sent."),
@@ -44,8 +44,8 @@ _TIMES: Final = (
     Filter("end_time", "Only entries up to this time, in milliseconds since the epoch.", bounds=(0, _MAX_TIME)),
 )
 _PAGES: Final = (
-    Filter("after", "Where the page begins: from the Link of the page before."),
-    Filter("page_size", f"Entries per page; {DEFAULT_SIZE} if it is missing.", bounds=(1, MAX_SIZE)),
+    Filter("after", "Position of the page, from the ``Link`` of the previous page."),
+    Filter("page_size", f"Entries per page; {DEFAULT_SIZE} by default.", bounds=(1, MAX_SIZE)),
 )
 
 _EXAMPLE: Final = {
@@ -72,7 +72,7 @@ _INCLUSION: Final = {"leafIndex": 0, "leafHash": _HASH, "treeSize": 2, "auditPat
 _CONSISTENCY: Final = {"from": 1, "to": 2, "path": [_HASH], "head": _HEAD["head"]}
 _SIZES: Final = (
     Filter("from", "Size of the earlier tree; required.", bounds=(1, _MAX_TIME)),
-    Filter("to", "Size of the later tree; that of the last signed head if it is missing.", bounds=(1, _MAX_TIME)),
+    Filter("to", "Size of the later tree; by default that of the last signed head.", bounds=(1, _MAX_TIME)),
 )
 
 
@@ -84,7 +84,7 @@ _SIZES: Final = (
     opt=documented(answer=dict[str, Any], example={"keys": []}),
 )
 async def audit_jwks(audit_proofs: NamedDependency[AuditProofs]) -> Response[bytes]:
-    """Answer the keys that heads are signed with, as a JWK Set, without authentication."""
+    """Return the keys that sign heads, as a JWK Set, without authentication."""
     return Response(await audit_proofs.jwks(), media_type=JSON)
 
 
@@ -92,7 +92,7 @@ class LogKeyRotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     """Options of a rotation.
 
     Attributes:
-        emergency: Whether a key has leaked: all others are deleted.
+        emergency: Set it if a key has leaked: all other keys are deleted.
     """
 
     emergency: bool = False
@@ -119,9 +119,9 @@ class LogKeyController(Controller):
     async def rotate(self, request: JsonRequest, head_keys: NamedDependency[HeadKeys]) -> list[LogKey]:
         """Return all keys after the rotation.
 
-        The new key is published at once and signs a head within a second or two. The others stay published, so heads
-        that they have signed can be verified. With `emergency` they are deleted: only keys that you have kept verify
-        such heads then. After a 503, list the keys before trying again.
+        The new key is published at once and signs a head within a second or two. The others stay published, so that
+        heads that they have signed can be verified. With `emergency` they are deleted, and only copies that you have
+        kept verify those heads. After a 503, list the keys before trying again.
         """
         options = await request.options_as(LogKeyRotation)
         return await head_keys.rotate(emergency=options.emergency)
@@ -172,7 +172,7 @@ class LogController(Controller):
     async def list_entries(self, request: JsonRequest, audit_trail: NamedDependency[AuditTrail]) -> Response[bytes]:
         """List entries of the audit trail, newest first.
 
-        An entry must match all filters. ``Link`` has the address of the next page, if there is one.
+        An entry must match all filters. ``Link`` has the URL of the next page, if there is one.
         """
         given = _given(request)
         size = read_page(request.scope["query_string"], whole_by_default=False).size or DEFAULT_SIZE
@@ -192,10 +192,10 @@ class LogController(Controller):
         ),
     )
     async def list_figures(self, request: JsonRequest, audit_trail: NamedDependency[AuditTrail]) -> Response[bytes]:
-        """Answer how many entries of each key each hour has, oldest hour first; those without any are left out.
+        """Return the number of entries by hour and key, oldest hour first, without zeros.
 
-        The hours of both bounds are counted as a whole. The end is now and the start is a day before the end if they
-        are missing; they are at most 31 days apart.
+        The hours of both bounds are counted as a whole. By default the end is now and the start a day before it; they
+        are at most 31 days apart.
         """
         bounds = _filters(_given(request))
         return _json(await audit_trail.figures(bounds.start_time, bounds.end_time))
@@ -210,9 +210,9 @@ class LogController(Controller):
         ),
     )
     async def export(self, request: JsonRequest, audit_trail: NamedDependency[AuditTrail]) -> Stream:
-        """Answer all entries that are stored by now, oldest first: one JSON object a line, as it is produced.
+        """Stream all entries stored so far, oldest first, as one JSON object per line.
 
-        A signed head that was read before covers none that is missing, unless times are given. The scope read does not
+        Without time bounds, the export has every entry that an earlier signed head covers. The scope read does not
         suffice.
         """
         return Stream(audit_trail.export(_filters(_given(request))), media_type=JSON_LINES)
@@ -236,9 +236,9 @@ class LogController(Controller):
     async def get_consistency(
         self, request: JsonRequest, audit_proofs: NamedDependency[AuditProofs]
     ) -> Response[bytes]:
-        """Prove that the tree of one size begins with all of an earlier one (RFC 9162 section 2.1.4).
+        """Prove that the tree of one size is an extension of the tree of an earlier size (RFC 9162 section 2.1.4).
 
-        ``to`` is the size of the last signed head if it is missing.
+        ``to`` is by default the size of the last signed head.
         """
         given = _given(request)
         if "from" not in given:
@@ -253,7 +253,7 @@ class LogController(Controller):
         opt=documented(answer=str, media_type=MediaType.TEXT, example=f"{_HASH}\n"),
     )
     async def leaves(self, audit_proofs: NamedDependency[AuditProofs]) -> Stream:
-        """Answer the leaf hashes of all entries that a head covers, one a line, those of dropped entries too."""
+        """Return the leaf hashes of all entries that a head covers, one per line; dropped entries included."""
         return Stream(audit_proofs.leaves(), media_type=MediaType.TEXT)
 
     @get(

@@ -31,7 +31,7 @@ _DEPENDENCIES: Final = {**PAGED, "caller": Provide(admitted_caller, sync_to_thre
 
 
 class CallerAnswer(Answer):
-    """Who saved a version: an application, for a user if its token was a user's.
+    """Who saved a version: an application, and the user if the application used a user's token.
 
     Attributes:
         application_id: Id of the application.
@@ -43,15 +43,16 @@ class CallerAnswer(Answer):
 
 
 class VersionSummary(Answer):
-    """A version of the custom-claims function, without its script; ``environmentVariables`` are their names.
+    """A version of the custom-claims function, without its script; ``environmentVariables`` lists only their names.
 
     Attributes:
         tenant_id: Id of the tenant.
         token_type: Kind of the tokens that the function is for.
         version: Number of the version, from 1.
-        is_active: Whether this version is in force.
+        is_active: Whether this version is active.
         environment_variables: Names of the environment variables; their values are never shown.
-        block_issuance_on_error: Whether a failure refuses the token; else it is issued without custom claims.
+        block_issuance_on_error: Whether the token request is refused when the script fails; otherwise the token has no
+            custom claims.
         created_at: Milliseconds since the epoch.
         created_by: Who saved the version.
     """
@@ -67,7 +68,7 @@ class VersionSummary(Answer):
 
 
 class VersionAnswer(VersionSummary):
-    """A version of the custom-claims function; ``environmentVariables`` are their names.
+    """A version of the custom-claims function; ``environmentVariables`` lists only their names.
 
     Attributes:
         script: Source of the function, in JavaScript.
@@ -81,13 +82,13 @@ class VersionAnswer(VersionSummary):
 
 
 class ScriptProblemAnswer(Answer):
-    """Why a script gave no claims.
+    """Why a script failed.
 
     Attributes:
         reason: Kind of failure.
         message: What the engine reported.
-        line: Where in the script, from 1; null if unknown.
-        column: Where in the line, from 1; null if unknown.
+        line: Line in the script, from 1; null if unknown.
+        column: Column in the line, from 1; null if unknown.
     """
 
     reason: ProblemReason
@@ -101,15 +102,15 @@ class DryRunOfInputAnswer(Answer):
 
     Attributes:
         recorded_at: Milliseconds since the epoch.
-        added: Claims that only the candidate gives.
-        changed: Claims that both give, with the values of the candidate.
-        removed: Names of claims that only the active version gives.
-        dropped: Names of claims that the candidate gives and that are dropped, because they are reserved.
-        denied: Message of a denial; null if the candidate denies nothing.
-        problem: Why the candidate gave no claims; null if it did.
-        active_denied: Message of a denial by the active version, which is compared as if it gave no claims; null if it
-            denies nothing.
-        active_problem: Why the active version gave no claims; null if it did.
+        added: Claims that only the candidate returns.
+        changed: Claims that both return, with the candidate's values.
+        removed: Names of claims that only the active version returns.
+        dropped: Names of claims that the candidate returns and that are dropped because they are reserved.
+        denied: Message of the denial; null if the candidate did not deny access.
+        problem: Why the candidate failed; null if it did not.
+        active_denied: Message of the active version's denial, which counts as no claims; null if it did not deny
+            access.
+        active_problem: Why the active version failed; null if it did not.
     """
 
     recorded_at: int
@@ -136,11 +137,11 @@ class DryRunReport(Answer):
 
 
 class RecordingAnswer(Answer):
-    """When the recording ends and the recorded inputs are forgotten.
+    """When the recording ends and its inputs are deleted.
 
     Attributes:
         expires_at: Milliseconds since the epoch; null if nothing is recorded.
-        input_count: Number of inputs that are held, at most 100.
+        input_count: Number of recorded inputs, at most 100.
     """
 
     expires_at: int | None
@@ -148,14 +149,14 @@ class RecordingAnswer(Answer):
 
 
 class FailureAnswer(Answer):
-    """A call of the function that gave no claims.
+    """A failed call of the function.
 
     Attributes:
         time: Milliseconds since the epoch.
         version: Number of the version that failed.
         reason: Kind of failure.
-        line: Where in the script, from 1; null if unknown.
-        column: Where in the line, from 1; null if unknown.
+        line: Line in the script, from 1; null if unknown.
+        column: Column in the line, from 1; null if unknown.
     """
 
     time: int
@@ -265,7 +266,7 @@ class ClaimsFunctionController(Controller):
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[VersionAnswer]:
-        """Save a new version and make it the active one: 201 if none was active."""
+        """Save a new version and activate it; 201 if none was active."""
         version, is_new, headers = await claims_functions.replace(_kind(kind), data, caller)
         return Response(version_answer(version), status_code=201 if is_new else 200, headers=headers)
 
@@ -273,7 +274,7 @@ class ClaimsFunctionController(Controller):
     async def get_active(
         self, kind: FromPath[str], claims_functions: NamedDependency[ClaimsFunctions]
     ) -> VersionAnswer:
-        """Get the active version; of the environment variables only the names."""
+        """Get the active version, with the names of its environment variables but not their values."""
         return version_answer(await claims_functions.get(_kind(kind)))
 
     @patch("/", operation_id="UpdateClaimsFunction", summary="Change the function")
@@ -284,7 +285,7 @@ class ClaimsFunctionController(Controller):
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[VersionAnswer]:
-        """Save the active version with the given members changed, as a new version."""
+        """Save the active version with the given fields changed, as a new version."""
         version, headers = await claims_functions.update(_kind(kind), data, caller)
         return Response(version_answer(version), headers=headers)
 
@@ -295,7 +296,7 @@ class ClaimsFunctionController(Controller):
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[None]:
-        """Leave no version active; each can be activated again."""
+        """Deactivate the function; its versions stay and can be activated again."""
         return Response(None, headers=await claims_functions.delete(_kind(kind), caller))
 
     @get("/versions", operation_id="ListClaimsFunctionVersions", summary="List versions")
@@ -305,7 +306,7 @@ class ClaimsFunctionController(Controller):
         listing: NamedDependency[Listing],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[list[VersionSummary]]:
-        """List all versions, newest first; a search finds text in scripts."""
+        """List all versions, newest first; ``search`` finds text in scripts."""
         found, total = await claims_functions.list_versions(_kind(kind), listing.page)
         return listing.answer([version_summary(each) for each in found], total)
 
@@ -334,14 +335,14 @@ class ClaimsFunctionController(Controller):
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[VersionAnswer]:
-        """Make a version the active one: a rollback, or the end of a deletion."""
+        """Activate a version, for a rollback or after a deletion."""
         version, headers = await claims_functions.activate(_kind(kind), _number(version_number), caller)
         return Response(version_answer(version), headers=headers)
 
     @post(
         "/dry-run",
         operation_id="DryRunClaimsFunction",
-        summary="Try a script or a version on recorded inputs",
+        summary="Dry-run a script or a version on recorded inputs",
         status_code=200,
         opt=PUBLISHES_NOTHING,
     )
@@ -382,21 +383,21 @@ class ClaimsFunctionController(Controller):
         data: JSONBody[RecordingRequest],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[RecordingAnswer]:
-        """Record the last 100 inputs, encrypted, for at most 24 hours; 0 minutes end that and forget them."""
+        """Record the last 100 inputs, encrypted, for at most 24 hours; 0 minutes stops it and deletes them."""
         return Response(_recording(await claims_functions.record(_kind(kind), data.minutes)))
 
     @get("/recording", operation_id="GetClaimsFunctionRecording", summary="Read the state of the recording")
     async def recording(
         self, kind: FromPath[str], claims_functions: NamedDependency[ClaimsFunctions]
     ) -> RecordingAnswer:
-        """Read whether inputs are being recorded, until when, and how many are held; without the inputs."""
+        """Read whether inputs are being recorded, until when, and how many there are, without the inputs."""
         return _recording(await claims_functions.recording(_kind(kind)))
 
-    @get("/failures", operation_id="ListClaimsFunctionFailures", summary="Read the last failures")
+    @get("/failures", operation_id="ListClaimsFunctionFailures", summary="List recent failures")
     async def failures(
         self, kind: FromPath[str], claims_functions: NamedDependency[ClaimsFunctions]
     ) -> list[FailureAnswer]:
-        """Read when and why the function failed lately, newest first; without personal data."""
+        """List when and why the function failed recently, newest first, without personal data."""
         return [
             FailureAnswer(
                 time=failure.at,

@@ -24,10 +24,11 @@ class FunctionReplacement(Body):
     """A new version of the function.
 
     Attributes:
-        environment_variables: Handed to the script; encrypted, and never returned.
-        context_sample: The context of later tests; of no other effect.
-        token_sample: The token of later tests; of no other effect.
-        block_issuance_on_error: Whether no token is issued when the script fails; otherwise without custom claims.
+        environment_variables: Passed to the script; stored encrypted and never returned.
+        context_sample: The context for later tests; no other effect.
+        token_sample: The token for later tests; no other effect.
+        block_issuance_on_error: Whether the token request is refused when the script fails; otherwise the token has no
+            custom claims.
         script: Source of the function, in JavaScript; at most 64 KiB.
     """
 
@@ -39,14 +40,15 @@ class FunctionReplacement(Body):
 
 
 class FunctionUpdate(Body):
-    """Changes of the active version, which make a new one; null restores a default.
+    """Changes to the active version, saved as a new version; null restores a default.
 
     Attributes:
         script: Source of the function, in JavaScript; at most 64 KiB.
         environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only.
         context_sample: A ``context`` to test the function with.
         token_sample: A ``token`` to test the function with.
-        block_issuance_on_error: Whether a failure refuses the token; else it is issued without custom claims.
+        block_issuance_on_error: Whether the token request is refused when the script fails; otherwise the token has no
+            custom claims.
     """
 
     script: str | UnsetType = UNSET
@@ -57,7 +59,7 @@ class FunctionUpdate(Body):
 
 
 class FunctionTest(Body):
-    """What to run once, a script or a saved version, and its arguments.
+    """A script or a saved version to run once, and its arguments.
 
     Attributes:
         token_type: Kind of the tokens that the function is for.
@@ -65,8 +67,8 @@ class FunctionTest(Body):
         context: Its argument ``context``.
         script: Source of the function, in JavaScript; at most 64 KiB. Excludes ``version``.
         version: Number of a saved version. Excludes ``script``.
-        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only. If they
-            are missing, those of the version; a script has none.
+        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only. By default
+            those of the version; none for a script.
     """
 
     token_type: TokenKind
@@ -83,8 +85,8 @@ class FunctionDryRun(Body):
     Attributes:
         script: Source of the function, in JavaScript; at most 64 KiB. Excludes ``version``.
         version: Number of a saved version. Excludes ``script``.
-        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only. If they
-            are missing, those of the version; a script has none.
+        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only. By default
+            those of the version; none for a script.
     """
 
     script: str | UnsetType = UNSET
@@ -96,7 +98,7 @@ class RecordingRequest(Body):
     """How long to record inputs.
 
     Attributes:
-        minutes: 0 stops the recording and forgets the inputs.
+        minutes: 0 stops the recording and deletes the inputs.
     """
 
     minutes: Minutes

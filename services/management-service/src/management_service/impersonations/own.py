@@ -93,7 +93,8 @@ class OwnImpersonationController(Controller):
     ) -> Response[list[ImpersonationStory]]:
         """List impersonations in which the user is the subject, newest first.
 
-        Needs a userinfo token of the user from a sign-in, with the scope impersonations; no token from an exchange.
+        Requires a userinfo token from the user's sign-in with the scope impersonations; a token from an exchange is
+        refused.
         """
         given = dict(parse_query(request.scope["query_string"]))
         filters = RegisterFilters(
@@ -117,9 +118,10 @@ class OwnImpersonationController(Controller):
         request: JsonRequest,
         impersonations: NamedDependency[Impersonations],
     ) -> Response[None]:
-        """End an impersonation in which the user is the subject, and those within it. It may be ended again.
+        """End an impersonation in which the user is the subject, and those within it. Ending one again is a no-op.
 
-        Needs a userinfo token of the user from a sign-in, with the scope impersonations; no token from an exchange.
+        Requires a userinfo token from the user's sign-in with the scope impersonations; a token from an exchange is
+        refused.
         """
         user_id = admitted_caller(request).user_id or ""
         return Response(None, headers=await impersonations.end_own(user_id, impersonation_id))

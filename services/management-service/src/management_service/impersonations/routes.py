@@ -19,7 +19,9 @@ from management_service.impersonations.stories import ImpersonationStory
 _DEPENDENCIES: Final = {"caller": Provide(admitted_caller, sync_to_thread=False)}
 
 ACTIVE: Final = Filter(
-    "active", "Only those that have neither ended nor expired, or only the others.", values=("true", "false")
+    "active",
+    "Only those that have neither ended nor expired (true), or only the others (false).",
+    values=("true", "false"),
 )
 _PARTIES: Final = (
     Filter("userId", "Only those of this user: the subject."),
@@ -29,12 +31,12 @@ _PARTIES: Final = (
 )
 _ROLE: Final = Filter(
     "role",
-    "The user's part: that of the subject or of the actor; either if it is missing.",
+    "The user's role in the impersonation, subject or actor; by default either.",
     values=("subject", "actor"),
 )
 PAGES: Final = (
-    Filter("after", "Where the page begins: from the Link of the page before."),
-    Filter("page_size", f"Impersonations per page; {DEFAULT_SIZE} if it is missing.", bounds=(1, MAX_SIZE)),
+    Filter("after", "Position of the page, from the ``Link`` of the previous page."),
+    Filter("page_size", f"Impersonations per page; {DEFAULT_SIZE} by default.", bounds=(1, MAX_SIZE)),
 )
 EXAMPLE: Final = {
     "id": "k2v0m8b4n7c1z5l9rj3xq",
@@ -85,10 +87,11 @@ class ImpersonationController(Controller):
     async def list_impersonations(
         self, request: JsonRequest, impersonation_register: NamedDependency[ImpersonationRegister]
     ) -> Response[list[ImpersonationStory]]:
-        """List impersonations, newest first; with subject-tokens alone, those that this application requested.
+        """List impersonations, newest first; with only the scope subject-tokens, those that the caller requested.
 
-        An impersonation must match all filters. Link has the address of the next page, if there is one; a page may
-        be shorter than page_size, even empty, and still have one. It appears as soon as the audit trail has it.
+        An impersonation must match all filters. ``Link`` has the URL of the next page, if there is one; even a page
+        shorter than page_size, or an empty one, may have one. An impersonation appears as soon as the audit trail has
+        it.
         """
         given = dict(parse_query(request.scope["query_string"]))
         filters = RegisterFilters(
@@ -128,9 +131,9 @@ class ImpersonationController(Controller):
         caller: NamedDependency[Caller],
         impersonations: NamedDependency[Impersonations],
     ) -> Response[None]:
-        """End an impersonation by its id (Impersonation-Id): its subject token, and every token that was got from it.
+        """End an impersonation by its id (Impersonation-Id): its subject token and every token issued from it.
 
-        With the scope subject-tokens, only those that this application requested. It may be ended again.
+        With only the scope subject-tokens, limited to those that the caller requested. Ending one again is a no-op.
         """
         return Response(None, headers=await impersonations.end(caller, impersonation_id))
 
@@ -146,9 +149,9 @@ class ImpersonationsController(Controller):
     async def end_all(
         self, data: JSONBody[EndedImpersonations], impersonations: NamedDependency[Impersonations]
     ) -> Response[None]:
-        """End all impersonations of a user, by an actor, by a client, within an organization, or all there are.
+        """End all impersonations of a user, by an actor, by a client or within an organization, or simply all.
 
-        Ends those that have begun by now; later ones are not affected.
+        Ends those that have begun; later ones are not affected.
         """
         return Response(None, headers=await impersonations.end_all(selected_party(data)))
 
@@ -172,7 +175,7 @@ class UserImpersonationController(Controller):
         request: JsonRequest,
         impersonation_register: NamedDependency[ImpersonationRegister],
     ) -> Response[list[ImpersonationStory]]:
-        """List impersonations in which a user, or a deleted one, is the subject or the actor, newest first."""
+        """List impersonations in which a user, even a deleted one, is the subject or the actor, newest first."""
         given = dict(parse_query(request.scope["query_string"]))
         role = given.get("role")
         filters = RegisterFilters(

@@ -30,7 +30,7 @@ class EndedImpersonations(Body):
     Attributes:
         user_id: Those of this user.
         actor_id: Those in which this user acts.
-        client_id: Those in which this application acts.
+        client_id: Those whose subject token this application exchanged.
         organization_id: Those within this organization.
         all: All of them; only true is accepted.
     """

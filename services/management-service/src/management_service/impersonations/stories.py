@@ -28,20 +28,21 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
     Attributes:
         id: Public id of the subject token.
         user_id: The subject.
-        actor_id: The person that acts for the subject; absent before the exchange, or without an actor token.
+        actor_id: The user who acts for the subject; absent before the exchange, or without an actor token.
         client_id: The application that exchanged the subject token.
         organization_id: The organization that the access token was requested for.
         resource: The resource that the access token was requested for.
         scope: The scopes that were granted, separated by spaces.
         context: Reason and ticket, as given by the requesting application.
-        issued_to: The application that requested the subject token; absent if the trail has lost that.
-        requested_by: The person for whom that application requested it; absent if it did so by itself.
+        issued_to: The application that requested the subject token; absent if that entry was lost.
+        requested_by: The user for whom that application requested it; absent if the application used its own access
+            token.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
-        expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch. The
-            latest that is possible while it is not known how the exchange ended.
-        ended_at: When it ended before it expired, milliseconds since the epoch.
-        ended_by: The user or, without one, the application that ended this impersonation, or did what ended it.
+        expires_at: Expiry of the access token, or of the subject token before the exchange; milliseconds since the
+            epoch. While the outcome of the exchange is unknown, the latest possible expiry.
+        ended_at: When it was ended before its expiry, milliseconds since the epoch.
+        ended_by: The user or else the application whose request ended this impersonation.
         reason: Why it ended: ``ended`` (this one was), ``within`` (one that it is within was), ``all``, or the party
             whose impersonations were ended: ``user``, ``actor``, ``client``, ``organization``. Or what happened to one:
             ``user_suspended``, ``user_password`` (was changed), ``user_deleted``, the same of ``actor``,

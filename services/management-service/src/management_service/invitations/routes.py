@@ -48,9 +48,9 @@ class InvitationController(Controller):
     async def create_invitation(
         self, user_id: FromPath[str], data: JSONBody[InvitationCreation], invitations: NamedDependency[Invitations]
     ) -> InvitationAnswer:
-        """Create an invitation, which is shown once, in place of the user's earlier one.
+        """Create an invitation, which is shown once; it replaces the user's earlier one.
 
-        It can be accepted once, until it expires, the user's password is set otherwise, or the user is suspended.
+        It can be accepted once, until it expires, the password is set in another way, or the user is suspended.
         """
         value, expires_at = await invitations.create(user_id, minutes=data.minutes)
         return InvitationAnswer(invitation=value, expires_at=expires_at)

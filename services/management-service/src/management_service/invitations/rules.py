@@ -19,14 +19,14 @@ class InvitationCreation(Body):
     """How long a new invitation is valid.
 
     Attributes:
-        minutes: From now on.
+        minutes: Lifetime in minutes.
     """
 
     minutes: Minutes = DEFAULT_MINUTES
 
 
 class InvitationAcceptance(Body):
-    """What an invited user sends.
+    """An invitation and the password that the user has chosen.
 
     Attributes:
         invitation: The value of the invitation.

@@ -31,7 +31,7 @@ class ResourceAnswer(Answer):
     Attributes:
         tenant_id: Id of the tenant.
         id: Id of the resource.
-        name: Name, for people.
+        name: Display name.
         indicator: Absolute URI that identifies the API: ``resource`` in requests, ``aud`` in tokens; it never changes.
         access_token_ttl: Lifetime of access tokens in seconds; 3600 by default.
         is_default: Whether this is the default resource; at most one is.
@@ -53,7 +53,7 @@ class ScopeAnswer(Answer):
         id: Id of the scope.
         resource_id: Id of the API resource.
         name: The scope token: printable ASCII without spaces; unique within the resource.
-        description: Description, for people.
+        description: Description.
         created_at: Time of creation, milliseconds since the epoch.
     """
 
@@ -128,7 +128,7 @@ class ResourceController(Controller):
     async def update_resource(
         self, resource_id: FromPath[str], data: JSONBody[ResourceUpdate], resources: NamedDependency[Resources]
     ) -> Response[ResourceAnswer]:
-        """Change the given members; the indicator never changes."""
+        """Change the given fields; the indicator never changes."""
         resource, headers = await resources.update(resource_id, data)
         return Response(resource_answer(resource), headers=headers)
 
@@ -186,7 +186,7 @@ class ResourceScopeController(Controller):
         data: JSONBody[ScopeUpdate],
         resources: NamedDependency[Resources],
     ) -> Response[ScopeAnswer]:
-        """Change the given members; null clears the description."""
+        """Change the given fields; null clears the description."""
         scope, headers = await resources.update_scope(resource_id, scope_id, data)
         return Response(scope_answer(scope), headers=headers)
 

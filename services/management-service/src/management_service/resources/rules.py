@@ -23,7 +23,7 @@ class ResourceCreation(Body):
     """A new API resource.
 
     Attributes:
-        name: Name, for people.
+        name: Display name.
         indicator: Absolute URI that identifies the API: ``resource`` in requests, ``aud`` in tokens; it never changes.
         access_token_ttl: Lifetime of access tokens in seconds; 3600 by default.
     """
@@ -37,7 +37,7 @@ class ResourceUpdate(Body):
     """Changes of a resource; the indicator never changes.
 
     Attributes:
-        name: Name, for people.
+        name: Display name.
         access_token_ttl: Lifetime of access tokens in seconds; 3600 by default.
     """
 
@@ -60,7 +60,7 @@ class ScopeCreation(Body):
 
     Attributes:
         name: The scope token: printable ASCII without spaces; unique within the resource.
-        description: Description, for people.
+        description: Description.
     """
 
     name: ScopeName
@@ -72,7 +72,7 @@ class ScopeUpdate(Body):
 
     Attributes:
         name: The scope token: printable ASCII without spaces; unique within the resource.
-        description: Description, for people.
+        description: Description.
     """
 
     name: ScopeName | UnsetType = UNSET

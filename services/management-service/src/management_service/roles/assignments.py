@@ -87,7 +87,7 @@ class Assignments:
 
     @retry_on_conflict
     async def remove_role(self, kind: HolderKind, holder_id: str, role_id: str) -> dict[str, str]:
-        """Take a role from a user or application.
+        """Remove a role from a user or application.
 
         Raises:
             ApiError: 404 if there is no such holder, or it does not have the role.

@@ -44,7 +44,7 @@ class RoleAnswer(Answer):
         tenant_id: Id of the tenant.
         id: Id of the role.
         name: Unique name.
-        description: Description, for people.
+        description: Description.
         type: Whether users or machine-to-machine applications hold the role; it never changes.
         is_default: Whether every new user gets the role; only for the type ``User``.
     """
@@ -98,7 +98,7 @@ class RoleController(Controller):
     async def update_role(
         self, role_id: FromPath[str], data: JSONBody[RoleUpdate], roles: NamedDependency[Roles]
     ) -> Response[RoleAnswer]:
-        """Change the given members; the type never changes."""
+        """Change the given fields; the type never changes."""
         role, headers = await roles.update(role_id, data)
         return Response(role_answer(role), headers=headers)
 
@@ -120,7 +120,7 @@ class RoleScopeController(Controller):
     async def add_scopes(
         self, role_id: FromPath[str], data: JSONBody[AddedScopes], roles: NamedDependency[Roles]
     ) -> Response[list[ScopeAnswer]]:
-        """Add scopes to those that a role grants; the answer is all of them, by name."""
+        """Add scopes to a role; the response lists all scopes of the role, by name."""
         scopes, headers = await roles.add_scopes(role_id, data.scope_ids)
         return Response([scope_answer(scope) for scope in scopes], headers=headers)
 
@@ -143,7 +143,7 @@ class RoleScopeController(Controller):
     async def remove_scope(
         self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[Roles]
     ) -> Response[None]:
-        """Remove a scope from those that a role grants."""
+        """Remove a scope from a role."""
         return Response(None, headers=await roles.remove_scope(role_id, scope_id))
 
 
@@ -155,11 +155,11 @@ class RoleUserController(Controller):
     dependencies = PAGED
     guards = (parent_exists("role"),)
 
-    @post("/", operation_id="AddRoleUsers", summary="Give a role to users")
+    @post("/", operation_id="AddRoleUsers", summary="Assign a role to users")
     async def add_users(
         self, role_id: FromPath[str], data: JSONBody[AddedUsers], assignments: NamedDependency[Assignments]
     ) -> Response[AddedUsers]:
-        """Give a role to these users."""
+        """Assign a role to these users."""
         headers = await assignments.add_holders("user", role_id, data.user_ids)
         return Response(AddedUsers(user_ids=each_once(data.user_ids)), headers=headers)
 
@@ -175,14 +175,14 @@ class RoleUserController(Controller):
     async def replace_users(
         self, role_id: FromPath[str], data: JSONBody[UserIds], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Give a role to these users and take it from all others."""
+        """Assign a role to these users, and remove it from all others."""
         return Response(None, headers=await assignments.replace_holders("user", role_id, data.user_ids))
 
-    @delete("/{user_id:str}", operation_id="RemoveRoleUser", summary="Take a role from a user", status_code=204)
+    @delete("/{user_id:str}", operation_id="RemoveRoleUser", summary="Remove a role from a user", status_code=204)
     async def remove_user(
         self, role_id: FromPath[str], user_id: FromPath[str], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Take a role from a user."""
+        """Remove a role from a user."""
         return Response(None, headers=await assignments.remove_role("user", user_id, role_id))
 
 
@@ -194,11 +194,11 @@ class RoleApplicationController(Controller):
     dependencies = PAGED
     guards = (parent_exists("role"),)
 
-    @post("/", operation_id="AddRoleApplications", summary="Give a role to applications")
+    @post("/", operation_id="AddRoleApplications", summary="Assign a role to applications")
     async def add_applications(
         self, role_id: FromPath[str], data: JSONBody[AddedApplications], assignments: NamedDependency[Assignments]
     ) -> Response[AddedApplications]:
-        """Give a role to these machine-to-machine applications."""
+        """Assign a role to these machine-to-machine applications."""
         headers = await assignments.add_holders("application", role_id, data.application_ids)
         return Response(AddedApplications(application_ids=each_once(data.application_ids)), headers=headers)
 
@@ -214,19 +214,19 @@ class RoleApplicationController(Controller):
     async def replace_applications(
         self, role_id: FromPath[str], data: JSONBody[ApplicationIds], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Give a role to these machine-to-machine applications and take it from all others."""
+        """Assign a role to these machine-to-machine applications, and remove it from all others."""
         return Response(None, headers=await assignments.replace_holders("application", role_id, data.application_ids))
 
     @delete(
         "/{application_id:str}",
         operation_id="RemoveRoleApplication",
-        summary="Take a role from an application",
+        summary="Remove a role from an application",
         status_code=204,
     )
     async def remove_application(
         self, role_id: FromPath[str], application_id: FromPath[str], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Take a role from an application."""
+        """Remove a role from an application."""
         return Response(None, headers=await assignments.remove_role("application", application_id, role_id))
 
 
@@ -246,11 +246,11 @@ class UserRoleController(Controller):
         found, total = await assignments.list_roles("user", user_id, listing.page)
         return listing.answer([role_answer(role) for role in found], total)
 
-    @post("/", operation_id="AddUserRoles", summary="Give roles to a user")
+    @post("/", operation_id="AddUserRoles", summary="Assign roles to a user")
     async def add_roles(
         self, user_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
     ) -> Response[AddedRoles]:
-        """Add roles to those of a user."""
+        """Assign further roles to a user."""
         headers = await assignments.add_roles("user", user_id, data.role_ids)
         return Response(AddedRoles(role_ids=each_once(data.role_ids)), headers=headers)
 
@@ -261,11 +261,11 @@ class UserRoleController(Controller):
         """Replace the roles of a user."""
         return Response(None, headers=await assignments.replace_roles("user", user_id, data.role_ids))
 
-    @delete("/{role_id:str}", operation_id="RemoveUserRole", summary="Take a role from a user", status_code=204)
+    @delete("/{role_id:str}", operation_id="RemoveUserRole", summary="Remove a role from a user", status_code=204)
     async def remove_role(
         self, user_id: FromPath[str], role_id: FromPath[str], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Take a role from a user."""
+        """Remove a role from a user."""
         return Response(None, headers=await assignments.remove_role("user", user_id, role_id))
 
 
@@ -288,11 +288,11 @@ class ApplicationRoleController(Controller):
         found, total = await assignments.list_roles("application", application_id, listing.page)
         return listing.answer([role_answer(role) for role in found], total)
 
-    @post("/", operation_id="AddApplicationRoles", summary="Give roles to an application")
+    @post("/", operation_id="AddApplicationRoles", summary="Assign roles to an application")
     async def add_roles(
         self, application_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
     ) -> Response[AddedRoles]:
-        """Add roles to those of a machine-to-machine application."""
+        """Assign further roles to a machine-to-machine application."""
         headers = await assignments.add_roles("application", application_id, data.role_ids)
         return Response(AddedRoles(role_ids=each_once(data.role_ids)), headers=headers)
 
@@ -306,11 +306,11 @@ class ApplicationRoleController(Controller):
     @delete(
         "/{role_id:str}",
         operation_id="RemoveApplicationRole",
-        summary="Take a role from an application",
+        summary="Remove a role from an application",
         status_code=204,
     )
     async def remove_role(
         self, application_id: FromPath[str], role_id: FromPath[str], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Take a role from an application."""
+        """Remove a role from an application."""
         return Response(None, headers=await assignments.remove_role("application", application_id, role_id))

@@ -21,7 +21,7 @@ class RoleCreation(Body):
 
     Attributes:
         name: Unique name.
-        description: Description, for people.
+        description: Description.
         type: Whether users or machine-to-machine applications hold the role; it never changes.
         is_default: Every new user gets the role; only for the type ``User``.
         scope_ids: The scopes that it grants.
@@ -39,7 +39,7 @@ class RoleUpdate(Body):
 
     Attributes:
         name: Unique name.
-        description: Description, for people.
+        description: Description.
         is_default: Whether every new user gets the role; only for the type ``User``.
     """
 
@@ -89,7 +89,7 @@ class ApplicationIds(Body):
 
 
 class AddedRoles(Body):
-    """Roles to add to those of a user or application; in the answer, each once.
+    """Roles to assign to a user or application; without duplicates in the response.
 
     Attributes:
         role_ids: Ids of API roles.
@@ -99,7 +99,7 @@ class AddedRoles(Body):
 
 
 class AddedScopes(Body):
-    """Scopes to add to those of a role.
+    """Scopes to add to a role.
 
     Attributes:
         scope_ids: Ids of scopes of API resources.
@@ -109,7 +109,7 @@ class AddedScopes(Body):
 
 
 class AddedUsers(Body):
-    """Users that get a role; in the answer, each once.
+    """Users to assign a role to; without duplicates in the response.
 
     Attributes:
         user_ids: Ids of users.
@@ -119,7 +119,7 @@ class AddedUsers(Body):
 
 
 class AddedApplications(Body):
-    """Machine-to-machine applications that get a role; in the answer, each once.
+    """Machine-to-machine applications to assign a role to; without duplicates in the response.
 
     Attributes:
         application_ids: Ids of machine-to-machine applications.

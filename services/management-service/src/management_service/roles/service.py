@@ -178,7 +178,7 @@ class Roles:
 
     @retry_on_conflict
     async def remove_scope(self, role_id: str, scope_id: str) -> dict[str, str]:
-        """Remove a scope from those that a role grants.
+        """Remove a scope from a role.
 
         Raises:
             ApiError: 404 when there is no such role, or it does not grant the scope.

@@ -15,8 +15,8 @@ class SubjectTokenCreation(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """A subject token to be minted.
 
     Attributes:
-        user_id: The user whom the token stands for; ``sub`` of the access token.
-        context: The integrator's own object, at most 16 KiB of JSON; kept with the token.
+        user_id: The user to be impersonated: ``sub`` of the access token.
+        context: Free-form object of the integrator, at most 16 KiB of JSON; stored with the token.
     """
 
     user_id: str

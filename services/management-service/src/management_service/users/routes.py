@@ -30,13 +30,13 @@ from management_service.users.store import User
 
 _FIELDS: Final[tuple[SearchField, ...]] = get_args(SearchField)
 _JOINT: Final = Filter(
-    "joint", "Whether all conditions of the search must hold, or one (default).", values=("and", "or")
+    "joint",
+    "Whether all conditions of the search must hold (and), or only one (or, the default).",
+    values=("and", "or"),
 )
 _SEARCH: Final = (
     *(
-        Filter(
-            f"search.{field}", f"Only users with this {field}; each % stands for any text, unless the mode is exact."
-        )
+        Filter(f"search.{field}", f"Only users with this {field}; % matches any text, unless the mode is exact.")
         for field in _FIELDS
     ),
     *(
@@ -51,10 +51,10 @@ _SEARCH: Final = (
     _JOINT,
 )
 _WITHOUT_ORGANIZATION: Final = Filter(
-    "excludeOrganizationId", "Only users that are not members of this organization, whatever joint says."
+    "excludeOrganizationId", "Only users that are not members of this organization, regardless of joint."
 )
-_IDS: Final = Filter("ids", "Only users with one of these ids, whatever joint says.", is_repeatable=True)
-_WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only users that do not hold this API role, whatever joint says.")
+_IDS: Final = Filter("ids", "Only users with one of these ids, regardless of joint.", is_repeatable=True)
+_WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only users that do not hold this API role, regardless of joint.")
 
 
 def _read_search(listing: Listing) -> UserSearch:
@@ -101,7 +101,7 @@ class UserController(Controller):
 
     @post("/", operation_id="CreateUser", summary="Create a user", status_code=200)
     async def create_user(self, data: JSONBody[UserCreation], users: NamedDependency[Users]) -> Response[UserAnswer]:
-        """Create a user; every member is optional."""
+        """Create a user; every field is optional."""
         user, headers = await users.create(data)
         return Response(user_answer(user), headers=headers)
 
@@ -117,7 +117,7 @@ class UserController(Controller):
         users: NamedDependency[Users],
         memberships: NamedDependency[Memberships],
     ) -> Response[list[UserAnswer]]:
-        """List users by name; ``q`` searches ids, names, user names, e-mail addresses and phone numbers for a part.
+        """List users by name; ``q`` searches in ids, names, user names, e-mail addresses and phone numbers.
 
         ``search.<field>`` compares one field, ignoring case; several conditions are joined by ``joint``. A search that
         takes longer than a second is refused.
@@ -136,7 +136,7 @@ class UserController(Controller):
     async def update_user(
         self, user_id: FromPath[str], data: JSONBody[UserUpdate], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Change the given members; null clears one."""
+        """Change the given fields; null clears one."""
         user, headers = await users.update(user_id, data)
         return Response(user_answer(user), headers=headers)
 
@@ -160,7 +160,7 @@ class UserController(Controller):
     async def merge_custom_data(
         self, user_id: FromPath[str], data: JSONBody[CustomData], users: NamedDependency[Users]
     ) -> Response[FreeFormAnswer]:
-        """Change the given members; null removes one. Answers the whole custom data."""
+        """Change the given fields; null removes one. Returns all custom data."""
         user, headers = await users.merge_custom_data(user_id, data.custom_data)
         return Response(Raw(user.custom_data.encode()), headers=headers)
 
@@ -188,7 +188,7 @@ class UserController(Controller):
     async def set_password(
         self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Set a new password, which invalidates earlier tokens and lifts the limit of sign-in attempts."""
+        """Set a new password, which invalidates earlier tokens and resets the limit on sign-in attempts."""
         user, headers = await users.set_password(user_id, data.password)
         return Response(user_answer(user), headers=headers)
 

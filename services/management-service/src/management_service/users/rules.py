@@ -38,10 +38,10 @@ class UserCreation(Body):
         primary_phone: Unique phone number.
         password: Initial password, 8 to 256 characters; without one the user cannot sign in.
         name: Full name.
-        avatar: Web address of a picture.
-        is_email_verified: An administrator confirms the e-mail address; ``email_verified`` in ID tokens.
-        custom_data: Free-form object of the integrator.
-        profile: Free-form object with further facts about the user, such as ``locale``.
+        avatar: URL of a picture.
+        is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        custom_data: Free-form object for the integrator.
+        profile: Free-form object with more data about the user, such as ``locale``.
     """
 
     username: Username | None = None
@@ -56,17 +56,17 @@ class UserCreation(Body):
 
 
 class UserUpdate(Body):
-    """Changes: an absent member is kept, null clears. A new e-mail address is unverified unless the change says so.
+    """Changes: an absent member is kept, null clears it. A new e-mail address is unverified unless the change says so.
 
     Attributes:
         username: Unique name for signing in, regardless of case.
         primary_email: Unique e-mail address, regardless of case.
         primary_phone: Unique phone number.
         name: Full name.
-        avatar: Web address of a picture.
+        avatar: URL of a picture.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
-        custom_data: Free-form object of the integrator.
-        profile: Free-form object with further facts about the user, such as ``locale``.
+        custom_data: Free-form object for the integrator.
+        profile: Free-form object with more data about the user, such as ``locale``.
     """
 
     username: Username | UnsetType | None = UNSET
@@ -80,10 +80,10 @@ class UserUpdate(Body):
 
 
 class Suspension(Body):
-    """Whether the user is to be suspended.
+    """Suspends a user, or lifts the suspension.
 
     Attributes:
-        is_suspended: True ends every session and token of the user.
+        is_suspended: True also ends all sessions and tokens of the user.
     """
 
     is_suspended: bool

@@ -12,7 +12,7 @@ from identity_common.http.pagination import read_flag
 from template_service.document.rules import TemplateDocument, TemplateReport
 from template_service.document.service import OrganizationTemplate
 
-_DRY_RUN: Final = Flag("dry-run", "Report what would change, and change nothing.")
+_DRY_RUN: Final = Flag("dry-run", "Report what would change, without changing anything.")
 _EXAMPLE: Final[dict[str, Any]] = {
     "permissions": [
         {"name": "invite:member", "description": "May invite members"},
@@ -95,7 +95,7 @@ class OrganizationTemplateController(Controller):
     @put(
         "/",
         operation_id="ReplaceOrganizationTemplate",
-        summary="Make the organization template what a document says",
+        summary="Replace the organization template with a document",
         opt=documented(body_example=_EXAMPLE, example=_REPORT_EXAMPLE, flags=(_DRY_RUN,)),
     )
     async def replace_template(
@@ -103,8 +103,8 @@ class OrganizationTemplateController(Controller):
     ) -> Response[TemplateReport]:
         """Create, change and delete permissions and roles until the template equals the document.
 
-        All of it is done, or nothing. Names identify: a renamed permission or role is another one, and what the
-        document does not name is deleted. The answer reports the changes, and how many members in how many
+        The request is one transaction. Names identify: a renamed permission or role is a new one, and everything that
+        the document does not name is deleted. The response reports the changes, and how many members in how many
         organizations gain or lose each permission. Query parameters other than dry-run are refused.
         """
         dry_run = read_flag(request.scope["query_string"], _DRY_RUN.name)

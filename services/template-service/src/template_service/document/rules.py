@@ -51,7 +51,7 @@ class TemplateRole(Body):
 
     Attributes:
         name: Unique name.
-        description: Description, for people.
+        description: Description.
         type: Whether users or machine-to-machine applications hold the role.
         permissions: Names of organization permissions of the same document.
         scopes: Scopes of API resources that it grants.
@@ -138,8 +138,8 @@ class RoleChange(Answer):
         name: Name of the organization role.
         description: How its description changes.
         type: How its type changes.
-        added: What it newly grants, sorted.
-        removed: What it no longer grants, sorted.
+        added: Permissions that it newly grants, sorted.
+        removed: Permissions that it no longer grants, sorted.
     """
 
     name: str
@@ -206,7 +206,7 @@ class MemberEffect(Answer, kw_only=True):
 
 
 class TemplateReport(Answer):
-    """What a document changes, or would change.
+    """The changes that a document makes, or would make.
 
     Attributes:
         permissions: Changes of organization permissions.

@@ -60,11 +60,11 @@ def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -
             request_headers=(
                 RequestHeader(
                     "Prefer",
-                    f"wait, in seconds, at most {MAX_WAIT_S}: with If-None-Match, hold the answer until it changes or "
-                    "the time is up (RFC 7240).",
+                    f"wait, in seconds, at most {MAX_WAIT_S}: with If-None-Match, hold the response until it changes "
+                    "or the time is up (RFC 7240).",
                     "wait=20",
                 ),
-                RequestHeader(REVISION_HEADER, "Answer from a state that includes these revisions.", "template:184"),
+                RequestHeader(REVISION_HEADER, "Respond from a state that includes these revisions.", "template:184"),
             ),
         ),
     )

@@ -58,11 +58,11 @@ class ApplicationMemberAnswer(Answer):
     Attributes:
         tenant_id: Id of the tenant.
         id: Id of the application; its ``client_id``.
-        name: Name, for people.
+        name: Display name.
         type: Kind of client, which decides how it authenticates and what it may do; it never changes.
-        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+        is_third_party: Whether the application belongs to a third party: users are asked for consent, and it may not
             exchange tokens.
-        custom_data: Free-form object of the integrator.
+        custom_data: Free-form object for the integrator.
         organization_roles: The roles that it holds in the organization.
     """
 
@@ -184,7 +184,7 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             "/",
             operation_id=f"AddOrganization{name}s",
             summary=f"Add {some} to an organization",
-            description=f"Make these {some} members of an organization, besides those that are.",
+            description=f"Add {some} to an organization; existing members stay.",
         )
         async def add_members(
             self,
@@ -199,8 +199,7 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             "/",
             operation_id=f"ReplaceOrganization{name}s",
             summary=f"Replace the {some} of an organization",
-            description=f"Make these {some}, and no others, members of an organization; "
-            "those that were members keep their roles.",
+            description=f"Make exactly these {some} members of an organization; existing members keep their roles.",
             status_code=204,
         )
         async def replace_members(
@@ -215,7 +214,7 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             f"/{{{kind.parameter}:str}}",
             operation_id=f"RemoveOrganization{name}",
             summary=f"Remove {one} from an organization",
-            description=f"Remove {one} from an organization, and with it the roles that it holds there.",
+            description=f"Remove {one} and its roles from an organization.",
             status_code=204,
             dependencies=kind.member_id,
         )
@@ -230,8 +229,8 @@ def _member_controller(kind: _Kind) -> type[Controller]:
         @post(
             "/roles",
             operation_id=f"AssignOrganizationRolesTo{name}s",
-            summary=f"Give roles to {some} of an organization",
-            description=f"Give each of these {some} each of these organization roles, besides those that it holds.",
+            summary=f"Assign roles to {some} of an organization",
+            description=f"Assign each of these organization roles to each of these {some}; existing roles are kept.",
         )
         async def assign_roles(
             self,
@@ -276,8 +275,8 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
         @post(
             "/",
             operation_id=f"AddOrganization{name}Roles",
-            summary=f"Give roles to {one} in an organization",
-            description=f"Give {one} these organization roles, named by id or by name, besides those that it holds.",
+            summary=f"Assign roles to {one} in an organization",
+            description=f"Assign further organization roles to {one}, by id or by name.",
         )
         async def add_roles(
             self,
@@ -297,7 +296,7 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             "/",
             operation_id=f"ReplaceOrganization{name}Roles",
             summary=f"Replace the roles of {one} in an organization",
-            description=f"Give {one} these organization roles, named by id or by name, and no others.",
+            description=f"Replace the organization roles of {one}; roles are named by id or by name.",
             status_code=204,
         )
         async def replace_roles(
@@ -315,8 +314,8 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
         @delete(
             "/{organization_role_id:str}",
             operation_id=f"RemoveOrganization{name}Role",
-            summary=f"Take a role from {one} in an organization",
-            description=f"Take an organization role from {one}.",
+            summary=f"Remove a role from {one} in an organization",
+            description=f"Remove an organization role from {one}.",
             status_code=204,
             opt=documented(refuses=(422,)),
         )

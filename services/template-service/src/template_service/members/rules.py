@@ -40,7 +40,7 @@ class MemberApplications(Body):
 
 
 class AddedMemberUsers(Body):
-    """Users that join an organization; in the answer, each once.
+    """Users to add to an organization; without duplicates in the response.
 
     Attributes:
         ids: Ids of users.
@@ -50,7 +50,7 @@ class AddedMemberUsers(Body):
 
 
 class AddedMemberApplications(Body):
-    """Machine-to-machine applications that join an organization; in the answer, each once.
+    """Machine-to-machine applications to add to an organization; without duplicates in the response.
 
     Attributes:
         ids: Ids of machine-to-machine applications.
@@ -60,7 +60,7 @@ class AddedMemberApplications(Body):
 
 
 class UserAssignments(Body):
-    """Users that are members, and organization roles to give to each of them; in the answer, each once.
+    """Member users, and organization roles to assign to each of them; without duplicates in the response.
 
     Attributes:
         ids: Ids of users that are members.
@@ -72,7 +72,7 @@ class UserAssignments(Body):
 
 
 class ApplicationAssignments(Body):
-    """Applications that are members, and organization roles to give to each of them; in the answer, each once.
+    """Member applications, and organization roles to assign to each of them; without duplicates in the response.
 
     Attributes:
         ids: Ids of applications that are members.
@@ -96,7 +96,7 @@ class MemberRoles(Body):
 
 
 class AddedMemberRoles(Body):
-    """Organization roles that a member got, also those that it was given by name.
+    """Organization roles that were assigned to a member, including those named by name.
 
     Attributes:
         organization_role_ids: Ids of organization roles.

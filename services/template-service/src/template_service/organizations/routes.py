@@ -15,7 +15,9 @@ from template_service.organizations.rules import OrganizationCreation, Organizat
 from template_service.organizations.service import Organizations
 from template_service.organizations.store import Featured, FeaturedUser, Organization
 
-_SHOW_FEATURED: Final = Flag("showFeatured", "Include the number of users of each organization, and three of them.")
+_SHOW_FEATURED: Final = Flag(
+    "showFeatured", "Include the number of users of each organization, and three example users."
+)
 
 _WITHOUT_USER: Final = Filter("excludeUserId", "Only organizations that this user is not a member of.")
 _WITHOUT_APPLICATION: Final = Filter(
@@ -29,13 +31,13 @@ class OrganizationAnswer(Answer):
     Attributes:
         tenant_id: Id of the tenant.
         id: Id of the organization.
-        name: Name, for people.
-        description: Description, for people.
-        custom_data: Free-form object of the integrator.
-        is_mfa_required: Always false: nothing honours it.
+        name: Display name.
+        description: Description.
+        custom_data: Free-form object for the integrator.
+        is_mfa_required: Always false: not supported.
         color: Free-form object, stored and returned.
-        branding: Always empty: nothing honours it.
-        custom_css: Always empty or null: nothing honours it.
+        branding: Always empty: not supported.
+        custom_css: Always empty or null: not supported.
         created_at: Time of creation, milliseconds since the epoch.
     """
 
@@ -131,7 +133,7 @@ class OrganizationController(Controller):
         data: JSONBody[OrganizationUpdate],
         organizations: NamedDependency[Organizations],
     ) -> Response[OrganizationAnswer]:
-        """Change the given members; null clears a member, an object is replaced as a whole."""
+        """Change the given fields; null clears a field, an object is replaced as a whole."""
         organization, headers = await organizations.update(organization_id, data)
         return Response(organization_answer(organization), headers=headers)
 
@@ -144,5 +146,5 @@ class OrganizationController(Controller):
     async def delete_organization(
         self, organization_id: FromPath[str], organizations: NamedDependency[Organizations]
     ) -> Response[None]:
-        """Delete an organization, and with it the memberships in it."""
+        """Delete an organization and its memberships."""
         return Response(None, headers=await organizations.delete(organization_id))

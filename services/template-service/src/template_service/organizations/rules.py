@@ -9,13 +9,13 @@ class OrganizationCreation(Body):
     """A new organization, without members.
 
     Attributes:
-        name: Name, for people.
-        description: Description, for people.
-        custom_data: Free-form object of the integrator.
-        is_mfa_required: Must be false: nothing honours it.
-        color: Opaque: stored and returned.
-        branding: Must be empty: nothing honours it.
-        custom_css: Must be empty or null: nothing honours it.
+        name: Display name.
+        description: Description.
+        custom_data: Free-form object for the integrator.
+        is_mfa_required: Must be false: not supported.
+        color: Free-form object, stored and returned.
+        branding: Must be empty: not supported.
+        custom_css: Must be empty or null: not supported.
     """
 
     name: Name
@@ -28,16 +28,16 @@ class OrganizationCreation(Body):
 
 
 class OrganizationUpdate(Body):
-    """A change of an organization: an absent member stays, null clears it, an object is replaced as a whole.
+    """A change of an organization: an absent member is kept, null clears it, an object is replaced as a whole.
 
     Attributes:
-        name: Name, for people.
-        description: Description, for people.
-        custom_data: Free-form object of the integrator.
-        is_mfa_required: Must be false: nothing honours it.
+        name: Display name.
+        description: Description.
+        custom_data: Free-form object for the integrator.
+        is_mfa_required: Must be false: not supported.
         color: Free-form object, stored and returned.
-        branding: Must be empty: nothing honours it.
-        custom_css: Must be empty or null: nothing honours it.
+        branding: Must be empty: not supported.
+        custom_css: Must be empty or null: not supported.
     """
 
     name: Name | UnsetType = UNSET

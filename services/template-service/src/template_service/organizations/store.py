@@ -55,7 +55,7 @@ class FeaturedUser(msgspec.Struct, frozen=True):
     Attributes:
         id: Id of the user.
         name: Full name.
-        avatar: Web address of a picture.
+        avatar: URL of a picture.
     """
 
     id: str

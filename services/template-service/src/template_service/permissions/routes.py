@@ -48,7 +48,7 @@ class OrganizationPermissionController(Controller):
     async def create_permission(
         self, data: JSONBody[OrganizationPermissionCreation], permissions: NamedDependency[OrganizationPermissions]
     ) -> Response[OrganizationPermissionAnswer]:
-        """Create an organization permission; no role grants it yet."""
+        """Create an organization permission, granted by no role."""
         permission, headers = await permissions.create(data)
         return Response(organization_permission_answer(permission), headers=headers)
 
@@ -74,7 +74,7 @@ class OrganizationPermissionController(Controller):
         data: JSONBody[OrganizationPermissionUpdate],
         permissions: NamedDependency[OrganizationPermissions],
     ) -> Response[OrganizationPermissionAnswer]:
-        """Change the given members; null clears the description."""
+        """Change the given fields; null clears the description."""
         permission, headers = await permissions.update(permission_id, data)
         return Response(organization_permission_answer(permission), headers=headers)
 

@@ -32,7 +32,7 @@ class OrganizationRoleAnswer(Answer):
         tenant_id: Id of the tenant.
         id: Id of the organization role.
         name: Unique name.
-        description: Description, for people.
+        description: Description.
         type: Whether users or machine-to-machine applications hold the role; it cannot change while the role is
             assigned.
     """
@@ -119,7 +119,7 @@ class OrganizationRoleController(Controller):
     async def create_role(
         self, data: JSONBody[OrganizationRoleCreation], roles: NamedDependency[OrganizationRoles]
     ) -> Response[OrganizationRoleAnswer]:
-        """Create an organization role that grants the given permissions and scopes; all of it is done, or nothing."""
+        """Create an organization role that grants the given permissions and scopes, in one transaction."""
         role, headers = await roles.create(data)
         return Response(organization_role_answer(role), headers=headers)
 
@@ -151,7 +151,7 @@ class OrganizationRoleController(Controller):
         data: JSONBody[OrganizationRoleUpdate],
         roles: NamedDependency[OrganizationRoles],
     ) -> Response[OrganizationRoleAnswer]:
-        """Change the given members; the type of a role cannot change while a member holds it."""
+        """Change the given fields; the type of a role cannot change while a member holds it."""
         role, headers = await roles.update(role_id, data)
         return Response(organization_role_answer(role), headers=headers)
 
@@ -179,7 +179,7 @@ class OrganizationRolePermissionController(Controller):
     async def add_permissions(
         self, role_id: FromPath[str], data: JSONBody[AddedOrganizationScopes], roles: NamedDependency[OrganizationRoles]
     ) -> Response[AddedOrganizationScopes]:
-        """Add organization permissions to what an organization role grants."""
+        """Add organization permissions to an organization role."""
         headers = await roles.add("permission", role_id, data.organization_scope_ids)
         added = AddedOrganizationScopes(organization_scope_ids=each_once(data.organization_scope_ids))
         return Response(added, headers=headers)
@@ -201,7 +201,7 @@ class OrganizationRolePermissionController(Controller):
     async def replace_permissions(
         self, role_id: FromPath[str], data: JSONBody[OrganizationScopeIds], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Make these organization permissions, and no others, what an organization role grants."""
+        """Replace the organization permissions that an organization role grants."""
         return Response(None, headers=await roles.replace("permission", role_id, data.organization_scope_ids))
 
     @delete(
@@ -213,7 +213,7 @@ class OrganizationRolePermissionController(Controller):
     async def remove_permission(
         self, role_id: FromPath[str], permission_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Remove an organization permission from what an organization role grants."""
+        """Remove an organization permission from an organization role."""
         return Response(None, headers=await roles.remove("permission", role_id, permission_id))
 
 
@@ -233,7 +233,7 @@ class OrganizationRoleScopeController(Controller):
     async def add_scopes(
         self, role_id: FromPath[str], data: JSONBody[AddedResourceScopes], roles: NamedDependency[OrganizationRoles]
     ) -> Response[AddedResourceScopes]:
-        """Add scopes of API resources, but not of the Management API, to what an organization role grants."""
+        """Add scopes of API resources, except the Management API, to an organization role."""
         headers = await roles.add("scope", role_id, data.scope_ids)
         return Response(AddedResourceScopes(scope_ids=each_once(data.scope_ids)), headers=headers)
 
@@ -258,7 +258,7 @@ class OrganizationRoleScopeController(Controller):
     async def replace_scopes(
         self, role_id: FromPath[str], data: JSONBody[ResourceScopeIds], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Make these scopes of API resources, not of the Management API, and no others, what a role grants."""
+        """Replace the scopes of API resources that an organization role grants; none of the Management API."""
         return Response(None, headers=await roles.replace("scope", role_id, data.scope_ids))
 
     @delete(
@@ -270,5 +270,5 @@ class OrganizationRoleScopeController(Controller):
     async def remove_scope(
         self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Remove a scope of an API resource from what an organization role grants."""
+        """Remove a scope of an API resource from an organization role."""
         return Response(None, headers=await roles.remove("scope", role_id, scope_id))

@@ -18,7 +18,7 @@ class OrganizationRoleCreation(Body):
 
     Attributes:
         name: Unique name.
-        description: Description, for people.
+        description: Description.
         type: Whether users or machine-to-machine applications hold the role; it cannot change while the role is
             assigned.
         organization_scope_ids: Organization permissions that it grants.
@@ -37,7 +37,7 @@ class OrganizationRoleUpdate(Body):
 
     Attributes:
         name: Unique name.
-        description: Description, for people.
+        description: Description.
         type: Whether users or machine-to-machine applications hold the role; it cannot change while the role is
             assigned.
     """
@@ -68,7 +68,7 @@ class ResourceScopeIds(Body):
 
 
 class AddedOrganizationScopes(Body):
-    """Organization permissions to add to those of an organization role; in the answer, each once.
+    """Organization permissions to add to an organization role; without duplicates in the response.
 
     Attributes:
         organization_scope_ids: Ids of organization permissions.
@@ -78,7 +78,7 @@ class AddedOrganizationScopes(Body):
 
 
 class AddedResourceScopes(Body):
-    """Scopes of API resources to add to those of an organization role; in the answer, each once.
+    """Scopes of API resources to add to an organization role; without duplicates in the response.
 
     Attributes:
         scope_ids: Ids of scopes of API resources.

@@ -28,7 +28,7 @@ class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class ConsentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The consent of a user to one application. Everything is sorted.
+    """The consent of a user to one application. All lists are sorted.
 
     Attributes:
         tenant_id: Id of the tenant.
@@ -36,10 +36,10 @@ class ConsentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         scopes: Scopes about the user.
         resources: Scopes of API resources.
         organization_permissions: Names.
-        organization_ids: Picked for a third-party application; empty for a first-party one.
-        consented_at: The last addition, milliseconds since the epoch.
-        implicit: Whether any of it was recorded at a sign-in to a first-party application, without a page; that part
-            does not count while the application is third-party.
+        organization_ids: Organizations that the user picked for a third-party application; empty for a first-party one.
+        consented_at: When it was last extended, milliseconds since the epoch.
+        implicit: Whether any of it was recorded without a consent page, at a sign-in to a first-party application; that
+            part does not count while the application is third-party.
     """
 
     tenant_id: str
@@ -82,7 +82,7 @@ class ConsentController(Controller):
         directory: NamedDependency[Directory],
         authorizations: NamedDependency[Authorizations],
     ) -> None:
-        """Return 204; the application's tokens for the user are revoked, and the user will be asked again."""
+        """Withdraw a consent: the application's tokens for the user are revoked, and the user is asked again."""
         with _stores_answer():
             await _require_user(directory, user_id)
             if not await authorizations.withdraw_consent(user_id, application_id):

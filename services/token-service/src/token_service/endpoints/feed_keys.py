@@ -18,7 +18,8 @@ class NotValidKeyView(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
         tenant_id: Id of the tenant.
         id: Its ``kid``.
         created_at: Milliseconds since the epoch.
-        status: ``Next`` is published, and will sign; ``Current`` signs; ``Previous`` did, and is deleted in an hour.
+        status: ``Next`` is published and will sign; ``Current`` signs; ``Previous`` no longer signs, and is deleted
+            within an hour.
         signs_from: When ``Next`` becomes ``Current``, milliseconds since the epoch; absent for the others.
     """
 
@@ -33,7 +34,7 @@ class NotValidKeyRotation(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     """Options of a rotation.
 
     Attributes:
-        emergency: Whether a key has leaked: all others are deleted, and the new one signs at once.
+        emergency: Set it if a key has leaked: all other keys are deleted, and the new one signs at once.
     """
 
     emergency: bool = False
@@ -65,9 +66,9 @@ class NotValidKeyController(Controller):
     ) -> list[NotValidKeyView]:
         """Return all keys after the rotation.
 
-        The new key is published at once and signs once verifiers must have read it, `signsFrom`; the feed goes on
-        without a gap. With `emergency`, all other keys are deleted and the new one signs at once; verifiers that follow
-        the feed reload its keys when they see that. No token becomes invalid. After a 503, list the keys before trying
+        The new key is published at once and signs from `signsFrom` on, when verifiers must have read it; the feed
+        continues without a gap. With `emergency`, all other keys are deleted and the new one signs at once; verifiers
+        that follow the feed then reload its keys. No token becomes invalid. After a 503, list the keys before trying
         again.
         """
         options = await request.options_as(NotValidKeyRotation)

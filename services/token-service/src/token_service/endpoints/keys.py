@@ -22,7 +22,8 @@ class PrivateKeyView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         id: Its ``kid``.
         created_at: Milliseconds since the epoch.
         signing_key_algorithm: ``alg`` of the tokens that it signs (RFC 7518).
-        status: ``Next`` is published, and signs after the next rotation; ``Current`` signs; ``Previous`` did.
+        status: ``Next`` is published and signs after the next rotation; ``Current`` signs; ``Previous`` no longer
+            signs.
     """
 
     tenant_id: str
@@ -37,7 +38,7 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     Attributes:
         signing_key_algorithm: Of the new Next; the configured one by default.
-        emergency: Whether the current key has leaked: it is retired at once, however young the next key is.
+        emergency: Set it if the current key has leaked: it is retired at once, even if the next key is young.
     """
 
     signing_key_algorithm: SigningAlgorithm | None = None
@@ -92,11 +93,12 @@ class PrivateKeyController(Controller):
         opt=documented(refuses=(422,)),
     )
     async def delete_key(self, key_id: FromPath[str], keys: NamedDependency[SigningKeys]) -> None:
-        """Return 204; every service refuses the tokens that the key has signed from then on.
+        """Delete a key; every service refuses the tokens that it has signed from then on.
 
         Verifiers elsewhere refuse them when they reload the keys.
 
-        A deleted next key is replaced by a new one, which can be rotated in once it has been published for long enough.
+        A deleted next key is replaced by a new one, which can become current once it has been published for long
+        enough.
         """
         try:
             found = await keys.delete(key_id)

@@ -35,11 +35,11 @@ class AuthorizationCodeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_AUTH
 
     Attributes:
         grant_type: ``authorization_code``.
-        code: From the redirect; valid for a minute, once.
-        redirect_uri: Same as in the authorization request.
+        code: From the redirect; valid once, for a minute.
+        redirect_uri: The same value as in the authorization request.
         code_verifier: PKCE verifier, method S256; required if the authorization request had a code challenge, else
             refused.
-        client_id: Id of the application; must match the Authorization header, if there is one.
+        client_id: Id of the application; must match the Authorization header, if present.
         resource: Indicator of the target API; at most one (RFC 8707).
         organization_id: Id of an organization: the target, or the organization within which a resource is the target.
     """

@@ -26,7 +26,7 @@ class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIE
 
     Attributes:
         grant_type: ``client_credentials``.
-        client_id: Id of the application; must match the Authorization header, if there is one.
+        client_id: Id of the application; must match the Authorization header, if present.
         client_secret: Secret of an application that sends no Authorization header.
         scope: Space-separated scope tokens; those that the subject does not hold are not granted.
         resource: Indicator of the target API; at most one (RFC 8707).

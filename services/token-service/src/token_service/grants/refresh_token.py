@@ -28,8 +28,8 @@ class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_T
 
     Attributes:
         grant_type: ``refresh_token``.
-        refresh_token: The newest one: a use may return a successor.
-        client_id: Id of the application; must match the Authorization header, if there is one.
+        refresh_token: The newest refresh token: each use may return a successor.
+        client_id: Id of the application; must match the Authorization header, if present.
         scope: Space-separated scope tokens; those that the subject does not hold are not granted.
         resource: Indicator of the target API; at most one (RFC 8707).
         organization_id: Id of an organization: the target, or the organization within which a resource is the target.

@@ -40,16 +40,16 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer of the token endpoint (RFC 6749 section 5.1, RFC 8693 section 2.2.1, OpenID Connect Core 3.1.3.3).
+    """The response of the token endpoint (RFC 6749 section 5.1, RFC 8693 section 2.2.1, OpenID Connect Core 3.1.3.3).
 
     Attributes:
         access_token: A JWT (RFC 9068).
         issued_token_type: Kind of the issued token; present after a token exchange only.
         token_type: Always ``Bearer``.
         expires_in: Seconds.
-        scope: The granted scopes, with ``offline_access`` if that gave the refresh token; always present, empty if
+        scope: The granted scopes, with ``offline_access`` if the refresh token is due to it; always present, empty if
             none is granted.
-        refresh_token: Replaces the one that was presented, if any.
+        refresh_token: Replaces the presented refresh token, if any.
         id_token: Who signed in; present if ``openid`` was granted.
     """
 

@@ -45,7 +45,7 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
         subject_token: As returned by ``POST /api/subject-tokens``.
         subject_token_type: ``urn:ietf:params:oauth:token-type:access_token`` or
             ``urn:<namespace>:token-type:impersonation_token``.
-        client_id: Id of the application; must match the Authorization header, if there is one.
+        client_id: Id of the application; must match the Authorization header, if present.
         scope: Space-separated scope tokens; those that the subject does not hold are not granted.
         resource: Indicator of the target API; at most one (RFC 8707).
         organization_id: Id of an organization: the target, or the organization within which a resource is the target.

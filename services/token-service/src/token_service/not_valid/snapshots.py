@@ -98,7 +98,7 @@ class Snapshots:
 
         Raises:
             FeedUnavailable: The database does not answer, or the feed has not begun.
-            UnknownPositionError: The feed cannot be continued from there.
+            UnknownPositionError: The feed cannot be resumed from this position.
         """
         self._require_keys()
         try:

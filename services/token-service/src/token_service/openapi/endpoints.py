@@ -30,8 +30,8 @@ class TokenForm(Form, frozen=True, kw_only=True):
 
     Attributes:
         token: An access token or a refresh token.
-        token_type_hint: Kind of the token; ignored where it is wrong.
-        client_id: Id of the application; must match the Authorization header, if there is one.
+        token_type_hint: Kind of the token; ignored if wrong.
+        client_id: Id of the application; must match the Authorization header, if present.
         client_secret: Secret of an application that sends no Authorization header.
     """
 
@@ -53,14 +53,14 @@ class AccessTokenForm(msgspec.Struct, kw_only=True):
 
 
 class Introspection(msgspec.Struct, frozen=True, kw_only=True):
-    """The introspection of a token (RFC 7662 section 2.2); an inactive one has no other members.
+    """Introspection of a token (RFC 7662 section 2.2); for an inactive token, ``active`` is the only member.
 
     Attributes:
         active: Whether the token is valid, and visible to the client.
         token_type: ``Bearer`` for an access token.
         client_id: Id of the application that the token was issued to.
         sub: Id of the user, or of the application that the token speaks for.
-        aud: What the token is for: the indicator of an API resource, an organization, or userinfo.
+        aud: The token's audience: the indicator of an API resource, an organization, or userinfo.
         iss: The issuer.
         iat: Time of issue, seconds since the epoch.
         exp: Time of expiry, seconds since the epoch.

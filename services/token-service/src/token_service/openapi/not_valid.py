@@ -33,13 +33,16 @@ SNAPSHOT_OPERATION: Final = hand_written(
             "operationId": "NotValid",
             "summary": "Read the not-valid feed",
             "description": (
-                "A signed snapshot of what no verifier should accept any more: a JWS, a newline, and records of 24"
-                " bytes, sorted. Needs the credential of any confidential client, unless the operator made it public."
+                "A signed snapshot of everything that verifiers must no longer accept: a JWS, a newline, and"
+                " sorted records of 24 bytes. Requires the credentials of a confidential client, unless the operator"
+                " made it public."
             ),
             "tags": _TAGS,
             "security": _SECURITY,
             "parameters": [
-                _optional_header("If-None-Match", "The snapshot that the reader has.", '"1790000000000.7.x"')
+                _optional_header(
+                    "If-None-Match", "Entity tag of the snapshot that the client has.", '"1790000000000.7.x"'
+                )
             ],
             "responses": {
                 "200": {
@@ -53,7 +56,7 @@ SNAPSHOT_OPERATION: Final = hand_written(
                     },
                 },
                 "304": {
-                    "description": "The reader has it.",
+                    "description": "Not modified: the client has this snapshot.",
                     "headers": header("X-Request-Id", "ETag", "Cache-Control"),
                 },
                 **refusals(_REFUSALS),
@@ -69,12 +72,12 @@ EVENTS_OPERATION: Final = hand_written(
             "operationId": "NotValidEvents",
             "summary": "Follow the not-valid feed",
             "description": (
-                "Server-sent events: each `data` is a signed message, a heartbeat at least each second. The answer ends"
-                " after about ten minutes; `Last-Event-ID` continues from a position, `<epoch>.<sequence>`."
+                "Server-sent events: each `data` is a signed message, with a heartbeat every second. The response ends"
+                " after about ten minutes; `Last-Event-ID` resumes from a position, `<epoch>.<sequence>`."
             ),
             "tags": _TAGS,
             "security": _SECURITY,
-            "parameters": [_optional_header("Last-Event-ID", "The position to continue from.", "1790000000000.97")],
+            "parameters": [_optional_header("Last-Event-ID", "The position to resume from.", "1790000000000.97")],
             "responses": {
                 "200": {
                     "description": "The events.",
@@ -90,7 +93,7 @@ EVENTS_OPERATION: Final = hand_written(
                     {
                         400: ("The position is malformed.", {"invalid_request": "Last-Event-ID is malformed"}),
                         410: (
-                            "The feed cannot be continued from there.",
+                            "The feed cannot be resumed from this position.",
                             {"invalid_request": "the feed cannot be continued from there: read the snapshot"},
                         ),
                         **_REFUSALS,
@@ -107,7 +110,7 @@ KEYS_OPERATION: Final = hand_written(
         "GET": {
             "operationId": "NotValidKeys",
             "summary": "Read the public keys of the not-valid feed",
-            "description": "They verify the feed and nothing else; those of access tokens are at `/oidc/jwks`.",
+            "description": "The keys that verify the feed; those of access tokens are at `/oidc/jwks`.",
             "tags": _TAGS,
             "security": [],
             "responses": {

@@ -28,7 +28,7 @@ CLIENT_SCHEMES: Final[Json] = {
 
 
 class OAuthErrorBody(msgspec.Struct, frozen=True):
-    """The body of an OAuth error (RFC 6749 section 5.2), with the members that the SDKs of this family read too.
+    """The body of an OAuth error (RFC 6749 section 5.2), with additional members that some SDKs read.
 
     Attributes:
         error: The OAuth error code.

@@ -100,7 +100,7 @@ _ANSWERS: Final[Json] = {
 }
 _REFUSALS: Final[Refusals] = {
     400: (
-        "The request is malformed, or this client may not make it; or the custom-claims function denied access.",
+        "The request is malformed or not allowed for this client, or the custom-claims function denied access.",
         {
             "invalid_request": "the subject token or the actor token is not acceptable",
             "unauthorized_client": "this application may not exchange tokens",
@@ -145,7 +145,7 @@ _OPERATION: Final[Json] = {
     "summary": "Get an access token",
     "description": (
         "Issue an access token for one grant (RFC 6749 section 3.2).\n\n"
-        "A parameter without a value is treated as absent, an unknown one is ignored. Repeated parameters and"
+        "An empty parameter is treated as absent, an unknown one is ignored. Repeated parameters and"
         " audience are refused."
     ),
     "tags": ["Tokens"],
@@ -154,7 +154,7 @@ _OPERATION: Final[Json] = {
         optional_parameter(
             HEADER,
             "header",
-            "Revision that the answer must reflect, as returned by writes.",
+            "Revision that the response must reflect, as returned by writes.",
             {"type": "string", "pattern": "^(management|template):(0|[1-9][0-9]{0,17})$"},
             "management:97",
         )

@@ -14,7 +14,7 @@ class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         sub: The user's id; always present.
         name: Full name.
-        picture: Web address of a picture.
+        picture: URL of a picture.
         username: Name for signing in.
         email: E-mail address.
         email_verified: True if an administrator has marked the address as verified.
