@@ -110,7 +110,7 @@ def test_scopes_beyond_the_consent_are_refused(world: World, scope: str) -> None
     refresh_token = sign_in.tokens()["refresh_token"]
     for target in ({}, {"resource": world.resource}):
         answer = sign_in.refresh(refresh_token, scope=scope, **target)
-        assert answer.json() == error_body("invalid_scope", "a scope was requested that was not consented to")
+        assert answer.json() == error_body("invalid_scope", "a requested scope was not consented to")
     rotated_long_ago(world, sign_in)
     assert outcome(sign_in.refresh(refresh_token)) == (200, None)
 

@@ -46,7 +46,7 @@ class SealingKeys:
                 return cipher.decrypt(nonce, ciphertext, name.encode())
             except (InvalidTag, ValueError):  # ValueError: shorter than a nonce
                 continue
-        raise NoFittingKeyError(f"no key opens {name}")
+        raise NoFittingKeyError(f"no key decrypts {name}")
 
     def is_newest(self, sealed: bytes, *, name: str) -> bool:
         """Return whether this was sealed with the newest key."""

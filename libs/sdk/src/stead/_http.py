@@ -240,7 +240,7 @@ def json_request(
 
 def _condition(if_match: str | None) -> str:
     if if_match is None:
-        raise ValueError("if_match is None: only what was read by itself has an etag")
+        raise ValueError("if_match is None: only an object that was read individually has an etag")
     if _CONDITION.fullmatch(if_match) is None:
         raise ValueError("if_match must be an etag or *")
     return if_match
@@ -267,7 +267,7 @@ def decode(answer: httpx.Response, result: type[T]) -> T:
     try:
         decoded = msgspec.json.decode(answer.content, type=result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise unexpected_answer("the answer does not have the expected form", answer) from None
+        raise unexpected_answer("the response does not have the expected form", answer) from None
     if isinstance(decoded, Versioned):
         note_etag(decoded, answer.headers.get("ETag"))
     return decoded

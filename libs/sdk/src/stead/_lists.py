@@ -246,5 +246,5 @@ class AsyncListing(Generic[T]):
 def _total(answer: httpx.Response) -> int:
     value = answer.headers.get("Total-Number", "")
     if _NUMBER.fullmatch(value) is None:
-        raise unexpected_answer("the answer does not say how long the list is", answer)
+        raise unexpected_answer("the response does not say how long the list is", answer)
     return int(value)

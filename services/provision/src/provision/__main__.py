@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
     render = commands.add_parser("render", help="write the servers' configurations and the services' secret settings")
     render.add_argument(
-        "server", nargs="?", choices=_RENDERED, help="this server's alone; the directory of --secrets is only read"
+        "server", nargs="?", choices=_RENDERED, help="only this server's; the directory of --secrets is not changed"
     )
     _add_secrets(render)
     render.add_argument("--output", type=Path, required=True, help="one directory below it for each server and service")
@@ -73,9 +73,9 @@ def _parser() -> argparse.ArgumentParser:
 
     apply = commands.add_parser(
         "apply",
-        help="create roles, users and databases in PostgreSQL and Redis; of those that exist update what they may do",
+        help="create roles, users and databases in PostgreSQL and Redis, and update the permissions of existing ones",
     )
-    apply.add_argument("server", nargs="?", choices=_APPLIED, help="this one alone")
+    apply.add_argument("server", nargs="?", choices=_APPLIED, help="only this one")
     apply.add_argument("--secrets", type=Path, required=True, help="directory of the passwords")
     for server in _APPLIED:
         _add_host(apply, server)
@@ -87,8 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--token", required=True, help="URL of token-service")
     demo.add_argument("--nats", required=True, help="host:port at which subscribers reach NATS")
     demo.add_argument("--first-client", type=Path, required=True, help="BOOTSTRAP_FILE of management-service")
-    demo.add_argument("--rendered", type=Path, required=True, help="has subscriber/; gets console/")
-    demo.add_argument("--output", type=Path, required=True, help="gets credentials.json and credentials.env")
+    demo.add_argument("--rendered", type=Path, required=True, help="contains subscriber/; console/ is written there")
+    demo.add_argument(
+        "--output", type=Path, required=True, help="where credentials.json and credentials.env are written"
+    )
     demo.set_defaults(run=_seed)
 
     edge = commands.add_parser("edge", help="print an edge's configuration, rendered from the routing table")
@@ -110,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_secrets(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--secrets", type=Path, required=True, help="directory of the passwords and keys, which the first use creates"
+        "--secrets", type=Path, required=True, help="directory of the passwords and keys, created on first use"
     )
 
 

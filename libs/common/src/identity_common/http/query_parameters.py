@@ -57,7 +57,7 @@ def require_declared(query_string: bytes, more: Documented, *, in_pages: bool = 
         for message in _problems(known.get(name), values)
     ]
     if _SEARCH.keys() <= found.keys() and in_pages:
-        problems.append(Issue(path="search", message="must not be given beside q, which means the same"))
+        problems.append(Issue(path="search", message="must not be combined with q, which has the same meaning"))
     if problems:
         raise invalid_input(*problems)
 

@@ -222,5 +222,5 @@ def _held_permissions(request: Request, known: HeldPermissions | None) -> Operat
         return known
     permissions = decode(answer, list[OrganizationPermission])
     if not answer.headers.get("ETag"):
-        raise unexpected_answer("the answer has no entity tag", answer)
+        raise unexpected_answer("the response has no entity tag", answer)
     return HeldPermissions(permissions=tuple(permissions), etag=answer.headers["ETag"])

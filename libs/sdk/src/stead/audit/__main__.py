@@ -62,16 +62,16 @@ def _parser() -> argparse.ArgumentParser:
     verify = parser.add_subparsers(required=True, metavar="verify").add_parser(
         "verify", help="verify an export against a signed head"
     )
-    verify.add_argument("export", help="lines of GET /api/logs/export; - for standard input")
-    verify.add_argument("--jwks", required=True, help="keys of heads: file, or address of /api/logs/jwks")
+    verify.add_argument("export", help="file from GET /api/logs/export; - for standard input")
+    verify.add_argument("--jwks", required=True, help="public keys of heads: file, or URL of /api/logs/jwks")
     verify.add_argument(
         "--head",
         required=True,
-        help="file with the head, read before the export: the JWS, or the answer of /api/logs/head",
+        help="file with the head, read before the export: the JWS, or the response of /api/logs/head",
     )
-    verify.add_argument("--leaves", help="lines of GET /api/logs/leaves: finds which entry was changed")
+    verify.add_argument("--leaves", help="file from GET /api/logs/leaves: to find the entry that was changed")
     verify.add_argument("--earlier", help="file with an earlier head, which the trail must still continue")
-    verify.add_argument("--consistency", help="file with the answer of GET /api/logs/consistency between the heads")
+    verify.add_argument("--consistency", help="file with the response of GET /api/logs/consistency for the two heads")
     verify.add_argument(
         "--from-index", type=int, default=0, help="leaf index before which entries may be missing (retention)"
     )

@@ -150,7 +150,7 @@ class DurableConsumer:
         else:
             read = found.filter_subjects or [found.filter_subject]
             if read != self._subjects or found.max_ack_pending != 1:
-                raise ValueError(f"the durable consumer {self._name!r} is in use for something else")
+                raise ValueError(f"the durable consumer {self._name!r} is already in use with another configuration")
         self._known = True
 
 

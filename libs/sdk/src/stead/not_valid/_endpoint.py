@@ -127,7 +127,7 @@ def require_ok(answer: httpx.Response) -> None:
         Unavailable: It is another status.
     """
     if answer.status_code != httpx.codes.OK:
-        raise Unavailable(f"the not-valid feed was answered {answer.status_code}")
+        raise Unavailable(f"the not-valid feed returned {answer.status_code}")
 
 
 def repeat(

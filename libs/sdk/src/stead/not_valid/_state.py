@@ -92,7 +92,7 @@ class FeedState:
             InvalidFeed: It is older than what is known, or not sorted.
         """
         if (snapshot.epoch, snapshot.to) < (self._epoch, self._sequence):
-            raise InvalidFeed("an older snapshot than what is known")
+            raise InvalidFeed("the snapshot is older than the known one")
         loaded = self._records.replaced(records)
         if snapshot.epoch != self._epoch:
             self._heard_at, self._signed_at = None, 0
@@ -106,7 +106,7 @@ class FeedState:
             InvalidFeed: It is of an older epoch.
         """
         if message.epoch < self._epoch:
-            raise InvalidFeed("an older epoch than what is known")
+            raise InvalidFeed("the epoch is older than the known one")
         if message.epoch > self._epoch or message.from_ > self._sequence:
             self._heard_at = None
             raise Gap

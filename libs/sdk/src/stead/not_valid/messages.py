@@ -111,7 +111,7 @@ def read_message(token: str, keys: KeySet, *, issuer: str) -> Message:
     """
     message = _read(token, keys, MESSAGE_TYPE, Message)
     if message.iss != issuer or not 0 <= message.from_ <= message.to:
-        raise InvalidFeed("another issuer's, or its sequence falls")
+        raise InvalidFeed("from another issuer, or its sequence decreases")
     return message
 
 
@@ -128,7 +128,7 @@ def read_snapshot(body: bytes | bytearray, keys: KeySet, *, issuer: str) -> tupl
     del records[-len(head) - 1 :]  # at the end: after a deletion at its beginning it could not be shortened in place
     snapshot = _read(head.decode("latin-1"), keys, SNAPSHOT_TYPE, Snapshot)
     if snapshot.iss != issuer or snapshot.sha256 != digest_of(records) or len(records) % RECORD.size:
-        raise InvalidFeed("another issuer's, or its records were altered")
+        raise InvalidFeed("from another issuer, or its records were altered")
     return snapshot, records
 
 

@@ -120,7 +120,7 @@ class ConsoleContext(msgspec.Struct, frozen=True):
                 auth=own,
             )
         except httpx.RequestError as error:
-            raise Unavailable(f"the revocation was not answered ({type(error).__name__})") from None
+            raise Unavailable(f"the revocation got no response ({type(error).__name__})") from None
         if not answer.is_success:
             raise Unavailable(f"the revocation was refused with {answer.status_code}")
 

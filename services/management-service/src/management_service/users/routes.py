@@ -69,7 +69,7 @@ def _read_search(listing: Listing) -> UserSearch:
         if text is not None:
             fields.append(FieldSearch(field, text, "exact" if mode == "exact" else "like"))
         elif mode is not None:
-            problems.append(Issue(path=f"mode.{field}", message=f"needs search.{field}"))
+            problems.append(Issue(path=f"mode.{field}", message=f"requires search.{field}"))
     if problems:
         raise invalid_input(*problems)
     is_joint = listing.filter(_JOINT.name) == "and"

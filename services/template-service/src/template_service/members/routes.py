@@ -286,7 +286,7 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             members: NamedDependency[Members],
         ) -> Response[AddedMemberRoles]:
             if not data.organization_role_ids and not data.organization_role_names:
-                raise invalid_input(Issue(path="organizationRoleIds", message="give a role by id or by name"))
+                raise invalid_input(Issue(path="organizationRoleIds", message="name a role by id or by name"))
             role_ids, headers = await members.assign(
                 kind.member_type, organization_id, [member_id], data.organization_role_ids, data.organization_role_names
             )

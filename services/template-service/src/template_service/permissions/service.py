@@ -18,7 +18,8 @@ from template_service.role_contents.events import record_roles, touch_roles
 from template_service.role_contents.store import OrganizationPermission
 from template_service.role_contents.template_lock import adding_to_template
 
-_REFUSALS = {"permissions_name_unique": lambda: duplicate(message="An organization permission of this name exists.")}
+_TAKEN = "An organization permission with this name already exists."
+_REFUSALS = {"permissions_name_unique": lambda: duplicate(message=_TAKEN)}
 
 
 class OrganizationPermissions:

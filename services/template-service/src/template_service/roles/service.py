@@ -22,7 +22,7 @@ from template_service.role_contents.template_lock import adding_to_template
 from template_service.roles import rules, store
 from template_service.roles.store import OrganizationRole, OrganizationRoleWithContents
 
-_REFUSALS = {"roles_name_unique": lambda: duplicate(message="An organization role of this name exists.")}
+_REFUSALS = {"roles_name_unique": lambda: duplicate(message="An organization role with this name already exists.")}
 
 
 class OrganizationRoles:

@@ -54,7 +54,7 @@ _EVENT_STREAM: Final[Headers] = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
 ]
-_UNKNOWN_POSITION: Final = "the feed cannot be continued from there: read the snapshot"
+_UNKNOWN_POSITION: Final = "the feed cannot be resumed from this position: read the snapshot"
 
 _Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
 

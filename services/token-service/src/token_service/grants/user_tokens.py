@@ -252,7 +252,7 @@ class UserTokens:
         if requested_token.scopes is None:
             return everything
         if not requested_token.scopes <= everything:
-            raise invalid_scope("a scope was requested that was not consented to")
+            raise invalid_scope("a requested scope was not consented to")
         return requested_token.scopes
 
     def _require_consented(self, consented: Consented, picked: frozenset[str] | None, target: Target) -> None:

@@ -94,7 +94,7 @@ EVENTS_OPERATION: Final = hand_written(
                         400: ("The position is malformed.", {"invalid_request": "Last-Event-ID is malformed"}),
                         410: (
                             "The feed cannot be resumed from this position.",
-                            {"invalid_request": "the feed cannot be continued from there: read the snapshot"},
+                            {"invalid_request": "the feed cannot be resumed from this position: read the snapshot"},
                         ),
                         **_REFUSALS,
                     }

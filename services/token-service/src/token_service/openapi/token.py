@@ -107,7 +107,7 @@ _REFUSALS: Final[Refusals] = {
             "unsupported_grant_type": "this grant type is not supported",
             "invalid_target": "the resource is unknown",
             "invalid_grant": "the code or refresh token is not acceptable",
-            "invalid_scope": "a scope was requested that was not consented to",
+            "invalid_scope": "a requested scope was not consented to",
             "access_denied": "the custom-claims function failed",
         },
     ),
