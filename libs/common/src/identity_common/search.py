@@ -4,7 +4,7 @@ import unicodedata
 
 
 def identity_key(text: str) -> str:
-    """Return the key by which user names and e-mail addresses are unique, regardless of case and composition.
+    """Return the uniqueness key of a user name or e-mail address, regardless of case and composition.
 
     Source:
         The Unicode Standard, section 3.13, D145 (canonical caseless matching).
@@ -13,7 +13,7 @@ def identity_key(text: str) -> str:
 
 
 def phone_key(phone: str) -> str:
-    """Return the key by which phone numbers are unique: their digits."""
+    """Return the uniqueness key of a phone number: its digits."""
     return phone.removeprefix("+")
 
 

@@ -264,7 +264,7 @@ class ClientState:
             self._keep(msgspec.structs.replace(signed_in, tokens=tokens))
 
     def target_key(self, resource: str | None, organization_id: str | None) -> str:
-        """Return the cache key of a target: everything by which two tokens can differ."""
+        """Return the cache key of a target: everything that distinguishes two tokens."""
         return "\n".join((resource or "", organization_id or "", " ".join(sorted(self.scopes))))
 
     def sign_out(self, post_logout_redirect_uri: str | None) -> str:

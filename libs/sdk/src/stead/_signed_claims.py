@@ -41,7 +41,7 @@ def token_digest(token: str) -> bytes:
 class SignedClaimsCache:
     """An LRU cache of signed claims by token digest. Safe for threads.
 
-    It caches signatures, never decisions: a caller judges the claims anew each time.
+    It caches signatures, never decisions: the caller judges the claims each time.
     """
 
     def __init__(self, max_size: int) -> None:

@@ -1,4 +1,4 @@
-"""The metrics of the three services as one document: the same series of each, told apart by the label ``service``."""
+"""The metrics of the three services as one document: the same series of each, by the label ``service``."""
 
 from collections.abc import Iterator, Mapping
 

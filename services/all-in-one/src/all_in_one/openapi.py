@@ -1,6 +1,6 @@
 """``python -m all_in_one.openapi``: write the OpenAPI document of the three services together.
 
-management-service serves it at ``/api/swagger.json`` from a file of its own, as it cannot import the other services.
+management-service serves it at ``/api/swagger.json`` from a separate file, because it cannot import the other services.
 """
 
 import base64

@@ -156,7 +156,7 @@ def create_app(settings: Settings) -> Litestar:
 
 
 def migrate(settings: Settings) -> None:
-    """Upgrade the database to the newest revision. Blocks, with an event loop of its own.
+    """Upgrade the database to the newest revision. Blocks; runs its own event loop.
 
     Raises:
         UnknownSchemaError: Newer code has migrated it.

@@ -36,7 +36,7 @@ _BOOTSTRAP_LOCK: Final = text("SELECT pg_advisory_lock(hashtext('identity-bootst
 
 
 def bootstrap(settings: Settings) -> Credentials:
-    """Create the first client of the Management API and a new secret. Blocks, with an event loop of its own.
+    """Create the first client of the Management API and a new secret. Blocks; runs its own event loop.
 
     Where the settings name a Secret of Kubernetes or a file, write the credentials there, unless it has valid ones;
     where they name a Secret for the console, create what the console needs, too.
@@ -60,12 +60,12 @@ def bootstrap(settings: Settings) -> Credentials:
 
 
 def republish(settings: Settings) -> None:
-    """Ask the active relay to publish the whole state again. Blocks, with an event loop of its own."""
+    """Ask the active relay to publish the whole state again. Blocks; runs its own event loop."""
     asyncio.run(_of_source(settings).republish())
 
 
 def restored(settings: Settings) -> None:
-    """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
+    """Make a database that was restored to an earlier point safe to start with. Blocks; runs its own event loop.
 
     Raises:
         CommandError: The service is running, or NATS does not answer.

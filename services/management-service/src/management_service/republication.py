@@ -1,4 +1,4 @@
-"""Records every aggregate of this service again, batch by batch, to publish the whole state anew.
+"""Records every aggregate of this service again, batch by batch, to publish the whole state.
 
 Each step locks the rows that it reads against changes, in the order of their ids: what it records is the state as of
 the revision that it gets.

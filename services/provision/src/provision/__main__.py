@@ -185,7 +185,7 @@ def _subscriber(options: argparse.Namespace) -> str:
         raise ProvisionError(f"there is no {options.directory}: start the servers once, with make run")
     file = add_subscriber(options.directory, options.name)
     return (
-        f"The team {options.name} has a NATS account of its own, with the credentials in {file}.\n"
+        f"The team {options.name} has its own NATS account, with the credentials in {file}.\n"
         "It can connect after the next start of the servers: if make run is running, stop and start it."
     )
 

@@ -1,6 +1,6 @@
 """Files from the passwords: the configurations of NATS and Redis, and the secret settings of each service.
 
-A server or service gets a directory of its own, so that each can be mounted where it is needed and nowhere else.
+Each server or service gets its own directory, so that each can be mounted where it is needed and nowhere else.
 """
 
 import base64

@@ -277,7 +277,7 @@ def _measure(
 
 
 def migrate(settings: Settings) -> None:
-    """Migrate the database to the latest revision. Blocks, with an event loop of its own.
+    """Migrate the database to the latest revision. Blocks; runs its own event loop.
 
     Raises:
         UnknownSchemaError: Newer code has migrated it.
@@ -288,12 +288,12 @@ def migrate(settings: Settings) -> None:
 
 
 def republish(settings: Settings) -> None:
-    """Ask the service's active relay to publish the whole state again. Blocks, with an event loop of its own."""
+    """Ask the service's active relay to publish the whole state again. Blocks; runs its own event loop."""
     asyncio.run(_commands(settings).republish())
 
 
 def restored(settings: Settings) -> None:
-    """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
+    """Make a database that was restored to an earlier point safe to start with. Blocks; runs its own event loop.
 
     Raises:
         CommandError: The service is running, or NATS does not answer.

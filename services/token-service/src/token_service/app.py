@@ -38,7 +38,7 @@ def migrate(settings: Settings) -> None:
 
 
 def restored(settings: Settings) -> None:
-    """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
+    """Make a database that was restored to an earlier point safe to start with. Blocks; runs its own event loop.
 
     Raises:
         CommandError: The service is running, or Redis does not answer.

@@ -22,7 +22,7 @@ class Outgoing(NamedTuple):
     """A message for a stream.
 
     Attributes:
-        id: Message id, by which the stream deduplicates.
+        id: Message id, for deduplication in the stream.
         traceparent: Where the change is in its trace; None if it is not traced.
     """
 

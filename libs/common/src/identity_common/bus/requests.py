@@ -39,7 +39,7 @@ async def ask(bus: Bus, subject: str, payload: bytes, *, name: str, timeout_s: f
 
 
 class Responder:
-    """Replies to the requests on a subject, each in a task of its own; one replica of the service replies to each.
+    """Replies to the requests on a subject, each in its own task; one replica of the service replies to each.
 
     Args:
         bus: The connection.
@@ -123,7 +123,7 @@ class Responder:
 def _on_behalf_of_sender(message: Msg, *, name: str) -> Generator[None]:
     """Run the body as a part of the request that the message belongs to: its log lines have that id.
 
-    The body must be a task of its own, whose context ends with it.
+    The body must run in its own task, whose context ends with it.
     """
     headers = message.headers or {}
     request_id = headers.get(REQUEST_ID_HEADER, "")

@@ -2,7 +2,7 @@
 
 Three belong to the services. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot
 that a new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
-NATS account of its own, from which no request can reach a service (docs/decisions/0009). No user may purge or delete at
+separate NATS account, from which no request can reach a service (docs/decisions/0009). No user may purge or delete at
 run time.
 """
 
@@ -28,9 +28,9 @@ from identity_common.wire.events import (
 from stead.event_types import CloudEvent
 
 SUBSCRIBERS_API: Final = "subscribers.$JS.API"
-"""API prefix by which the services reach JetStream in the subscribers' account."""
+"""API prefix for the services' requests to JetStream in the subscribers' account."""
 SERVICES_API: Final = "services.$JS.API"
-"""API prefix by which the subscribers' account reaches JetStream of the services."""
+"""API prefix for the subscribers' account's requests to the services' JetStream."""
 MIRROR_DELIVERY: Final = "identity-mirror"
 """Prefix of the subjects on which the mirror receives messages."""
 

@@ -1,7 +1,7 @@
 """The request that is being handled, as the audit trail describes it: who sent it, and what it names.
 
 A guard of the Management API notes it and the transaction of a write reads it, so that no use case passes it on. Every
-request is handled in a context of its own; background work has none. Of the values of a body, only ids are kept.
+request is handled in its own context; background work has none. Of the values of a body, only ids are kept.
 """
 
 from collections.abc import Mapping

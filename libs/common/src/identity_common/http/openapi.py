@@ -175,7 +175,7 @@ def reference(kind: type[msgspec.Struct]) -> Json:
 
 
 def optional_parameter(name: str, where: str, description: str, schema: Json, example: Any) -> Json:
-    """Return a parameter whose example is in its schema: an example of its own would be sent by "Try it out"."""
+    """Return a parameter whose example is in its schema: "Try it out" would send a separate example."""
     return {"name": name, "in": where, "description": description, "schema": {**schema, "examples": [example]}}
 
 

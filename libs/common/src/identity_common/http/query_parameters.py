@@ -15,7 +15,7 @@ from identity_common.http.openapi import MAX_VALUES, Documented, Filter, Flag, i
 from identity_common.http.pagination import FLAG_VALUES, MAX_SEARCH_CHARACTERS, parse_query
 
 _API: Final = "/api/"
-_PAGE: Final = {name: Filter(name, "") for name in ("page", "page_size")}  # ``read_page`` has an error of its own
+_PAGE: Final = {name: Filter(name, "") for name in ("page", "page_size")}  # ``read_page`` raises its own error
 _SEARCH: Final = {
     name: Filter(name, "", max_length=MAX_SEARCH_CHARACTERS, may_be_empty=True) for name in ("q", "search")
 }

@@ -1,4 +1,4 @@
-"""Ends requests that are held on purpose when their server is told to stop.
+"""Ends long-polling requests when their server shuts down.
 
 A server completes its requests before it ends the app's lifespan, so a held request would delay it. Code that holds
 requests registers a callback here; the connections call it when the server of their event loop stops.

@@ -167,7 +167,7 @@ class Changes:
         decided after the body, when it holds the locks of its rows; other transactions that change them wait.
 
         Args:
-            await_publication: False for background work, which would wait for itself and is no request.
+            await_publication: False for background work, which would wait for itself.
 
         Raises:
             ApiError: 412 if the request's condition does not hold; 503 if that cannot be found out.

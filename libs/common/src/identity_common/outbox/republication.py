@@ -62,7 +62,7 @@ class Republication:
         self._steps = (self._record_deletions, *steps)
 
     async def request(self) -> None:
-        """Request a republication in a transaction of its own."""
+        """Request a republication in a separate transaction."""
         async with self._changes.transaction(await_publication=False) as transaction:
             await request_republication(transaction, self._tenant_id)
 

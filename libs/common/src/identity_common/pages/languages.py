@@ -55,7 +55,7 @@ class Languages:
         """Return the first language of ``ui_locales`` that there is; none if there is none.
 
         Source:
-            OpenID Connect Core 1.0 section 3.1.2.1: tags by preference, separated by spaces; unknown ones are no error.
+            OpenID Connect Core 1.0 section 3.1.2.1: tags by preference, separated by spaces; unknown ones are ignored.
         """
         return self._first(ui_locales.split(" ", _MAX_TAGS)[:_MAX_TAGS] if ui_locales else [])
 

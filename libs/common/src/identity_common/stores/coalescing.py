@@ -92,7 +92,7 @@ class Coalescer(_Batcher[Item, Result]):
     async def _process_batch(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
             results = await self._process([item for item, _ in batch])
-        except Exception as error:  # noqa: BLE001 - it belongs to the submitters, whatever it is
+        except Exception as error:  # noqa: BLE001 - every error belongs to the submitters
             for _, future in batch:
                 _resolve(future, error)
             return
@@ -125,6 +125,6 @@ class SameTurn(_Batcher[Item, Result]):
                 continue
             try:
                 result: Result | Exception = self._process(item)
-            except Exception as error:  # noqa: BLE001 - it belongs to the submitter, whatever it is
+            except Exception as error:  # noqa: BLE001 - every error belongs to the submitter
                 result = error
             _resolve(future, result)

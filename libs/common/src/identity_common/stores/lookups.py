@@ -91,7 +91,7 @@ class Lookups:
             raise store_unavailable() from None
 
     async def _fetch(self, lookup: str, values: Sequence[object]) -> list[asyncpg.Record]:
-        """Fetch on a connection of its own, and discard the connection if that fails."""
+        """Fetch on a separate connection, and discard the connection if that fails."""
         connection = await self._acquire()
         try:
             rows: list[asyncpg.Record] = await connection.fetch(lookup, *values)

@@ -78,7 +78,7 @@ class RedisCommands:
         return replies
 
     async def _exchange(self, commands: Sequence[bytes], replies: list[Any]) -> None:
-        """Append the replies as they arrive, on a connection of its own."""
+        """Append the replies as they arrive, on a separate connection."""
         connection = self._idle.pop() if self._idle else self._new_connection()
         try:
             await _connect(connection)

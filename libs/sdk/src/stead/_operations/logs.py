@@ -28,7 +28,7 @@ def list_log_entries(
     Args:
         user_id: Only entries about this user: as the subject, as the one who wrote, as the one written to, or as the
             one for whom an application requested a subject token (``requested_by``).
-        target_id: Only writes to the object of this id, whatever its kind, and those that changed it.
+        target_id: Only writes to the object with this id, of any kind, and those that changed it.
         actor_id: Only entries in which this user acts for another.
         application_id: Only requests that this application sent.
         organization_id: Only entries about this organization.

@@ -1,7 +1,7 @@
 """The audit trail, verified: signed heads of its Merkle tree, proofs, and exports.
 
 ``python -m stead.audit verify`` checks an export against a head; ``verify_export`` is the same in Python. Nothing here
-trusts the service: every hash is computed anew from what was exported.
+trusts the service: every hash is computed from the export.
 """
 
 from stead._keys import KeySet

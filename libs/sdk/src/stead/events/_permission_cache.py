@@ -217,7 +217,7 @@ class PermissionCache:
     def _apply(self, event: CloudEvent) -> None:
         if event.type == WATERMARK:
             # No watermark is published during a republication, so until one arrives the state is incomplete. A stream
-            # that is copied anew begins with earlier watermarks.
+            # that is copied again begins with earlier watermarks.
             if event.revision >= self._revision:
                 self._revision = event.revision
                 self._is_complete = True

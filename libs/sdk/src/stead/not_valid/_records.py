@@ -1,4 +1,4 @@
-"""The records of the feed in memory: 24 bytes each, and a look-up that reads no more than a few of them.
+"""The records of the feed in memory: 24 bytes each, with a look-up that reads only a few of them.
 
 256 parts of sorted records by the first byte of their entries, each with an index by the next bits and a filter, and a
 dictionary of those that arrived later. Entries are hashes, evenly spread, so all parts are alike. Parts are replaced

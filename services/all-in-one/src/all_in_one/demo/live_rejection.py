@@ -64,7 +64,7 @@ def live_rejection(credentials: Credentials) -> None:
         accepted = _retry(lambda: api.verify(token), Unavailable)
         show("accepted", f"sub {accepted.claims['sub']}, no request to the issuer")
 
-        step("2. An administrator ends the impersonation; the API hears of it on the not-valid feed.")
+        step("2. An administrator ends the impersonation; the API learns of it from the not-valid feed.")
         management.impersonations.end(minted.impersonation_id)
         ended = time.monotonic()
         reason = _refused(api, token)

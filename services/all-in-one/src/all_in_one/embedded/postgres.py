@@ -39,7 +39,7 @@ _NO_SYNC = {"fsync": "off", "full_page_writes": "off"}
 
 
 class PostgresServer(Server):
-    """PostgreSQL on 127.0.0.1, with a password for every user; under root it runs as a user of its own."""
+    """PostgreSQL on 127.0.0.1, with a password for every user; under root it runs as a separate user."""
 
     name = "PostgreSQL"
     # "Immediate": it ends its children too, which would notice a sudden end only at their next wait.

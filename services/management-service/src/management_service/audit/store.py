@@ -184,7 +184,7 @@ def _walks(tenant_id: str, filters: TrailFilters, after: Position | None) -> lis
     """Return statements for the entries that match, newest first; each entry is found by one of them.
 
     A person's entries are three walks, of those that name the person, of those that are written to, and of the subject
-    tokens requested for the person: OR would read all entries of the person, or of everybody. Those that an
+    tokens requested for the person: OR would read all entries of the person, or of all persons. Those that an
     impersonation is told from are no writes, and have indexes of their own: the person may have any number of others.
     """
     user_id, target_id = filters.user_id, filters.target_id

@@ -148,7 +148,7 @@ async def lock_all_sealed(connection: AsyncConnection, tenant_id: str) -> list[F
 
 
 async def reseal(connection: AsyncConnection, version: Version) -> None:
-    """Store the environment variables of a version, sealed anew."""
+    """Store the environment variables of a version, encrypted again."""
     by_number = {"tenant": version.tenant_id, "of": version.kind, "number": version.version}
     values = {"sealed_environment_variables": version.sealed_environment_variables}
     await connection.execute(_RESEAL.values(values), by_number)

@@ -207,7 +207,7 @@ class Sessions:
         self._tenant_id = tenant_id
 
     def new(self) -> Session:
-        """Return a session with an id and a secret of its own; nothing is written yet."""
+        """Return a session with a new id and secret; nothing is written yet."""
         return Session(self._commands, self._key(new_id()), new_secret(), Tokens(), Memory())
 
     async def find(self, cookie: str | None) -> Session | None:

@@ -1,4 +1,4 @@
-"""The user for whom an application requested a subject token, in a column of its own with an index.
+"""The user for whom an application requested a subject token, in a separate column with an index.
 
 No release has stored entries that name one, so there is none to fill in.
 """

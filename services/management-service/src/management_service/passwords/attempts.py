@@ -45,7 +45,7 @@ class SignInAttempts:
         self._limit = limit
 
     def account(self, found: PasswordHash | None, identifier: str) -> str:
-        """Return the key of an account; an unknown identifier is an account of its own, normalized like a known one."""
+        """Return the key of an account; an unknown identifier counts as an account, normalized like a known one."""
         if found is not None:
             return self._account_key(found.id, found.tokens_valid_after)
         normalized = identity_key(phone_key(identifier))

@@ -1,4 +1,4 @@
-"""Argon2id in a few threads of its own, so that hashing neither blocks the event loop nor exhausts the memory."""
+"""Argon2id in a few dedicated threads, so that hashing neither blocks the event loop nor exhausts the memory."""
 
 import asyncio
 import math

@@ -46,7 +46,7 @@ def scope_state(scope: Scope) -> ScopeState:
 
 
 class Resources:
-    """API resources and scopes, each an aggregate of its own on the bus.
+    """API resources and scopes, each a separate aggregate on the bus.
 
     Args:
         management_api: Indicator of the Management API, whose resource is read-only.
@@ -161,7 +161,7 @@ class Resources:
             scope_ids = await store.delete_resource(transaction.connection, self._tenant_id, resource_id)
             party = resource_party(resource.indicator)
             await put_party_end(transaction.connection, self._tenant_id, party, "deleted", now=self._clock())
-            # With the indicator: it is all that a verifier knows of the resource.
+            # With the indicator: verifiers do not know the resource's id.
             state = ResourceState(id=resource_id, deleted=True, indicator=resource.indicator)
             transaction.record("resource", (resource_id,), "deleted", state)
             for scope_id in scope_ids:

@@ -98,7 +98,7 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
 
 
 class Users:
-    """Users, each an aggregate of its own on the bus."""
+    """Users, each a separate aggregate on the bus."""
 
     def __init__(
         self,

@@ -281,7 +281,7 @@ class Members:
         """Add those that are not members. They have no roles yet, so their permissions need no fan-out."""
         now, members = self._clock(), self._members(transaction, organization_id, member_type)
         joined = await members.add(wanted, now=now)
-        # A statement of its own: the one before may have waited for a removal.
+        # A separate statement: the one before may have waited for a removal.
         deleted = await transaction.deleted("member", [(organization_id, member_id) for member_id in joined])
         rejoined = {member_id for _, member_id in deleted}
         if rejoined:

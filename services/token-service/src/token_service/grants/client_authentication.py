@@ -92,7 +92,7 @@ def _sha256(secret: str) -> str:
 
 
 def methods_of(client: ApplicationState) -> frozenset[Method]:
-    """Return the methods by which a client may authenticate.
+    """Return the authentication methods of a client.
 
     A choice of ``client_secret_post`` does not exclude ``client_secret_basic``: the server must support it for every
     client with a secret (RFC 6749 section 2.3.1), and an application can be switched over without downtime.

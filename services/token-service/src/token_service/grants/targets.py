@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 USERINFO_TOKEN_TTL_S: Final = 3600
 ORGANIZATION_TOKEN_TTL_S: Final = 3600
-"""Fixed: there is no resource with a lifetime of its own."""
+"""Fixed: there is no resource whose lifetime could apply."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class Targets:
     ) -> None:
         """Log and count a request all of whose scopes are unknown: the client is misconfigured, and gets none.
 
-        A known scope that the subject does not hold is no mistake.
+        A known scope that the subject does not hold is not an error.
         """
         if granted or not requested or self._existing(target, requested):
             return

@@ -232,7 +232,7 @@ class UserTokens:
             )
         granted = decision.scopes
         if refresh_token is not None and decision.offline_access:
-            granted |= {"offline_access"}  # the access token does not carry it, but the client must be told
+            granted |= {"offline_access"}  # not in the access token, but the client must learn of it
         return TokenResponse(
             access_token=access_token,
             token_type="Bearer",  # noqa: S106 - a type, not a token

@@ -69,7 +69,7 @@ _NOTIFY: Final = "SELECT pg_notify($1, $2)"
 
 
 class _Arrived(NamedTuple):
-    """A change that the bus told of.
+    """A change received from the bus.
 
     Attributes:
         position: Of its event in the stream.
@@ -80,7 +80,7 @@ class _Arrived(NamedTuple):
 
 
 class _Heard:
-    """What a stream told and the database does not know yet.
+    """Changes from a stream that the database does not have yet.
 
     Attributes:
         arrived: Changes, in the order of the stream.

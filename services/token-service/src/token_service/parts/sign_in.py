@@ -17,7 +17,7 @@ from token_service.tokens.id_token_hints import IdTokenHints
 
 
 def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
-    """Return the pages that people see, and the endpoints that lead to them."""
+    """Return the pages for users, and the endpoints that lead to them."""
     commands, tenant_id = shared.connections.commands, settings.tenant_id
     sessions = Sessions(commands, tenant_id=tenant_id)
     hints = IdTokenHints(shared.keys, issuer=settings.issuer)

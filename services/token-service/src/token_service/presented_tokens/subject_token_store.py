@@ -89,7 +89,7 @@ class SubjectTokenStore:
         audit: The log that the take is recorded in.
         tenant_id: The tenant.
         replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
-            the commands behind it, so each such take uses a connection of its own.
+            the commands behind it, so each such take uses its own connection.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The next step of an authorization request: sign-in, consent, a code, or a refusal.
 
-The decision is made anew when the request arrives, after a sign-in and after a consent, from what is stored only: the
+The decision is made again when the request arrives, after a sign-in and after a consent, from stored state only: the
 session, the pending request, the consents.
 """
 
@@ -139,7 +139,7 @@ class SignInFlow:
         """Return client and redirect URI of a request, both valid: errors may be sent there.
 
         Raises:
-            BadRequest: One of them is not valid: the user is told, nothing is sent anywhere.
+            BadRequest: One of them is not valid: the user sees an error page, nothing is redirected.
             OAuthError: ``temporarily_unavailable``.
 
         Source:
@@ -290,7 +290,7 @@ class SignInFlow:
         return await self._authorizations.end_of_session(hint.session_id, application_id=hint.client_id)
 
     def wanted(self, request: AuthorizationRequest) -> Consented:
-        """Return what a request asks for, as far as it exists now."""
+        """Return the requested access, as far as it exists now."""
         in_memory = self._directory.in_memory
         existing = {}
         for indicator in request.resources:

@@ -50,7 +50,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class PasswordSignIn:
-    """Signs people in at a browser."""
+    """Signs users in at a browser."""
 
     def __init__(
         self,

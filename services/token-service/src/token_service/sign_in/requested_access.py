@@ -1,4 +1,4 @@
-"""What an authorization request asks for, by name. Pure."""
+"""The access that an authorization request asks for, by name. Pure."""
 
 from collections.abc import Iterable, Mapping
 

@@ -59,7 +59,7 @@ class AuthorizationPages:
         flow: Decides the next step.
         pending: Stores requests between pages.
         waiting: Limits how many requests of one address are stored.
-        passwords: Signs people in.
+        passwords: Signs users in.
         base_url: Of links.
         issuer: Sent with every answer (RFC 9207).
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.

@@ -153,7 +153,7 @@ class SigningKeys:
     Args:
         engine: This service's database.
         encryption: Of the private keys.
-        retirements: Told about each key that is deleted, and asked before every signature.
+        retirements: Notified of each deleted key, and consulted before every signature.
         tenant_id: The tenant.
         algorithm: The default for new keys.
         refresh_s: How often the keys are loaded.

@@ -138,7 +138,7 @@ def _end_of_day(text: str | None) -> int | None:
     """Return the end of a day (UTC), in milliseconds since the epoch; None for no day.
 
     Raises:
-        ValueError: The text is no date.
+        ValueError: The text is not a date.
     """
     if text is None:
         return None

@@ -269,7 +269,7 @@ async def _version(visit: Visit, kind: Kind, number: str) -> ClaimsFunction:
     """Return a version.
 
     Raises:
-        NoSuchPage: It is no number.
+        NoSuchPage: It is not a number.
         NotFound: There is no such version.
     """
     if not (number.isascii() and number.isdecimal() and len(number) < 10):
@@ -452,7 +452,7 @@ async def _compared(
     """Return the version to compare one with: the chosen one, the active one, or the one before the active one.
 
     Raises:
-        NoSuchPage: The choice is no number.
+        NoSuchPage: The choice is not a number.
         NotFound: There is no such version.
     """
     if chosen := visit.parameter("against"):

@@ -1,4 +1,4 @@
-"""What people and applications are called, where a page has only their ids."""
+"""Names of users and applications, where a page has only their ids."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final

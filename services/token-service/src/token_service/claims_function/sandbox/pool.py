@@ -166,7 +166,7 @@ class ClaimsWorkers:
         while True:
             try:
                 await self._start_one()
-            except Exception as error:  # noqa: BLE001 - whatever it is, without the next attempt a worker is missing
+            except Exception as error:  # noqa: BLE001 - without another attempt a worker is missing
                 _log.error(
                     "claims-worker.not-started",
                     error=type(error).__name__,

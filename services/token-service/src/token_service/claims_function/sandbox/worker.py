@@ -76,7 +76,7 @@ class Worker:
     """The engine and its bounds.
 
     Attributes:
-        wall_s: Seconds of wall time a call, of CPU time a check; then the kernel kills the process, whatever it does.
+        wall_s: Seconds of wall time a call, of CPU time a check; then the kernel kills the process.
         memory_bytes: What the engine may allocate.
         result_bytes: The longest result, as JSON in UTF-8.
         microtasks: How many jobs of promises may run in one call.
