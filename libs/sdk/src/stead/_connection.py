@@ -16,7 +16,7 @@ _HEAD_TOO_LARGE: Final = b"the head of the request is too large"
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client may cost.
+    """Limits of one client.
 
     Attributes:
         head_bytes: Of a request line and its header fields; of the trailer fields, or of a chunk extension.

@@ -24,7 +24,7 @@ _REST: Final = rf"{_SEGMENT}(?:/{_SEGMENT})*"
 
 
 class Access(enum.Enum):
-    """What a route may require instead of scopes.
+    """Alternatives to scopes in the declaration of a route.
 
     Attributes:
         PUBLIC: Nothing. The request passes unchanged, and a token in it is ignored.
@@ -53,11 +53,11 @@ class OrganizationAware(msgspec.Struct, frozen=True):
 
 
 Declared: TypeAlias = str | Access | OrganizationAware
-"""What a route may be declared to require."""
+"""Declared requirement of a route."""
 
 
 class TokenDemand(msgspec.Struct, frozen=True):
-    """What a route requires of a token.
+    """Requirement of a route on the token.
 
     Attributes:
         scopes: The token must have all of them; may be empty.
@@ -69,7 +69,7 @@ class TokenDemand(msgspec.Struct, frozen=True):
 
 
 Demand: TypeAlias = TokenDemand | Literal[Access.PUBLIC]
-"""What a route requires: a token, or nothing."""
+"""Requirement of a route: a token, or nothing."""
 
 
 class Routes:

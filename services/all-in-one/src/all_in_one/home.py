@@ -1,4 +1,4 @@
-"""What a newcomer sees first: the lines that ``make run`` prints, and the page at ``/``."""
+"""The first things to see: the lines that ``make run`` prints, and the page at ``/``."""
 
 import base64
 import hashlib
@@ -90,4 +90,4 @@ HOME_HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-"""What protects the page: no scripts, no frames, no forms, nothing from elsewhere."""
+"""Content security policy of the page: no scripts, frames, forms or resources of other origins."""

@@ -167,7 +167,7 @@ def migrate(settings: Settings) -> None:
 
 
 class _Connections:
-    """What the service is connected to; nothing connects before the lifespan starts."""
+    """Connections of the service; nothing connects before the lifespan starts."""
 
     def __init__(self, settings: Settings) -> None:
         self.engine = parts.engine(settings)
@@ -195,7 +195,7 @@ class _Connections:
 
 
 class _Background:
-    """What runs beside the requests, and what the requests share with it."""
+    """Background tasks, and the objects that requests share with them."""
 
     def __init__(self, settings: Settings, connections: _Connections, registry: CollectorRegistry) -> None:
         tenant_id, bus, commands = settings.tenant_id, connections.bus, connections.commands

@@ -23,7 +23,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 class _Stored(msgspec.Struct):
-    """What of the API server's answer is used: the values in Base64."""
+    """The part of the API server's response that is used: the values in Base64."""
 
     data: dict[str, str] = {}
 

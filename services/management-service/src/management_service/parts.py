@@ -1,4 +1,4 @@
-"""What both the service and its commands are built from."""
+"""Parts shared by the service and its commands."""
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 

@@ -1,4 +1,4 @@
-"""What ended impersonations, for their stories: what happened to a party, and the ends that were asked for.
+"""Ends of impersonations, for their stories: changes of a party, and requested ends.
 
 It says why a token is refused, and does not refuse it: tokens are judged by the state itself, in token-service. That of
 a resource says from when on its tokens are valid if there was one of the same indicator, which is known from here.

@@ -1,4 +1,4 @@
-"""What each service may do in PostgreSQL, Redis and NATS, and how to set that up.
+"""Permissions of each service in PostgreSQL, Redis and NATS, and their setup.
 
 The tables in this package are the single source, for the embedded servers, containers and Kubernetes. Each service
 has its own user with its own random password on each server. Also renders the edge from the routing table. Does not own

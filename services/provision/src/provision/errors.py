@@ -1,4 +1,4 @@
-"""What went wrong at a server."""
+"""Errors of servers."""
 
 from urllib.parse import urlsplit
 

@@ -43,7 +43,7 @@ _MINTING_LOG_KEYS = "~identity:*:audit:subject-tokens ~identity:*:audit:subject-
 _MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG_KEYS} +eval)"
 """A script may be given the key of a subject token; each of its commands needs a permission of its own."""
 _SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del)"
-"""What waits for the audit trail, and its numbering."""
+"""Entries that wait for the audit trail, and their numbering."""
 
 _CONSOLE_SESSIONS = "(~identity:*:console-session:* +hget +hset +hgetall +expire +set +eval +get +del)"
 """Sessions of the console, which only a browser's cookie opens."""

@@ -109,7 +109,7 @@ def create_app(settings: Settings) -> Litestar:
 
 
 class _Connections:
-    """What the service is connected to; nothing connects before the lifespan starts."""
+    """Connections of the service; nothing connects before the lifespan starts."""
 
     def __init__(self, settings: Settings) -> None:
         self.engine = _engine(settings)
@@ -127,7 +127,7 @@ class _Connections:
 
 
 class _Background:
-    """What runs beside the requests."""
+    """Background tasks."""
 
     def __init__(self, settings: Settings, connections: _Connections) -> None:
         tenant_id, bus, engine = settings.tenant_id, connections.bus, connections.engine

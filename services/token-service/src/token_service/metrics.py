@@ -1,4 +1,4 @@
-"""What token-service measures: its decisions as they are made, and its state when the metrics are read."""
+"""Metrics of token-service: its decisions as they are made, and its state when the metrics are read."""
 
 from functools import partial
 from typing import Final, get_args

@@ -1,4 +1,4 @@
-"""What routes declare for the OpenAPI document of their service, and reading it from the routes of an app.
+"""Declarations of routes for their service's OpenAPI document, and reading them from the routes of an app.
 
 The signature of a handler declares bodies, path parameters and lists; its guards, who may call it; its method, entity
 tags and revisions; ``documented``, what none of these shows. A raw ASGI route has no signature: it declares an
@@ -78,7 +78,7 @@ class RequestHeader(msgspec.Struct, frozen=True):
 
 
 class Documented(msgspec.Struct, frozen=True, kw_only=True):
-    """What the signature of a handler does not show.
+    """Facts that the signature of a handler does not show.
 
     Attributes:
         body: Type of a request body that the handler reads itself.

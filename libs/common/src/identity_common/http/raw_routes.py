@@ -39,7 +39,7 @@ Handle = Callable[[Scope, Receive], Awaitable[RawAnswer]]
 
 
 class Posted(NamedTuple):
-    """What a ``POST`` answers.
+    """Response of a ``POST``.
 
     Attributes:
         content: The body before it is encoded as JSON.

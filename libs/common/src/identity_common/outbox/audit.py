@@ -1,4 +1,4 @@
-"""What a transaction tells the audit trail: one entry for all its changes, or for each hundred of them."""
+"""Audit entries of a transaction: one entry for all its changes, or for each hundred of them."""
 
 from collections.abc import Sequence
 from typing import Final

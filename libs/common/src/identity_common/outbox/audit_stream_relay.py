@@ -65,7 +65,7 @@ class Attempts(NamedTuple):
 
 
 class _Seen(msgspec.Struct, frozen=True, rename="camel"):
-    """What the relay itself reads of an entry; decoding all of it would cost more than to publish it."""
+    """Members of an entry that the relay itself reads; decoding all of it would cost more than to publish it."""
 
     epoch: str
     key: str

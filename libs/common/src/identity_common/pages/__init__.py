@@ -1,1 +1,1 @@
-"""What pages of the services have in common: languages, rendering, cookies, and the tokens of the design."""
+"""Shared by the services' pages: languages, rendering, cookies, and the tokens of the design."""

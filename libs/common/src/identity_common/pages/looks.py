@@ -1,4 +1,4 @@
-"""What may be chosen of how pages look: a colour that can be read, and a logo that a page may load. Pure."""
+"""Configurable look of pages: a readable colour, and a logo that a page may load. Pure."""
 
 import math
 import re
@@ -9,9 +9,9 @@ from identity_common.colors import contrast
 from identity_common.pages.design import LEGIBLE
 
 CARD: Final = "#ffffff"
-"""What forms stand on, in the light scheme."""
+"""Background of forms, in the light scheme."""
 GROUND: Final = "#f4f5f7"
-"""What cards stand on."""
+"""Background of cards."""
 
 _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
 _URI_CHARACTERS: Final = re.compile(

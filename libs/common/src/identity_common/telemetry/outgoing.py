@@ -1,4 +1,4 @@
-"""What a request to another service carries of the current one: its id, and its place in the trace."""
+"""Context that a request to another service inherits: the request id and the trace."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager

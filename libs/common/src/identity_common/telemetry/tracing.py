@@ -28,7 +28,7 @@ class InvalidTracingError(Exception):
 
 
 class Tracing(Protocol):
-    """What the services ask of traces, on or off."""
+    """Interface to tracing, on or off."""
 
     def around_requests(self, app: ASGIApp) -> ASGIApp:
         """Return the app with a span for each request."""
@@ -50,7 +50,7 @@ class Tracing(Protocol):
 
     @property
     def lifespan(self) -> Sequence[Lifespan]:
-        """What sends the last spans when an app stops."""
+        """Flushes the last spans when an app stops."""
 
 
 class _Off:

@@ -164,7 +164,7 @@ class ScriptTested(_Private, frozen=True, kw_only=True, tag="tested"):
 
 
 class DryRunOfInput(_Private, frozen=True, kw_only=True):
-    """What would change for one recorded input.
+    """Changes for one recorded input.
 
     Attributes:
         recorded_at: Milliseconds since the epoch.

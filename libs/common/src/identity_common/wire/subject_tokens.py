@@ -16,7 +16,7 @@ BEGUN_KEPT_MS: Final = 86_400_000
 
 
 class BegunImpersonation(NamedTuple):
-    """What Redis knows of an impersonation: text with a blank between these, which have none.
+    """Redis record of an impersonation: these members as text, separated by blanks.
 
     Attributes:
         issued_to: ``client_id`` of the application that asked for it.
@@ -38,7 +38,7 @@ class BegunImpersonation(NamedTuple):
 
 
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):
-    """What a subject token stands for until it is exchanged.
+    """Record of a subject token until it is exchanged.
 
     The order of the fields is part of the contract: ``LUA_READ_RECORD`` finds ``id``, ``user_id`` and ``minted_at`` by
     the first ``"user_id":"…"`` and so on in the encoded text. So ids need no escapes, ``context`` comes last because

@@ -20,7 +20,7 @@ _DELETION: Final = "management.user.delete"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, and the first entry that it concerns.
+    """A problem, and the first entry that it concerns.
 
     Attributes:
         kind: ``rewritten``: the entries from the index on are not those of the head, and without authentic leaf hashes
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification came to.
+    """Result of a verification.
 
     Attributes:
         finding: The first thing that is wrong; None if everything was verified.

@@ -1,4 +1,4 @@
-"""What a leaf commits to: an entry in clear, except for its personal part, which is committed to by a salted hash.
+"""Leaves: an entry in clear, except for its personal part, which is committed to by a salted hash.
 
 The personal part and its salt can be erased; the hash of the personal part takes their place, and the leaf stays as it
 was.
@@ -14,7 +14,7 @@ import msgspec
 from stead.audit.tree import leaf_hash
 
 PERSONAL_MEMBERS: Final = ("address", "context", "userAgent")
-"""What the deletion of a user erases; the rest are ids, times and names of members."""
+"""Members erased with a user; the rest are ids, times and names of members."""
 SALT_BYTES: Final = 16
 
 _encode = msgspec.json.Encoder(order="sorted").encode

@@ -25,7 +25,7 @@ _FIRST_RETRY_S: Final = 0.1
 _LAST_RETRY_S: Final = 2.0
 
 INTERRUPTIONS: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, Unavailable, ValueError)
-"""What reading over HTTP raises, until the next attempt."""
+"""Errors of reading over HTTP, until the next attempt."""
 
 
 class FeedEndpoint:

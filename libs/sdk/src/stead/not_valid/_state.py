@@ -1,4 +1,4 @@
-"""What a reader knows of the feed, and whether that is fresh. No I/O; written by one thread, read by any."""
+"""A reader's state of the feed, and whether it is fresh. No I/O; written by one thread, read by any."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _STOP_S: Final = 1.0
 
 
 class NotValidFeed:
-    """What no verifier should accept any more, as the issuer knew it a moment ago. Safe for threads and tasks.
+    """Tokens that no verifier should accept any more, as the issuer knew a moment ago. Safe for threads and tasks.
 
     ::
 

@@ -1,4 +1,4 @@
-"""What the feed transfers: signed messages, one after the other, and the signed snapshot that a reader starts from.
+"""Messages of the feed: a sequence of signed messages, and the signed snapshot that a reader starts from.
 
 A message is a JWS of its own class, signed with a key of the feed, never with a key of tokens. It continues the feed
 from one sequence to another; a heartbeat carries no records. A snapshot is a JWS, a newline, and the records in the

@@ -56,7 +56,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """What entries must have; all of it.
+    """Filters of entries; all must match.
 
     Attributes:
         user_id: A person that it is about, that wrote, that was written to, or that a subject token was requested for.

@@ -98,7 +98,7 @@ class ScriptProblemAnswer(Answer):
 
 
 class DryRunOfInputAnswer(Answer):
-    """What would change for one recorded input; ``removed`` are names.
+    """Changes for one recorded input; ``removed`` are names.
 
     Attributes:
         recorded_at: Milliseconds since the epoch.

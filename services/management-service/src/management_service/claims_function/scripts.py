@@ -47,7 +47,7 @@ def scripts_unavailable(retry_after_s: int = _RETRY_AFTER_S) -> ApiError:
 
 
 class Scripts:
-    """What token-service says about scripts. Every method raises ``ApiError`` 503 while it does not answer."""
+    """token-service's judgement of scripts. Every method raises ``ApiError`` 503 while it does not answer."""
 
     def __init__(self, bus: Bus, requests: SealedRequests) -> None:
         self._bus = bus

@@ -38,7 +38,7 @@ _GENERAL = "jwt_customizer.general"
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """What a test of a script gave.
+    """Result of a test of a script.
 
     Attributes:
         dropped: Names of claims that were dropped because they are reserved.
@@ -49,7 +49,7 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class _Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a version holds, before it has a number."""
+    """Contents of a version, before it has a number."""
 
     script: str
     variables: rules.Variables

@@ -1,4 +1,4 @@
-"""What the pages load: a stylesheet, and a script that only adds comfort."""
+"""Assets of the pages: a stylesheet, and a script for progressive enhancement."""
 
 from pathlib import Path
 from typing import Final

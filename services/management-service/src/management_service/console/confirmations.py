@@ -23,7 +23,7 @@ _DIGEST: Final = re.compile("[0-9a-f]{32}")
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be deleted now, and what its confirmation page says.
+    """Objects to be deleted, and the text of their confirmation page.
 
     Attributes:
         template: Of the page.

@@ -28,7 +28,7 @@ class BadForm(Exception):  # noqa: N818 - the name is what happened
 
 
 class Form:
-    """What was typed into the fields of a form, and what is wrong with it.
+    """Entered values of a form, and their errors.
 
     Attributes:
         errors: What is wrong, by field.

@@ -23,7 +23,7 @@ _UNLOCK: Final = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.cal
 
 
 class Tokens(msgspec.Struct):
-    """What signing in brought; changed by signing in and by renewing tokens only.
+    """Results of a sign-in; changed only by signing in and by renewing tokens.
 
     Attributes:
         storage: Of ``stead.AsyncIdentityClient``.
@@ -33,7 +33,7 @@ class Tokens(msgspec.Struct):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """What the next page says.
+    """A notice on the next page.
 
     Attributes:
         kind: Which text of ``notices.html``.
@@ -59,7 +59,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct):
-    """What one page leaves for the next one.
+    """State that one page leaves for the next one.
 
     Attributes:
         revision: The highest ``Identity-Revision`` seen.
@@ -97,7 +97,7 @@ class Session:
 
     @property
     def csrf_token(self) -> str:
-        """What every form of this session carries; reveals nothing of the secret that it is derived from."""
+        """Token in every form of this session; reveals nothing of the secret that it is derived from."""
         return hashlib.sha256(f"csrf:{self._secret}".encode()).hexdigest()
 
     async def save_tokens(self) -> None:

@@ -73,7 +73,7 @@ class Storage:
 
 
 class ConsoleContext(msgspec.Struct, frozen=True):
-    """What every request of the console needs.
+    """Context of a console request.
 
     Attributes:
         base_url: The public address.

@@ -1,4 +1,4 @@
-"""What ended the membership of an impersonated user, or the organization, as the audit trail has it.
+"""Ends of memberships of impersonated users, and of organizations, from the audit trail.
 
 Organizations and members are template-service's, which refuses their tokens; here is why they were refused.
 """

@@ -33,7 +33,7 @@ _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
 class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """What impersonations must have; all of it.
+    """Filters of impersonations; all must match.
 
     Attributes:
         is_active: Whether they have neither ended nor expired.

@@ -76,7 +76,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What the audit trail has about an impersonation.
+    """The audit trail's entries about an impersonation.
 
     Attributes:
         entries: All entries about it, oldest first.
@@ -105,7 +105,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def exchange(self) -> AuditEntry | None:
-        """What is known about the exchange."""
+        """Facts about the exchange."""
         return self.find(SUCCEEDED) or self.find(TAKEN)
 
     @property

@@ -1,4 +1,4 @@
-"""What an invitation is, and when it is valid."""
+"""Invitations, and when they are valid."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""What all edges in Kubernetes share: the table, without a route for "everything else", and the Services.
+"""Shared by all edges in Kubernetes: the table, without a route for "everything else", and the Services.
 
 A Kubernetes edge routes ``/api/*`` and ``/console/*`` to management-service and no other unlisted path, because
 management-service serves nothing else that is not listed. So the paths that every service has (``/health``,

@@ -1,4 +1,4 @@
-"""What is known from management-service's events: users, machine-to-machine applications, resources and their scopes.
+"""Projection of management-service's events: users, machine-to-machine applications, resources and their scopes.
 
 Owns the projection in our own database, and how fresh it is for a request; no request calls another service. Does not
 own reading and applying the events (``template_service.management_events``).

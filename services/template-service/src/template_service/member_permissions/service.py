@@ -25,7 +25,7 @@ Disconnected = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Answer(NamedTuple):
-    """What a member may do.
+    """Permissions of a member.
 
     Attributes:
         etag: Weak; changes with the commit that changes the permissions.

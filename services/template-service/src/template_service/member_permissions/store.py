@@ -1,4 +1,4 @@
-"""What a member may do, in PostgreSQL: the state that its entity tag is made of, and the list of permissions."""
+"""Permissions of a member, in PostgreSQL: the state that its entity tag is made of, and the list of permissions."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What roles grant, in PostgreSQL: organization permissions and scopes of API resources alike.
+"""Grants of roles, in PostgreSQL: both organization permissions and scopes of API resources.
 
 All code takes locks in the same order: roles, then what they grant, each by id.
 """

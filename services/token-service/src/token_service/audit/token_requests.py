@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
 
 class AuditedTokenRequest(msgspec.Struct, kw_only=True):
-    """What is known so far of a token request; each phase adds what it learns.
+    """Facts about a token request, completed by each phase.
 
     Attributes:
         address: Of the client.

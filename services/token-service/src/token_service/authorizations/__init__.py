@@ -1,4 +1,4 @@
-"""What a sign-in leaves behind for a client: consents, codes, authorizations and their refresh tokens.
+"""Results of a sign-in for a client: consents, codes, authorizations and their refresh tokens.
 
 A *consent* is what a user has agreed to for an application, across sign-ins; an *authorization* is what one client gets
 at one sign-in, through a *code*, and the family of its refresh tokens. Codes are in Redis, everything else is in

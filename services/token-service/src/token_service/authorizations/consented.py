@@ -1,4 +1,4 @@
-"""What a user has consented to, and authorizations. Pure."""
+"""Consents of a user, and authorizations. Pure."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Consented(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a client may get for a user: names, whether the user holds them today or not.
+    """Access that a user has consented to, by name, whether or not the user holds it now.
 
     Attributes:
         scopes: Scopes of OpenID Connect, and ours under the URN namespace.
@@ -38,7 +38,7 @@ class Consented(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Authorization(msgspec.Struct, frozen=True, kw_only=True):
-    """What one client got at one sign-in; the family of its refresh tokens.
+    """One client's authorization from one sign-in; the family of its refresh tokens.
 
     Attributes:
         id: Safe to log; ``jti`` of every access token that descends from it begins with it and a dot.

@@ -124,7 +124,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call is about.
+    """Inputs of a call.
 
     Attributes:
         token: The token that is about to be signed.

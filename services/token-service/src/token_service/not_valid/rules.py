@@ -18,7 +18,7 @@ _CUTOFF_PREFIX: Final = cutoff_id("")
 
 
 class Change(NamedTuple):
-    """What an event means for the feed.
+    """The meaning of an event for the feed.
 
     Attributes:
         entry: See ``stead.not_valid.entries``.

@@ -1,4 +1,4 @@
-"""What a reader starts from: the snapshot, and the messages since the position that it has.
+"""The snapshot that a reader starts from, and the messages since the position that it has.
 
 Both come from the database, so that every replica serves the same; PostgreSQL packs the records of a snapshot.
 """

@@ -35,7 +35,7 @@ from token_service.tokens.user_claims import UserClaims
 
 
 class Shared:
-    """What several endpoints share: connections, directory, keys, authorizations, the judging of tokens."""
+    """Shared by several endpoints: connections, directory, keys, authorizations, the judging of tokens."""
 
     def __init__(self, settings: Settings, *, versions: Path) -> None:
         tenant_id = settings.tenant_id

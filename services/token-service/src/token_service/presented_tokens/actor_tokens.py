@@ -24,7 +24,7 @@ def not_acceptable(*, reason: str | None = None) -> OAuthError:
 
 
 class ActingParty(msgspec.Struct, frozen=True):
-    """Who acts in an exchange.
+    """The actor of an exchange.
 
     Attributes:
         claim: The ``act`` claim.

@@ -12,7 +12,7 @@ from token_service.tokens.claims import is_outdated
 
 
 class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What the directory and the revocations say of an access token.
+    """State of an access token in the directory and the revocations.
 
     Attributes:
         client: The application that it was issued to; none if that was deleted.

@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an exchange before its subject token is taken.
+    """Facts about an exchange before its subject token is taken.
 
     Attributes:
         client_id: The application that exchanges the token.

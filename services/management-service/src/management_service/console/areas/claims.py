@@ -68,7 +68,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script did; one of these.
+    """Outcome of a script; exactly one is set.
 
     Attributes:
         tested: The claims of a test.
@@ -84,7 +84,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """What is tried.
+    """The candidate.
 
     Attributes:
         script: What was typed, or that of the version.

@@ -31,7 +31,7 @@ AREA: Final = Area()
 
 
 class Hour(msgspec.Struct, frozen=True):
-    """What happened in an hour.
+    """Counts of one hour.
 
     Attributes:
         begins_at: Milliseconds since the epoch.

@@ -1,4 +1,4 @@
-"""What the service does for the confinement of its workers: the filter of system calls, and its own memory."""
+"""The service's part of confining its workers: the filter of system calls, and its own memory."""
 
 import ctypes
 import functools

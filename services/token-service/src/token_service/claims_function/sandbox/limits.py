@@ -4,7 +4,7 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call of a script may use.
+    """Limits of one call of a script.
 
     Attributes:
         time_ms: Wall time in milliseconds, from the arrival of the call in the worker to its answer.

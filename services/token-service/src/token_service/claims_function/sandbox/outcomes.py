@@ -1,4 +1,4 @@
-"""What a call came to, read from a worker's answer.
+"""Outcome of a call, read from a worker's reply.
 
 A worker runs foreign code, so its answers are input like any other: a frame of bounded length, parsed strictly.
 """

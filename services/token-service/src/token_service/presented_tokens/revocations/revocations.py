@@ -45,7 +45,7 @@ return 1
 
 
 class Readings(NamedTuple):
-    """What was read of the copy in one command, for an impersonation.
+    """State of the copy read in one command, for an impersonation.
 
     Attributes:
         position: Of the copy.

@@ -1,4 +1,4 @@
-"""What the pages load: a stylesheet, a script that only adds comfort, and a stylesheet for an application's colour."""
+"""Assets of the pages: a stylesheet, a script for progressive enhancement, and an application's colour."""
 
 import re
 from pathlib import Path

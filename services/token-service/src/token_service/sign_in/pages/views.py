@@ -35,7 +35,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """What is requested of one API.
+    """Requested scopes of one API.
 
     Attributes:
         title: Its name.
