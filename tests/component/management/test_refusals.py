@@ -100,6 +100,12 @@ async def test_a_body_that_is_not_strict_json_is_refused(
     assert await management.revision() == before
 
 
+async def test_a_missing_body_is_named(management: Management) -> None:
+    answer = await management.client.post("/api/users")
+    assert refusal(answer) == (400, "guard.invalid_input")
+    assert answer.json()["data"]["issues"] == [{"path": "", "message": "a body is required"}]
+
+
 async def test_a_value_of_a_megabyte_is_refused(
     management: Management, target: tuple[str, str], request: pytest.FixtureRequest
 ) -> None:

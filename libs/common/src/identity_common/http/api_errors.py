@@ -180,7 +180,7 @@ def refusal_of(error: Exception) -> ApiError:
 def _of_framework(error: HTTPException) -> ApiError:
     """Return the response to an error of the framework: unknown path, method, body or query."""
     if isinstance(error, ValidationException):
-        return invalid_input(*_framework_issues(error))
+        return invalid_input(Issue(path="", message="a body is required"))  # paths and queries are text to it
     if isinstance(error, MethodNotAllowedException):
         return method_not_allowed(_allowed(error))
     if error.status_code == 404:
@@ -198,13 +198,6 @@ def _allowed(error: MethodNotAllowedException) -> set[str]:
     """Return the methods of a path; the framework does not know that ``GET`` implies ``HEAD``."""
     methods = {method.strip() for method in (error.headers or {}).get("allow", "").split(",")} - {""}
     return methods | {"HEAD"} if "GET" in methods else methods
-
-
-def _framework_issues(error: ValidationException) -> list[Issue]:
-    extra = error.extra if isinstance(error.extra, list) else []
-    return [Issue(path=str(item.get("key", "")), message=str(item.get("message", "invalid"))) for item in extra] or [
-        Issue(path="", message="a body is required")
-    ]
 
 
 # SQLSTATE classes about the server and not the statement: connection, resources, operator intervention (starting,
