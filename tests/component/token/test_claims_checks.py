@@ -140,6 +140,25 @@ async def test_a_problem_has_its_position_in_the_script(workers: ClaimsWorkers) 
     assert await run(workers, "\n  nothing();") == Problem("exception", "ReferenceError: nothing is not defined", 2, 3)
 
 
+@pytest.mark.parametrize(
+    ("thrown", "message"),
+    [
+        ("'no'", "no"),
+        ("{ code: 1 }", "an exception that cannot be described"),
+        ("{ message: 'no' }", "no"),
+        ("Symbol('no')", "an exception that cannot be described"),
+    ],
+)
+async def test_what_is_thrown_is_described(workers: ClaimsWorkers, thrown: str, message: str) -> None:
+    expected = Problem("exception", message)
+    assert await run(workers, f"const getCustomJwtClaims = () => {{ throw {thrown}; }};") == expected
+
+
+async def test_a_symbol_that_is_thrown_outside_the_function_is_an_exception(workers: ClaimsWorkers) -> None:
+    expected = Problem("exception", "an exception that cannot be described")
+    assert await run(workers, "throw Symbol('no');") == expected
+
+
 # A denial that the engine has to end: in a process without the kernel's timer, so that the engine's is first.
 
 DENIES_AND_LOOPS: Final = """

@@ -2,12 +2,8 @@
 (error, stringify) => {
   try {
     if (typeof error !== "object" || error === null) return stringify({ __proto__: null, message: `${error}` });
-    return stringify({
-      __proto__: null,
-      name: `${error.name}`,
-      message: `${error.message}`,
-      stack: `${error.stack}`,
-    });
+    const { name = "", message = "", stack } = error;
+    return stringify({ __proto__: null, name: `${name}`, message: `${message}`, stack: `${stack}` });
   } catch {
     return "{}"; // a symbol, or an error whose own members throw
   }

@@ -45,6 +45,8 @@ _SECCOMP_MODE_FILTER: Final = 2
 # A frame of the stack that is in the script: "at name (<input>:3:7)"; a syntax error has no name.
 _FRAME: Final = re.compile(r" *at (?:(?P<name>.*) \()?<input>:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?")
 _LINE_END: Final = re.compile("\r\n|[\n\r\u2028\u2029]")
+_NOT_DESCRIBED: Final = "an exception that cannot be described"
+_NO_TEXT: Final = "(Failed obtaining QuickJS error string"  # how the binding begins the text of what has none
 _HARNESS_FRAMES: Final = frozenset({"steadCall", "steadDenyAccess"})
 _FUNCTION: Final = "getCustomJwtClaims"
 
@@ -188,7 +190,7 @@ class Worker:
         reason = _reason(message)
         if letter == "R" and reason == "exception":
             reason = "result"
-        return _problem(reason, message or "an exception that cannot be described", position)
+        return _problem(reason, message or _NOT_DESCRIBED, position)
 
     def _check(self, script: str) -> tuple[str, str]:
         """Have the engine parse the script, without running any of it.
@@ -242,7 +244,8 @@ def _engine_problem(error: str) -> tuple[str, str]:
     # Only the parser's own errors have a position without a function; eval() and Function() have one too, further down.
     if reason == "exception" and error.startswith("SyntaxError") and "<eval>" not in error:
         reason = "syntax"
-    return _problem(reason, _first_line(error), _position(error))
+    message = _NOT_DESCRIBED if error.startswith(_NO_TEXT) else _first_line(error)
+    return _problem(reason, message, _position(error))
 
 
 def _first_line(error: str) -> str:
