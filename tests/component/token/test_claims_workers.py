@@ -228,15 +228,19 @@ def test_workers_are_replaced_while_no_thread_can_be_started() -> None:
 
 async def test_a_worker_is_replaced_after_an_error_of_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ClaimsWorkers(Limits(), 1) as workers:
-        with captured_logs("token-service") as log, monkeypatch.context() as patched:
-            patched.setitem(sys.modules, "_quickjs", ModuleType("_quickjs"))  # whose place is not known
-            os.kill(workers.pids[0], signal.SIGKILL)
-            await eventually_here(lambda: "claims-worker.not-started" in log.getvalue())
-        failed = json.loads(log.getvalue().splitlines()[-1])
-        assert (failed["error"], failed["reason"]) == ("ValueError", "_quickjs.__spec__ is None")
-
-        await eventually_here(lambda: workers.free == 1)
+        with captured_logs("token-service") as log:
+            with monkeypatch.context() as patched:
+                patched.setitem(sys.modules, "_quickjs", ModuleType("_quickjs"))  # whose place is not known
+                os.kill(workers.pids[0], signal.SIGKILL)
+                await eventually_here(lambda: workers._failed_starts >= 2)
+            await eventually_here(lambda: workers.free == 1)
         assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+
+    lines = list(map(json.loads, log.getvalue().splitlines()))
+    (failed,) = (line for line in lines if line["event"] == "claims-worker.not-started")
+    assert (failed["error"], failed["reason"]) == ("ValueError", "_quickjs.__spec__ is None")
+    (started,) = (line for line in lines if line["event"] == "claims-worker.started")
+    assert started["count"] >= 2
 
 
 async def test_free_workers_take_turns(workers: ClaimsWorkers) -> None:
@@ -297,18 +301,29 @@ def descriptors_left(count: int) -> Iterator[None]:
 @pytest.mark.parametrize("descriptors", [0, 5])  # for none of the workers, or for the first alone
 async def test_a_pool_that_did_not_start_works_after_the_next_start(descriptors: int) -> None:
     workers = ClaimsWorkers(Limits(time_ms=5000), 2)
-    on_demand = WorkersOnDemand(workers, count=2)
-    with descriptors_left(descriptors), pytest.raises(NoWorkerFree):
-        await on_demand.start()
-    assert (workers.pids, workers.free) == ([], 0)
+    now = 0.0
+    on_demand = WorkersOnDemand(workers, count=2, clock=lambda: now)
+    with captured_logs("token-service") as log:
+        for second in (0.0, 1.0):
+            now = second
+            with descriptors_left(descriptors), pytest.raises(NoWorkerFree):
+                await on_demand.start()
+            assert (workers.pids, workers.free) == ([], 0)
+        now = 1.9
+        with pytest.raises(NoWorkerFree):  # not tried
+            await on_demand.start()
 
-    await on_demand.start()
+        now = 2.0
+        await on_demand.start()
     try:
         assert (len(workers.pids), workers.free) == (2, 2)
         assert await on_demand.run(ECHO, data({"a": 1})) == Claims({"a": 1})
     finally:
         await on_demand.stop()
     assert workers.pids == []
+    failed, started = (line for line in map(json.loads, log.getvalue().splitlines()) if "workers." in line["event"])
+    assert (failed["event"], failed["error"]) == ("claims-workers.failed", "OSError")
+    assert (started["event"], started["count"]) == ("claims-workers.started", 2)
 
 
 async def test_a_pool_that_is_idle_and_not_needed_is_stopped_and_starts_again() -> None:

@@ -5,6 +5,7 @@ idle while the request waits for Redis, and 16 connections on a busy machine wou
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
@@ -19,6 +20,8 @@ _PLACES_PER_WORKER: Final = 8
 _CALLED_WITHIN_S: Final = 10.0
 """More than the calls before it and their workers' replacements take, even if each exceeds its time."""
 _IDLE_S: Final = 600.0
+_START_AGAIN_S: Final = 1.0
+"""How long no start is tried after one that failed: each takes processes, and the uses meanwhile wait for it."""
 
 
 class WorkersOnDemand:
@@ -29,6 +32,7 @@ class WorkersOnDemand:
         count: How many workers it has.
         is_needed: Whether it stays although it is idle.
         idle_s: How long it stays without a use otherwise, up to twice this time.
+        clock: Monotonic, in seconds; for tests.
     """
 
     def __init__(
@@ -38,11 +42,13 @@ class WorkersOnDemand:
         count: int,
         is_needed: Callable[[], bool] = lambda: False,
         idle_s: float = _IDLE_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workers = workers
         self._count = count
         self._is_needed = is_needed
         self._idle_s = idle_s
+        self._clock = clock
         self._uses = 0
         self._held = 0
         self._stopping: asyncio.Task[None] | None = None
@@ -50,22 +56,32 @@ class WorkersOnDemand:
         self._running = AsyncExitStack()
         self._is_running = False
         self._starting = asyncio.Lock()
+        self._failed_starts = 0
+        self._start_again_at = 0.0
 
     async def start(self) -> None:
         """Start the pool, unless it is running.
 
         Raises:
-            NoWorkerFree: It cannot be started; the next use tries again.
+            NoWorkerFree: It cannot be started; a use after a second tries again.
         """
         async with self._starting:
             if self._is_running:
                 return
+            if self._failed_starts and self._clock() < self._start_again_at:
+                raise NoWorkerFree
             try:
                 await self._running.enter_async_context(self._workers)
             except (WorkerNotStarted, OSError) as error:
-                _log.error("claims-workers.failed", error=type(error).__name__, reason=str(error))
+                if self._failed_starts == 0:
+                    _log.error("claims-workers.failed", error=type(error).__name__, reason=str(error))
+                self._failed_starts += 1
+                self._start_again_at = self._clock() + _START_AGAIN_S
                 raise NoWorkerFree from error
             self._is_running = True
+            if self._failed_starts:
+                _log.info("claims-workers.started", count=self._failed_starts)
+                self._failed_starts = 0
             if self._stopping is None or self._stopping.done():
                 self._stopping = asyncio.create_task(self._stop_when_idle(), name="claims-workers-idle")
 

@@ -54,6 +54,7 @@ class ClaimsWorkers:
         self._waiting: deque[asyncio.Future[WorkerProcess]] = deque()
         self._replacements: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._failed_starts = 0  # of replacements, since the last one that succeeded
         self._seccomp = b""
 
     @property
@@ -167,14 +168,14 @@ class ClaimsWorkers:
             try:
                 await self._start_one()
             except Exception as error:  # noqa: BLE001 - without another attempt a worker is missing
-                _log.error(
-                    "claims-worker.not-started",
-                    error=type(error).__name__,
-                    reason=str(error),
-                    delay_s=_RESTART_PAUSE_S,
-                )
+                if self._failed_starts == 0:
+                    _log.error("claims-worker.not-started", error=type(error).__name__, reason=str(error))
+                self._failed_starts += 1
                 await asyncio.sleep(_RESTART_PAUSE_S)
             else:
+                if self._failed_starts:
+                    _log.info("claims-worker.started", count=self._failed_starts)
+                    self._failed_starts = 0
                 return
 
     async def _stop(self) -> None:
