@@ -89,6 +89,9 @@ async def test_the_life_of_a_function(own: Management, answers: ScriptAnswers) -
     assert refusal(await own.client.delete(MACHINES)) == (404, "entity.not_found")
     assert [each["isActive"] for each in (await own.client.get(f"{MACHINES}/versions")).json()] == [False, False]
     assert (await own.client.post(f"{MACHINES}/versions/2/activate")).json()["version"] == 2
+    event = await own.event("claims-function", "client-credentials")
+    assert event is not None
+    assert event.type == "claims-function.created"
     assert (await own.client.delete(MACHINES)).status_code == 204
     assert (await own.client.put(MACHINES, json={"script": SCRIPT})).status_code == 201
     assert await counter(own, "client-credentials") == (3, 3, [1, 2, 3])
@@ -126,7 +129,8 @@ async def test_the_log_says_who_saved_activated_and_deleted_a_version(own: Manag
         async with own.client_with(own.token(subject=user)) as client:
             first, second = [(await client.put(USERS, json={"script": SCRIPT})).json()["version"] for _ in range(2)]
             await client.patch(USERS, json={})
-            await client.post(f"{USERS}/versions/{first}/activate")
+            for _ in range(2):
+                await client.post(f"{USERS}/versions/{first}/activate")
             await client.delete(USERS)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [

@@ -69,6 +69,11 @@ def function_state(version: Version) -> ClaimsFunctionState:
     )
 
 
+def _verb(counter: Counter) -> str:
+    """Return what a version that takes effect is to subscribers and the audit trail."""
+    return "created" if counter.active is None else "updated"
+
+
 def _unacceptable(problem: ScriptProblem) -> ApiError:
     data = ErrorData(reason=problem.reason, line=problem.line, column=problem.column)
     return ApiError(422, _GENERAL, problem.message or "The script failed.", data=data)
@@ -258,8 +263,9 @@ class ClaimsFunctions:
             if counter.active != number:
                 self._require_readable(found.version)
                 await store.set_counter(connection, self._tenant_id, kind, Counter(counter.last, number))
-                self._record(transaction, found.version, "updated")
-        _log_change("activated", kind, number, caller)
+                self._record(transaction, found.version, _verb(counter))
+        if counter.active != number:
+            _log_change("activated", kind, number, caller)
         return found.version, transaction.revision_header
 
     @retry_on_conflict
@@ -391,7 +397,7 @@ class ClaimsFunctions:
         version = self._sealed(unsealed, contents.variables)
         await store.insert_version(transaction.connection, version)
         await store.set_counter(transaction.connection, self._tenant_id, kind, Counter(number, number))
-        self._record(transaction, version, "created" if counter.active is None else "updated")
+        self._record(transaction, version, _verb(counter))
         return version
 
     def _record(self, transaction: Transaction, version: Version, verb: str) -> None:
