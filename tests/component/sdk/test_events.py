@@ -244,7 +244,7 @@ class TestStart:
         await source.grant("o1", "u1", "a")
         name = f"{source.tenant_id}-used"
         await take(permission_changes(bus, organization_id="o1", since="beginning", durable=name), 1)
-        with pytest.raises(ValueError, match="in use for something else"):
+        with pytest.raises(ValueError, match="already in use with another configuration"):
             await take(permission_changes(bus, organization_id="o2", durable=name), 1)
 
     @pytest.mark.parametrize(

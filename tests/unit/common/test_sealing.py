@@ -57,7 +57,7 @@ def test_without_the_right_key_nothing_opens_and_the_refusal_has_the_name_only()
 
     with pytest.raises(NoFittingKeyError) as refused:
         SealingKeys([new_key(), new_key()]).open(sealed, name="the-name")
-    assert str(refused.value) == "no key opens the-name"
+    assert str(refused.value) == "no key decrypts the-name"
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0, max_value=7))

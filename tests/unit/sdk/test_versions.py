@@ -81,7 +81,7 @@ def test_what_has_no_version_is_not_written_without_a_condition_by_mistake(
     listed, changed = next(iter(client.users.list())), client.users.update("u1", name="Ada")
     for user in (listed, changed, USER):
         assert user.etag is None
-        with pytest.raises(ValueError, match="only what was read by itself has an etag"):
+        with pytest.raises(ValueError, match="only an object that was read individually has an etag"):
             client.users.update("u1", name="Ada", if_match=user.etag)
     assert sent_conditions(service) == [None]
 
