@@ -52,7 +52,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         issuer: ``iss`` of every token.
         authorization_endpoint: Where sign-in begins.
         token_endpoint: Where tokens are issued.
-        userinfo_endpoint: Where a userinfo token is exchanged for claims about its user.
+        userinfo_endpoint: Returns the claims about the user of a userinfo token.
         introspection_endpoint: Where confidential clients introspect tokens (RFC 7662).
         revocation_endpoint: Where clients revoke their tokens (RFC 7009).
         end_session_endpoint: Where sign-out begins.
