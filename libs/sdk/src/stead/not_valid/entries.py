@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
-from stead.impersonations import Impersonation, party
+from stead.impersonations import ImpersonationSegments, parties_of, party
 from stead.verification import AccessToken
 
 Kind = Literal["token", "key", "user", "client", "exchange", "resource", "organization", "member", "permissions"]
@@ -193,27 +193,36 @@ def impersonation_lookups(token: AccessToken) -> list[Lookup]:
 
     They are empty for a token that was not got by exchange.
     """
-    impersonation = Impersonation.of(token)
-    if impersonation is None:
+    if token.grant_type is None:
         return []
-    upper, lower = divmod(impersonation.begun_at, _HALF)
-    subject = party("user", token.subject)
-    others = tuple(each for each in impersonation.parties if each != subject)
+    segments = ImpersonationSegments.parse(token.id)
+    upper, lower = divmod(segments.begun_at, _HALF)
+    ancestors = len(segments.ids) - 1
+    others = _names_of_others(_actor_ids_of(token), ancestors, token.client_id, _organization_of(token), str(upper))
     lookups: list[Lookup] = []
-    for of_lower, of_upper in (_names_of_parties((subject,), upper), _shared_names_of_parties(others, upper)):
+    for of_lower, of_upper in (_names_of_parties((party("user", token.subject),), str(upper)), others):
         lookups += [(lower, of_lower), (upper, of_upper)]
     return lookups
 
 
-def _names_of_parties(parties: tuple[str, ...], upper: int) -> tuple[Names, Names]:
+def _names_of_parties(parties: tuple[str, ...], upper: str) -> tuple[Names, Names]:
     """Return the entries that the lower half of a time is compared with, and those for the upper half."""
-    return (
-        Names((entry_of("impersonations", each, str(upper)), "token") for each in parties),
-        Names((entry_of("impersonations", each), "token") for each in parties),
+    of_lower, of_upper = Names(), Names()
+    for each in parties:
+        of_lower[entry_of("impersonations", each, upper)] = "token"
+        of_upper[entry_of("impersonations", each)] = "token"
+    return of_lower, of_upper
+
+
+@functools.lru_cache(maxsize=_SHARED)
+def _names_of_others(
+    actor_ids: tuple[str, ...], ancestors: int, client_id: str, organization_id: str | None, upper: str
+) -> tuple[Names, Names]:
+    """Return the entries of all parties but the subject."""
+    parties = parties_of(
+        user_id=None, actor_ids=actor_ids, ancestors=ancestors, client_id=client_id, organization_id=organization_id
     )
-
-
-_shared_names_of_parties: Final = functools.lru_cache(maxsize=_SHARED)(_names_of_parties)
+    return _names_of_parties(parties, upper)
 
 
 def _permission_lookups(token: AccessToken, organization_id: str | None) -> list[Lookup]:
