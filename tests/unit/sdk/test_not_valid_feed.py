@@ -14,6 +14,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from stead import AccessTokenVerifier, AsyncAccessTokenVerifier
 from stead.errors import TokenInvalid, Unavailable
 from stead.not_valid import NotValidFeed
 from stead.not_valid._endpoint import repeat
@@ -25,6 +26,7 @@ from stead.not_valid.messages import (
     MESSAGE_TYPE,
     SNAPSHOT_TYPE,
     InvalidFeed,
+    Message,
     digest_of,
     encoded_records,
     read_message,
@@ -74,11 +76,14 @@ def snapshot(records: bytes = b"", *, sha256: str | None = None, **changes: Any)
 
 
 class Reader:
-    """A state whose time stands still until a test moves it."""
+    """A state whose time stands still until a test moves it; ``jump`` is how far the clock was set forward."""
 
     def __init__(self) -> None:
         self.now = NOW
-        self.state = FeedState(stale_after_s=4, clock_leeway_s=5, clock=lambda: self.now, monotonic=lambda: self.now)
+        self.jump = 0.0
+        self.state = FeedState(
+            stale_after_s=4, clock_leeway_s=5, clock=lambda: self.now + self.jump, monotonic=lambda: self.now
+        )
 
     def load(self, body: bytes) -> None:
         self.state.load(*read_snapshot(body, KEYS, issuer=ISSUER))
@@ -282,6 +287,27 @@ def test_a_heartbeat_counts_once(reader: Reader) -> None:
     assert not reader.state.is_fresh
 
 
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_a_feed_is_stale_as_soon_as_the_clock_says_so(reader: Reader, jump: float) -> None:
+    """A machine that was suspended goes on with the same monotonic time."""
+    reader.heartbeat(5)
+    reader.jump = jump
+    assert not reader.state.is_fresh
+    reader.heartbeat(5, time=int((NOW + jump) * 1000))
+    assert reader.state.is_fresh is (jump > 0)
+
+
+def test_a_clock_that_is_wrong_for_a_while_drops_no_record(reader: Reader) -> None:
+    reader.heartbeat(5)
+    reader.take(message(records=ended("user", "user1"), **{"from": 5, "to": 6}))
+    reader.jump = 2.0 * 86_400
+    arriving = [NotValid(hashlib.sha256(b"%d" % number).digest()[:16], ALWAYS, LATER) for number in range(20_001)]
+    records = encoded_records(b"".join(each.pack() for each in arriving))
+    reader.state.take(Message(iss=ISSUER, epoch=1, from_=6, to=7, time=0, records=records))
+    reader.jump = 0.0
+    assert reader.state.why_not_valid(access_token()) == "user"
+
+
 @pytest.mark.parametrize("changes", [{"from": 6, "to": 6}, {"from": 6, "to": 7}, {"epoch": 2}])
 def test_a_gap_needs_a_snapshot_and_ends_freshness(reader: Reader, changes: dict[str, Any]) -> None:
     reader.heartbeat(5)
@@ -391,6 +417,16 @@ def test_a_stale_feed_refuses_what_it_was_configured_to(settings: dict[str, Any]
             outcomes.append(True)
     assert outcomes == refused
     assert feed.accepted_stale == refused.count(False)
+
+
+@pytest.mark.parametrize("verifier", [AccessTokenVerifier, AsyncAccessTokenVerifier])
+def test_no_leeway_is_longer_than_the_feed_remembers(verifier: type[Any]) -> None:
+    feed = NotValidFeed.over_http("http://127.0.0.1:1")
+    audience = "https://api.example.com"
+    verifier(issuer=ISSUER, audience=audience, feed=feed, leeway_s=900)
+    verifier(issuer=ISSUER, audience=audience, leeway_s=901)
+    with pytest.raises(ValueError, match="at most 900 with a feed"):
+        verifier(issuer=ISSUER, audience=audience, feed=feed, leeway_s=901)
 
 
 def test_what_a_stale_feed_names_is_refused_all_the_same(reader: Reader) -> None:

@@ -15,6 +15,7 @@ from stead import _http
 from stead._key_source import AsyncKeySource, KeyFreshness, KeySource
 from stead._keys import SUPPORTED_ALGORITHMS
 from stead.not_valid import NotValidFeed
+from stead.not_valid.entries import MAX_LEEWAY_S
 from stead.verification import AccessToken, Expectations, TokenChecker
 
 __all__ = ["AccessTokenVerifier", "AsyncAccessTokenVerifier"]
@@ -66,7 +67,7 @@ class AccessTokenVerifier:
             audience: The required ``aud``, or a member of it: the resource indicator of your API.
             jwks_url: Address of the issuer's keys; ``{issuer}/jwks`` by default.
             algorithms: The accepted signature algorithms.
-            leeway_s: Tolerated clock difference in seconds.
+            leeway_s: Tolerated clock difference in seconds; with a feed at most 900, for which it remembers.
             refresh_floor_s: Minimum number of seconds between two requests for keys, whatever tokens arrive.
             cache_size: How many verified tokens to cache, as a hash with their claims; 0 disables the cache.
             timeout_s: Timeout of a request for keys in seconds; ignored with an ``http`` of your own.
@@ -78,13 +79,14 @@ class AccessTokenVerifier:
 
         Raises:
             ValueError: Not exactly one of ``base_url`` and ``issuer`` is given, one of them or the audience is invalid,
-                an algorithm is not supported, or stale permissions are to be rejected without a feed.
+                an algorithm is not supported, stale permissions are to be rejected without a feed, or the leeway is
+                larger than a feed allows.
         """
         issuer = _issuer(base_url, issuer)
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
-        self._check = _check_of(feed, reject_stale_permissions=reject_stale_permissions)
+        self._check = _check_of(feed, leeway_s=leeway_s, reject_stale_permissions=reject_stale_permissions)
         self._source = KeySource(
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
@@ -167,13 +169,14 @@ class AsyncAccessTokenVerifier:
 
         Raises:
             ValueError: Not exactly one of ``base_url`` and ``issuer`` is given, one of them or the audience is invalid,
-                an algorithm is not supported, or stale permissions are to be rejected without a feed.
+                an algorithm is not supported, stale permissions are to be rejected without a feed, or the leeway is
+                larger than a feed allows.
         """
         issuer = _issuer(base_url, issuer)
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
-        self._check = _check_of(feed, reject_stale_permissions=reject_stale_permissions)
+        self._check = _check_of(feed, leeway_s=leeway_s, reject_stale_permissions=reject_stale_permissions)
         self._source = AsyncKeySource(
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
@@ -218,12 +221,16 @@ class AsyncAccessTokenVerifier:
         await self._source.keys()
 
 
-def _check_of(feed: NotValidFeed | None, *, reject_stale_permissions: bool) -> Callable[[AccessToken], AccessToken]:
+def _check_of(
+    feed: NotValidFeed | None, *, leeway_s: float, reject_stale_permissions: bool
+) -> Callable[[AccessToken], AccessToken]:
     """Return what is done with a verified token before it is accepted."""
     if feed is None:
         if reject_stale_permissions:
             raise ValueError("reject_stale_permissions needs a feed")
         return lambda token: token
+    if leeway_s > MAX_LEEWAY_S:
+        raise ValueError(f"leeway_s must be at most {MAX_LEEWAY_S} with a feed, which forgets what has expired")
 
     def check(token: AccessToken) -> AccessToken:
         feed.check(token, reject_stale_permissions=reject_stale_permissions)

@@ -79,8 +79,11 @@ class FeedState:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether a valid heartbeat came recently, and nothing before it is missing."""
-        return self.age_s < self._stale_after_s
+        """Whether a valid heartbeat came recently, and nothing before it is missing.
+
+        Both clocks must say so: the monotonic one stands still while a machine is suspended.
+        """
+        return self.age_s < self._stale_after_s and self._is_recent(self._signed_at)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -116,14 +119,17 @@ class FeedState:
             self._records.add(records_of(message))
             self._sequence = message.to
             if self._records.is_untidy:
-                self._records = self._records.tidied(now=self._clock())
+                # a clock that is wrong for a while drops nothing that a heartbeat did not confirm
+                self._records = self._records.tidied(now=min(self._clock(), self._signed_at / 1000))
         self._hear(message)
 
     def _hear(self, message: Message) -> None:
-        difference_s = abs(self._clock() - message.time / 1000)
-        if message.time > self._signed_at and difference_s < self._stale_after_s + self._clock_leeway_s:
+        if message.time > self._signed_at and self._is_recent(message.time):
             self._signed_at = message.time
             self._heard_at = self._monotonic()
+
+    def _is_recent(self, signed_at: int) -> bool:
+        return abs(self._clock() - signed_at / 1000) < self._stale_after_s + self._clock_leeway_s
 
     def why_not_valid(self, token: AccessToken, *, stale_permissions: bool = False) -> Kind | None:
         """Return what the feed says against a verified access token; None if nothing.

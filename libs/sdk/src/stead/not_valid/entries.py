@@ -42,6 +42,9 @@ Numbered = Literal["impersonations"]
 ALWAYS: Final = 2**32 - 1
 """``not_before`` of what will never be valid again."""
 
+MAX_LEEWAY_S: Final = 900
+"""The largest leeway of a verifier: a record is kept for as long after the last token that it covers has expired."""
+
 ENTRY_BYTES: Final = 16
 RECORD: Final = struct.Struct(f">{ENTRY_BYTES}sII")
 """A record as it is transferred: the entry, ``not_before`` and ``forget_at``, in network byte order."""

@@ -8,9 +8,9 @@ import msgspec
 from identity_common.wire.events import ApplicationState, NarrowingState, ResourceState, UserState
 from identity_common.wire.revocations import cutoff_id, retired_key_id
 from stead.event_types import MemberPermissionsState, MemberState, OrganizationState
-from stead.not_valid.entries import ALWAYS, Narrowed, NotValid, entry_of, narrowed_entries
+from stead.not_valid.entries import ALWAYS, MAX_LEEWAY_S, Narrowed, NotValid, entry_of, narrowed_entries
 
-LEEWAY_S: Final = 900
+LEEWAY_S: Final = MAX_LEEWAY_S
 """The largest leeway of a verifier, and for how long a token may be issued from what was known before."""
 
 _KEY_PREFIX: Final = retired_key_id("")
