@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path = _path(given.consistency) if given.consistency else None
         with ExitStack() as opened:
             lines = sys.stdin.buffer if given.export == "-" else opened.enter_context(Path(given.export).open("rb"))
-            leaves = opened.enter_context(Path(given.leaves).open(encoding="ascii")) if given.leaves else None
+            leaves = opened.enter_context(Path(given.leaves).open(encoding="utf-8-sig")) if given.leaves else None
             report = verify_export(
                 lines, head, leaves=leaves, earlier=earlier, consistency=path, begin=given.from_index
             )
@@ -87,8 +87,8 @@ def _read(place: str) -> bytes:
 
 
 def _head(path: str, keys: KeySet) -> Head:
-    text = Path(path).read_text("utf-8").strip()
     try:
+        text = Path(path).read_text("utf-8-sig").strip()
         token = json.loads(text)["head"] if text.startswith("{") else text
     except (KeyError, ValueError, RecursionError):
         raise InvalidHead(f"{path}: not a head") from None

@@ -239,7 +239,7 @@ def _check_erasures(found: dict[int, _Line], deleted: set[str], begin: int) -> F
         return None
     message = f"the entry at leaf index {index} has lost its personal part, and no deletion of its user is exported"
     erased = _Found("erased", message, index=index, entry_id=found[index].entry_id)
-    if begin == 0:
+    if begin <= 0:
         raise erased
     return erased.finding
 
