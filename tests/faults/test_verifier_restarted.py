@@ -16,9 +16,11 @@ from stead import ManagementClient
 from tests.support.impersonation import RESOURCE, Impersonation, client_token, cycle_works, exchange, make_machine
 from tests.support.processes import Deployment, free_port
 from tests.support.serving import serving
-from tests.support.waiting import eventually
+from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
+
+get = partial(httpx.get, timeout=WAIT_S)
 
 OPTIONS = {
     "default": [],
@@ -69,12 +71,12 @@ def everything_down(deployment: Deployment, servers: EmbeddedServers) -> Iterato
 
 
 def statuses(verifier: str, tokens: list[str]) -> list[int]:
-    checks = [httpx.get(f"{verifier}/check/-", headers={"Authorization": f"Bearer {token}"}) for token in tokens]
+    checks = [get(f"{verifier}/check/-", headers={"Authorization": f"Bearer {token}"}) for token in tokens]
     return [check.status_code for check in checks]
 
 
 def is_ready(verifier: str) -> bool:
-    return httpx.get(f"{verifier}/health/ready").status_code == 200
+    return get(f"{verifier}/health/ready").status_code == 200
 
 
 def test_a_verifier_that_is_restarted_with_everything_down_does_as_configured(
@@ -94,7 +96,7 @@ def test_a_verifier_that_is_restarted_with_everything_down_does_as_configured(
     exchanged, ended = (exchange(replica, impersonation, each.token).json()["access_token"] for each in begun)
     tokens = [own, exchanged, ended]
 
-    (tmp_path / "jwks").write_bytes(httpx.get(f"{replica}/oidc/jwks").content)
+    (tmp_path / "jwks").write_bytes(get(f"{replica}/oidc/jwks").content)
     port = free_port()
     command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", tmp_path, str(port)]
     with serving(command, port) as copy:
@@ -113,7 +115,7 @@ def test_a_verifier_that_is_restarted_with_everything_down_does_as_configured(
                     "open": [200, 200, 200],
                     "keyless": [503, 503, 503],
                 }
-                metrics = {name: httpx.get(f"{address}/metrics").text for name, address in addresses.items()}
+                metrics = {name: get(f"{address}/metrics").text for name, address in addresses.items()}
                 accepted = {"default": 1, "closed": 0, "open": 3, "keyless": 0}
                 for name, count in accepted.items():
                     assert f"stead_verifier_feed_accepted_stale_total {count:.1f}" in metrics[name].splitlines(), name
