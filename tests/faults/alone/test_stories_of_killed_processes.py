@@ -1,6 +1,7 @@
-"""Every process and server is killed in the middle of impersonations: each token has one story, and the trail is whole.
+"""Every process and server is killed in the middle of impersonations: each token has one story, and gaps are recorded.
 
-The servers write to their disks before they answer, so nothing that was answered may be lost.
+The servers write to their disks before they answer, so nothing that they answered may be lost. How a request ended is
+lost where Redis does not take it any more; the trail has a gap for that.
 """
 
 from __future__ import annotations
@@ -63,14 +64,22 @@ class Actor(NamedTuple):
         return {"actor_token": self.token, "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
 
 
+class Exchanged(NamedTuple):
+    """What came of exchanging each token once.
+
+    Attributes:
+        delivered: By the id of the subject token, the actor in the access token; only of those that were delivered.
+        failed: Number of the others.
+    """
+
+    delivered: dict[str, str | None]
+    failed: int
+
+
 async def impersonate(
     deployment: Deployment, impersonation: Impersonation, actor: Actor, subject_tokens: list[str]
-) -> dict[str, str | None]:
-    """Exchange each token once, at the replicas in turn, some with an actor.
-
-    Returns:
-        By the id of the subject token, the actor in the access token; only of those that were delivered.
-    """
+) -> Exchanged:
+    """Exchange each token once, at the replicas in turn, some with an actor."""
     delivered: dict[str, str | None] = {}
     pending = list(enumerate(subject_tokens))
     urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
@@ -96,10 +105,10 @@ async def impersonate(
                     await asyncio.sleep(0.1)
 
         await asyncio.gather(*(work() for _ in range(CONCURRENT)))
-    return delivered
+    return Exchanged(delivered, len(subject_tokens) - len(delivered))
 
 
-async def killed_in_turn(victims: list[Victim], working: asyncio.Task[dict[str, str | None]]) -> int:
+async def killed_in_turn(victims: list[Victim], working: asyncio.Task[Exchanged]) -> int:
     """Kill each process, and again, while the work lasts; return how many were killed."""
     killed = 0
     while not working.done():
@@ -133,7 +142,7 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
     ]  # fmt: skip
     working = asyncio.create_task(impersonate(deployment, impersonation, actor, [each.token for each in begun]))
     killed = await killed_in_turn(victims, working)
-    delivered = await working
+    delivered, failed = await working
     assert set(delivered.values()) == {actor.id, None}
     assert killed
     await asyncio.to_thread(eventually, lambda: cycle_works(deployment, management, impersonation))
@@ -154,8 +163,12 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
     assert {each: stories[each].actor_id for each in delivered} == delivered
     taken_by = {entry.subject_token_id: entry.actor_id for entry in entries if entry.key == "token.exchange.taken"}
     assert {each: taken_by[each] for each in delivered} == delivered
-    missing = [entry.gap for entry in entries if entry.gap is not None and entry.gap.first is not None]
-    assert missing == []  # a log may begin a new epoch, which is recorded as a gap
+    gaps = [entry for entry in entries if entry.gap is not None and entry.gap.first is not None]
+    assert {entry.log for entry in gaps} <= {"exchanges"}  # an outbox loses nothing
+    missing = sum(gap.last - gap.first + 1 for gap in (entry.gap for entry in gaps))
+    unknown = len(unended) + sum(entry.key == "token.exchange.unknown" for entry in entries)
+    in_flight = CONCURRENT * (killed // len(victims) + 1)  # missing, although a killed Redis may have taken them
+    assert missing <= failed + unknown + in_flight
 
     await asyncio.to_thread(eventually, lambda: all_signed(deployment, management))
     head, export = await asyncio.to_thread(exported, deployment, management)
