@@ -21,7 +21,7 @@ from identity_common.wire.events import UserState, Watermark, event_subject, wat
 from provision import ServerAddresses
 from stead.event_types import CloudEvent, MemberState, OrganizationState
 from tests.support.tenant_keys import read_keys, replace_keys
-from token_service.directory import InRedisDirectory
+from token_service.directory import InRedisDirectory, Subject, SubjectSnapshot
 from token_service.directory.keys import DirectoryKeys, record_key, state_key
 from token_service.directory.projection import ProjectionState, decode_state
 
@@ -438,34 +438,36 @@ async def test_records_without_organizations_cannot_rule_out_a_membership(replic
 
 
 async def test_a_snapshot_that_is_too_old_is_read_again(replicas: Replicas) -> None:
-    """Records that were read together with the token count only up to their own revision."""
+    """Records that were read together with the token count only up to their own revision.
+
+    So do the memberships that came with them: a token must not be for an organization that the custom-claims function
+    does not see among those of the user.
+    """
     stream = Stream(replicas.tenant_id, random.Random(12), length=0)
     stream.tell("template", OrganizationState(id="org0"))
     stream.tell("management", UserState(id="user0", name="A"))
     stream.tell_of_member("org0", "user0", "role")
     await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
     half = replicas.halves[0]
-    at_hand = [
-        await replicas.redis.get(key) for key in DirectoryKeys(replicas.tenant_id).of_subject("org0").keys_of("user0")
-    ]
+    keys = DirectoryKeys(replicas.tenant_id).of_subject("org0").keys_of("user0")
+    records: list[Any] = await replicas.redis.mget(keys)
+    _, organization, _, _, member = records
+    snapshot = SubjectSnapshot(records, [organization, member])
     position = len(stream.messages)
     stream.tell_of_member("org0", "user0", deleted=True)
     projected = await replicas.apply(0, "one", position, stream.batch(position, 10))
 
-    async def is_member(revision: int) -> bool:
+    async def look(revision: int) -> Subject:
         at_least = {"template": revision}
-        subject = await half.subject(
-            "user0",
-            "org0",
-            at_least=at_least,
-            deadline=NO_DEADLINE,
-            snapshot=at_hand,  # type: ignore[arg-type]
-        )
-        return subject.membership is not None
+        return await half.subject("user0", "org0", at_least=at_least, deadline=NO_DEADLINE, snapshot=snapshot)
 
-    assert await is_member(2)
+    found = await look(2)
+    assert found.membership is not None
+    assert found.memberships == [found.membership]
     half.projection.take(projected)
-    assert [await is_member(3), await is_member(2)] == [False, False], "nor older than what this replica has seen"
+    for revision in (3, 2):  # not even older than what this replica has seen
+        found = await look(revision)
+        assert (found.membership, found.memberships) == (None, None)
 
 
 @pytest.mark.parametrize("count", [2**8, 2**13])

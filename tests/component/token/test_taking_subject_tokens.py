@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,8 @@ from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subj
 from provision import ServerAddresses
 from stead.impersonations import ImpersonationSegments
 from token_service.audit import AuditedTokenRequest, TokenAudit
-from token_service.directory.keys import state_key
+from token_service.directory import SubjectSnapshot
+from token_service.directory.keys import organizations_key, state_key
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
 
@@ -56,9 +57,10 @@ class Redises:
         await self.redis.set(position_key(self.tenant_id), CopyPosition(is_whole=True).format())
         for key, value in (
             *(("user:ann", "a"), ("assignment:user:ann", "ar"), ("user:bob", "b")),
-            *(("organization:org", "o"), ("member:org:ann", "am")),
+            *(("organization:org", "o"), ("member:org:ann", "am"), ("organization:pop", "p")),
         ):
             await self.redis.set(f"identity:{self.tenant_id}:{key}", value)
+        await self.redis.sadd(organizations_key(self.tenant_id, "ann"), "org", "pop")
 
     async def mint(self, members: Mapping[str, Any]) -> str:
         """Store a record with these members, in this order."""
@@ -92,11 +94,15 @@ async def taken(redises: Redises, token: str) -> SpentSubjectToken:
     return found
 
 
+def records(*found: bytes | None, memberships: list[bytes | None] | None = None) -> SubjectSnapshot:
+    return SubjectSnapshot(list(found), memberships)
+
+
 async def test_the_records_of_the_subject_come_with_the_token(redises: Redises) -> None:
     """In the order of the keys; the token is spent."""
     token = await redises.mint(members())
 
-    assert (await taken(redises, token)).snapshot == [b"s", b"a", b"ar"]
+    assert (await taken(redises, token)).snapshot == records(b"s", b"a", b"ar")
     assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
 
 
@@ -105,13 +111,40 @@ async def test_the_records_of_the_organization_and_the_membership_come_too(redis
     found = await redises.tokens.take(token, "org", request=AuditedTokenRequest())
 
     assert found is not None
-    assert found.snapshot == [b"s", b"o", b"a", b"ar", b"am"]
+    assert found.snapshot == records(b"s", b"o", b"a", b"ar", b"am")
+
+
+@pytest.mark.parametrize(
+    ("user_id", "most", "memberships"),
+    [
+        ("ann", 2, [b"o", b"am", b"p", None]),
+        ("ann", 1, None),
+        ("ann", 0, None),
+        ("carol", 1, []),
+    ],
+)
+async def test_all_memberships_of_the_subject_come_too_or_none(
+    redises: Redises, user_id: str, most: int, memberships: list[bytes | None] | None
+) -> None:
+    """One of them is of an organization whose member record has expired."""
+    token = await redises.mint(members(user_id=user_id))
+    found = await redises.tokens.take(token, most_memberships=most, request=AuditedTokenRequest())
+
+    assert found is not None
+    assert found.snapshot is not None
+    seen = found.snapshot.memberships
+    assert memberships_by_organization(seen) == memberships_by_organization(memberships)
+
+
+def memberships_by_organization(found: Sequence[bytes | None] | None) -> set[tuple[bytes | None, ...]] | None:
+    """Return the pairs of records; Redis has no order for the members of a set."""
+    return None if found is None else set(zip(found[::2], found[1::2], strict=True))
 
 
 async def test_an_unknown_subject_has_no_records(redises: Redises) -> None:
     token = await redises.mint(members(user_id="carol"))
 
-    assert (await taken(redises, token)).snapshot == [b"s", None, None]
+    assert (await taken(redises, token)).snapshot == records(b"s", None, None)
 
 
 async def test_a_context_that_names_another_user_changes_nothing(redises: Redises) -> None:
@@ -119,7 +152,7 @@ async def test_a_context_that_names_another_user_changes_nothing(redises: Redise
     token = await redises.mint(members(context={"user_id": "bob"}))
 
     found = await taken(redises, token)
-    assert (found.record.user_id, found.snapshot) == ("ann", [b"s", b"a", b"ar"])
+    assert (found.record.user_id, found.snapshot) == ("ann", records(b"s", b"a", b"ar"))
 
 
 async def test_records_of_another_user_are_never_returned(redises: Redises) -> None:
@@ -128,7 +161,7 @@ async def test_records_of_another_user_are_never_returned(redises: Redises) -> N
     token = await redises.mint(context_first)
 
     found = await taken(redises, token)
-    assert (found.record.user_id, found.snapshot) == ("ann", ())
+    assert (found.record.user_id, found.snapshot) == ("ann", None)
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,11 @@ class Reservation:
         """Release the place."""
         self._release()
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether the arguments are needed, as far as is known now."""
+        return self._custom_claims.is_needed(self._kind)
+
     async def claims(self, arguments: Callable[[], Awaitable[Arguments]]) -> Mapping[str, Any]:
         """Return the claims to add to the token; none without a function, and none of one that failed.
 
@@ -192,7 +197,7 @@ class Reservation:
             OAuthError: ``access_denied`` if the script denied access, or failed and is set to block then;
                 ``temporarily_unavailable``.
         """
-        if not self._custom_claims.is_needed(self._kind):
+        if not self.is_needed:
             return _NO_CLAIMS
         try:
             gathered = await arguments()

@@ -8,14 +8,8 @@ whether a presented token is live (``token_service.presented_tokens``). No reque
 
 from token_service.directory.directory import Directory
 from token_service.directory.in_memory import InMemoryDirectory
-from token_service.directory.in_redis import (
-    InRedisDirectory,
-    Membership,
-    Person,
-    Snapshot,
-    Subject,
-    TooManyMemberships,
-)
+from token_service.directory.in_redis import InRedisDirectory, Subject, SubjectSnapshot, TooManyMemberships
+from token_service.directory.records import Membership, Person
 
 __all__ = [
     "Directory",
@@ -23,7 +17,7 @@ __all__ = [
     "InRedisDirectory",
     "Membership",
     "Person",
-    "Snapshot",
     "Subject",
+    "SubjectSnapshot",
     "TooManyMemberships",
 ]

@@ -12,7 +12,8 @@ from identity_common.wire.events import ApplicationState, ResourceState
 from token_service.directory.catch_up import CatchUp
 from token_service.directory.freshness import Freshness, highest
 from token_service.directory.in_memory import InMemoryDirectory
-from token_service.directory.in_redis import InRedisDirectory, Membership, Person, Snapshot, Subject
+from token_service.directory.in_redis import InRedisDirectory, Subject, SubjectSnapshot
+from token_service.directory.records import Membership, Person
 
 _TEMPLATE_LOADED: Mapping[str, int] = {"template": 0}
 """The least that organization records must include: before the first watermark, a missing member may still arrive."""
@@ -180,7 +181,7 @@ class Directory:
         organization_id: str | None = None,
         *,
         at_least: Mapping[str, int],
-        snapshot: Snapshot = (),
+        snapshot: SubjectSnapshot | None = None,
     ) -> Subject:
         """Return a user, and their membership if an organization is named, as of one moment.
 
@@ -190,7 +191,7 @@ class Directory:
             user_id: The user.
             organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
-            snapshot: The user's records, if they were read already.
+            snapshot: Of the user, if a script has read one.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.

@@ -12,38 +12,31 @@ from typing import Final
 import msgspec
 
 from identity_common.bus.connection import Bus
-from identity_common.clock import Clock, now_ms, whole_second
+from identity_common.clock import Clock, now_ms
 from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import AssignmentState, UserState
-from stead.event_types import MemberState, OrganizationState
+from token_service.directory import records
 from token_service.directory.freshness import Freshness
-from token_service.directory.keys import DirectoryKeys, organizations_key
+from token_service.directory.keys import LUA_READ_MEMBERSHIPS, DirectoryKeys
 from token_service.directory.projection import Projection, ProjectionState, decode_state
+from token_service.directory.records import Membership, Person
 from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
 _LOOK_AGAIN_S: Final = 0.005
 
-# KEYS: the state, the set of a member's organizations. ARGV: prefixes of an organization's and a member's key, the
-# member's id, how many memberships to read at most. Returns the state, then organization and member for each; the state
-# and one more element if there are too many.
-_MEMBERSHIPS: Final = """
-local found = {redis.call('GET', KEYS[1])}
-if redis.call('SCARD', KEYS[2]) > tonumber(ARGV[4]) then return {found[1], false} end
-for _, id in ipairs(redis.call('SMEMBERS', KEYS[2])) do
-    found[#found + 1] = redis.call('GET', ARGV[1] .. id)
-    found[#found + 1] = redis.call('GET', ARGV[2] .. id .. ':' .. ARGV[3])
-end
+# KEYS: the state. ARGV: the arguments of read_memberships. Returns the state, then organization and member of each
+# membership; the state and one more element if there are too many.
+_MEMBERSHIPS: Final = (
+    LUA_READ_MEMBERSHIPS
+    + """
+local found = read_memberships(unpack(ARGV)) or {false}
+table.insert(found, 1, redis.call('GET', KEYS[1]))
 return found
 """
-
-_decode_user = msgspec.json.Decoder(UserState).decode
-_decode_roles = msgspec.json.Decoder(AssignmentState).decode
-_decode_organization = msgspec.json.Decoder(OrganizationState).decode
-_decode_member = msgspec.json.Decoder(MemberState).decode
+)
 
 _ALL: Final = 2**53
 
@@ -51,23 +44,16 @@ Snapshot = Sequence[bytes | None]
 """The projection's state and some records, read in one command: the state says how fresh the records are."""
 
 
-class Person(msgspec.Struct, frozen=True):
-    """A user with the ids of their API roles."""
+class SubjectSnapshot(msgspec.Struct, frozen=True):
+    """The records of a user that a script outside the directory has read.
 
-    user: UserState
-    role_ids: tuple[str, ...]
+    Attributes:
+        records: Of the keys ``DirectoryKeys.of_subject``.
+        memberships: Returned by ``LUA_READ_MEMBERSHIPS``; none if not read.
+    """
 
-
-class Membership(msgspec.Struct, frozen=True):
-    """A member and its organization; ``member.role_ids`` are organization roles."""
-
-    organization: OrganizationState
-    member: MemberState
-
-    @property
-    def tokens_valid_after(self) -> int:
-        """From when on the member's tokens for the organization are valid, milliseconds: from the second it joined."""
-        return whole_second(self.member.joined_at)
+    records: Snapshot
+    memberships: Sequence[bytes | None] | None = None
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -76,10 +62,12 @@ class Subject(msgspec.Struct, frozen=True):
     Attributes:
         person: None if there is no such user.
         membership: In the organization that was named; none without one, or if the user is not a member of it.
+        memberships: In all organizations, as of the same moment; none if not read.
     """
 
     person: Person | None
     membership: Membership | None = None
+    memberships: Sequence[Membership] | None = None
 
 
 class TooManyMemberships(Exception):  # noqa: N818 - the name is what happened
@@ -138,7 +126,7 @@ class InRedisDirectory:
         *,
         at_least: Mapping[str, int],
         deadline: float,
-        snapshot: Snapshot = (),
+        snapshot: SubjectSnapshot | None = None,
     ) -> Subject:
         """Return a user, and their membership if an organization is named, as of one moment.
 
@@ -147,19 +135,22 @@ class InRedisDirectory:
             organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
             deadline: For their arrival, in monotonic time.
-            snapshot: Read with ``DirectoryKeys.of_subject`` already; it is read again if it is too old.
+            snapshot: Of the user, if a script has read one; without its memberships, it is read again if it is too old.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, the bus has
                 been silent for too long, or the revisions do not arrive in time.
         """
         read = partial(self._read, self._keys.of_subject(organization_id).keys_of(user_id))
-        snapshot = await self._recent(read, at_least, deadline, snapshot)
+        found = await self._recent(read, at_least, deadline, snapshot.records if snapshot else ())
+        memberships = None
+        if snapshot is not None and snapshot.memberships is not None and found is snapshot.records:
+            memberships = records.memberships(snapshot.memberships)
         if organization_id is None:
-            _, user, roles = snapshot
-            return Subject(_person(user, roles))
-        _, organization, user, roles, member = snapshot
-        return Subject(_person(user, roles), _membership(organization, member))
+            _, user, roles = found
+            return Subject(records.person(user, roles), memberships=memberships)
+        _, organization, user, roles, member = found
+        return Subject(records.person(user, roles), records.membership(organization, member), memberships)
 
     async def membership(
         self, organization_id: str, member_id: str, *, at_least: Mapping[str, int], deadline: float
@@ -170,7 +161,7 @@ class InRedisDirectory:
         """
         read = partial(self._read, self._keys.of_member(organization_id).keys_of(member_id))
         _, organization, member = await self._recent(read, at_least, deadline)
-        return _membership(organization, member)
+        return records.membership(organization, member)
 
     async def _recent(
         self,
@@ -211,9 +202,8 @@ class InRedisDirectory:
             OAuthError: ``temporarily_unavailable``: Redis does not answer.
         """
         users = sorted(user_ids)
-        records = await self._read([self._keys.user + user_id for user_id in users]) if users else ()
-        pairs = zip(users, records, strict=True)
-        return frozenset(user_id for user_id, record in pairs if record is not None and not _data(record))
+        found = await self._read([self._keys.user + user_id for user_id in users]) if users else ()
+        return frozenset(user_id for user_id, record in zip(users, found, strict=True) if records.is_tombstone(record))
 
     async def memberships_of(
         self, member_id: str, *, at_least: Mapping[str, int], deadline: float, at_most: int | None = None
@@ -231,17 +221,14 @@ class InRedisDirectory:
             TooManyMemberships: There are more.
         """
         read = partial(self._read_memberships, member_id, _ALL if at_most is None else at_most)
-        records = await self._recent(read, at_least, deadline)
-        if len(records) % 2 == 0:
+        found = await self._recent(read, at_least, deadline)
+        if len(found) % 2 == 0:
             raise TooManyMemberships
-        pairs = zip(records[1::2], records[2::2], strict=True)
-        found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
-        return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
+        return records.memberships(found[1:])
 
     async def _read_memberships(self, member_id: str, at_most: int) -> Snapshot:
-        keys = (self._keys.state, organizations_key(self._tenant_id, member_id))
-        prefixes = (self._keys.organization, self._keys.member)
-        return await self._execute("EVAL", _MEMBERSHIPS, len(keys), *keys, *prefixes, member_id, at_most)
+        arguments = (member_id, at_most, *self._keys.memberships)
+        return await self._execute("EVAL", _MEMBERSHIPS, 1, self._keys.state, *arguments)
 
     def _state_of(self, snapshot: Snapshot) -> ProjectionState:
         """Return the state of a snapshot; refuse one that is incomplete or out of date."""
@@ -251,24 +238,3 @@ class InRedisDirectory:
         if self._clock() - state.heard_at > self._max_age_ms:
             raise temporarily_unavailable("the directory is out of date")
         return state
-
-
-def _person(user: bytes | None, roles: bytes | None) -> Person | None:
-    user_data = _data(user)
-    if not user_data:
-        return None
-    roles_data = _data(roles)
-    return Person(_decode_user(user_data), _decode_roles(roles_data).role_ids if roles_data else ())
-
-
-def _membership(organization: bytes | None, member: bytes | None) -> Membership | None:
-    """Return the membership; none also for a member that outlives its deleted organization for a while."""
-    organization_data, member_data = _data(organization), _data(member)
-    if not organization_data or not member_data:
-        return None
-    return Membership(_decode_organization(organization_data), _decode_member(member_data))
-
-
-def _data(record: bytes | None) -> bytes:
-    """Return the state in a record; empty for a tombstone, and without a record."""
-    return record.partition(b" ")[2] if record else b""

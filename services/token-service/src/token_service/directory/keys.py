@@ -12,6 +12,21 @@ from identity_common.wire.events import event_subject
 _LAYOUT: Final = 3
 """Version of what is projected and how; another number makes the projection read the stream from its beginning."""
 
+# Returns the records of the organization and the member of each membership in turn; false if there are over `at_most`.
+# The last three arguments are `DirectoryKeys.memberships`.
+LUA_READ_MEMBERSHIPS: Final = """
+local function read_memberships(member_id, at_most, organizations_of, organization, member)
+    local ids = organizations_of .. member_id
+    if redis.call('SCARD', ids) > tonumber(at_most) then return false end
+    local found = {}
+    for _, id in ipairs(redis.call('SMEMBERS', ids)) do
+        found[#found + 1] = redis.call('GET', organization .. id)
+        found[#found + 1] = redis.call('GET', member .. id .. ':' .. member_id)
+    end
+    return found
+end
+"""
+
 
 class RecordKeys(msgspec.Struct, frozen=True):
     """The keys of a snapshot, for a script that learns in Redis only which user it is about.
@@ -37,6 +52,7 @@ class DirectoryKeys:
         user: Prefix of a user's key.
         organization: Prefix of an organization's key.
         member: Prefix of a member's key; ``<organization>:<member>`` follows.
+        memberships: Prefixes for ``LUA_READ_MEMBERSHIPS``.
     """
 
     def __init__(self, tenant_id: str) -> None:
@@ -44,6 +60,7 @@ class DirectoryKeys:
         self.user = record_key(event_subject("management", tenant_id, "user", ""))
         self.organization = record_key(event_subject("template", tenant_id, "organization", ""))
         self.member = record_key(event_subject("template", tenant_id, "member", ""))
+        self.memberships = (organizations_key(tenant_id, ""), self.organization, self.member)
         assignment = record_key(event_subject("management", tenant_id, "assignment", "user", ""))
         self._of_user = RecordKeys((self.state,), (self.user, assignment))
 

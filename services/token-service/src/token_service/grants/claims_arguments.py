@@ -1,6 +1,6 @@
 """The arguments of the custom-claims function for a token that is about to be signed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -42,6 +42,7 @@ async def user_arguments(
     *,
     grant_type: str,
     at_least: Mapping[str, int],
+    memberships: Sequence[Membership] | None = None,
     subject_token_context: msgspec.Raw | UnsetType = UNSET,
 ) -> Arguments:
     """Return the arguments for a token of a user.
@@ -52,16 +53,18 @@ async def user_arguments(
         person: Its subject.
         grant_type: Of the request.
         at_least: Revisions by source that the user's memberships must include.
+        memberships: All of the user's, if they were read.
         subject_token_context: Of the subject token, in an exchange.
 
     Raises:
         OAuthError: ``temporarily_unavailable``.
         TooManyOrganizations: The user belongs to too many for a call.
     """
-    try:
-        memberships = await directory.memberships_of(person.user.id, at_least=at_least, at_most=MOST_ORGANIZATIONS)
-    except TooManyMemberships:
-        raise TooManyOrganizations(token.client.id) from None
+    if memberships is None:
+        try:
+            memberships = await directory.memberships_of(person.user.id, at_least=at_least, at_most=MOST_ORGANIZATIONS)
+        except TooManyMemberships:
+            raise TooManyOrganizations(token.client.id) from None
     context = user_context(
         directory.in_memory,
         person,

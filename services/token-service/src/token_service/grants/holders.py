@@ -3,7 +3,7 @@
 Owns which roles count, the refusal of those that are not members, and the second look before a scope is left out.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -42,13 +42,23 @@ class ScopeHolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserHolder(ScopeHolder, frozen=True, kw_only=True):
-    """A user that is live."""
+    """A user that is live.
+
+    Attributes:
+        memberships: In all organizations, as of the same moment; none if not read.
+    """
 
     person: Person
+    memberships: Sequence[Membership] | None = None
 
     @classmethod
     def of(
-        cls, target: Target, person: Person, membership: Membership | None, permissions_as_of: Mapping[str, int] | None
+        cls,
+        target: Target,
+        person: Person,
+        membership: Membership | None,
+        permissions_as_of: Mapping[str, int] | None,
+        memberships: Sequence[Membership] | None = None,
     ) -> "UserHolder":
         """Return the user as a holder of the target's scopes.
 
@@ -56,12 +66,15 @@ class UserHolder(ScopeHolder, frozen=True, kw_only=True):
             OAuthError: ``access_denied`` if the target is in an organization that the user is not a member of.
         """
         if target.organization_id is None:
-            return cls(person=person, role_ids=person.role_ids, permissions_as_of=permissions_as_of)
+            role_ids, membership = person.role_ids, None
+        else:
+            role_ids = organization_roles(membership, "user")
         return cls(
             person=person,
-            role_ids=organization_roles(membership, "user"),
+            role_ids=role_ids,
             permissions_as_of=permissions_as_of,
             membership=membership,
+            memberships=memberships,
         )
 
     @property

@@ -22,6 +22,7 @@ from identity_common.oauth import (
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.claims_function import CustomClaims, Reservation
+from token_service.claims_function.context import MOST_ORGANIZATIONS
 from token_service.directory import Directory
 from token_service.grants.claims_arguments import TokenToSign, user_arguments
 from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, unsupported
@@ -168,9 +169,12 @@ class TokenExchangeGrant:
     async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
         client, target, requested, exchange = prepared.client, prepared.target, prepared.requested, prepared.exchange
         permissions_as_of = self._directory.revisions_of(target.sources)
-        taken = await self._subject_tokens.take(prepared.subject_token, exchange)  # spent from here on
-        record, person, membership = taken.record, taken.subject.person, taken.subject.membership
-        holder = UserHolder.of(target, person, membership, permissions_as_of)
+        most_memberships = MOST_ORGANIZATIONS if reserved.is_needed else 0
+        taken = await self._subject_tokens.take(  # spent from here on
+            prepared.subject_token, exchange, most_memberships=most_memberships
+        )
+        record, subject = taken.record, taken.subject
+        holder = UserHolder.of(target, subject.person, subject.membership, permissions_as_of, subject.memberships)
         look_again = partial(self._look_again, taken, prepared)
         holder, scopes = await granted_scopes(self._directory, target, requested, holder, look_again)
         self._targets.report_unknown_scopes(
@@ -184,6 +188,7 @@ class TokenExchangeGrant:
             self._directory,
             token,
             holder.person,
+            memberships=holder.memberships,
             grant_type=GRANT_TOKEN_EXCHANGE,
             at_least=taken.at_least,
             subject_token_context=record.context,

@@ -1,7 +1,7 @@
 """Subject tokens in Redis: taken by one script, each at most once.
 
 Reading a token *is* taking it (``GETDEL``). The take is never retried: if the first answer was lost, a retry would look
-like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis, and
+like a second use. The same script reads the directory's records of the subject, which saves round trips to Redis, and
 the revocations of the impersonation: what was taken before an end carries ids that the end revokes. No other module
 outside the directory knows the keys of its records.
 """
@@ -23,8 +23,8 @@ from identity_common.wire.revocations import cutoff_id, position_key, revocation
 from identity_common.wire.subject_tokens import LUA_READ_RECORD, PREFIX, SubjectTokenRecord, subject_token_key
 from stead.impersonations import Impersonation, ImpersonationSegments, party
 from token_service.audit import AuditedTokenRequest, TokenAudit
-from token_service.directory import Snapshot
-from token_service.directory.keys import DirectoryKeys
+from token_service.directory import SubjectSnapshot
+from token_service.directory.keys import LUA_READ_MEMBERSHIPS, DirectoryKeys
 from token_service.presented_tokens.revocations import Readings, Revocations
 from token_service.store_errors import redis_unavailable
 
@@ -39,12 +39,14 @@ _LATEST: Final = 2**48 - 1  # no impersonation begins later: the time in a jti h
 # KEYS: the subject token, the stream and the numbering of the audit trail, the prefix of a revocation, the keys of the
 # copy of the revocations and those of RecordKeys. ARGV: how many entries may wait in the stream, the id of the entry of
 # the attempt, that entry, three parts of the jti to be issued (what comes before the record's id, the time at which the
-# outermost impersonation began at the latest, the random end), then the prefixes of RecordKeys and that of a cutoff for
-# the user. Returns 0 if the stream is full, which spends nothing; otherwise the record, the user id found in it, and
-# the values of: the revocation of the record's id, the other keys, the prefixes with the user id. EVAL, not EVALSHA: a
+# outermost impersonation began at the latest, the random end), how many memberships to read at most (0 for none), the
+# prefixes for them, then the prefixes of RecordKeys and that of a cutoff for the user. Returns 0 if the stream is full,
+# which spends nothing; otherwise the record, the user id found in it, the values of: the revocation of the record's id,
+# the other keys, the prefixes with the user id; and the memberships, false if they were not read. EVAL, not EVALSHA: a
 # missing script would need a second attempt.
 _TAKE: Final = (
     LUA_APPEND
+    + LUA_READ_MEMBERSHIPS
     + """
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
 local record = redis.call('GETDEL', KEYS[1])
@@ -59,8 +61,9 @@ local members = '"subjectTokenId":' .. cjson.encode(id) .. ',"userId":' .. cjson
 append(KEYS[2], KEYS[3], ARGV[2], {members .. ARGV[3]})
 local keys = {unpack(KEYS, 4)}
 keys[1] = keys[1] .. id
-for _, prefix in ipairs({unpack(ARGV, 7)}) do keys[#keys + 1] = prefix .. user_id end
-return {record, user_id, redis.call('MGET', unpack(keys))}
+for _, prefix in ipairs({unpack(ARGV, 11)}) do keys[#keys + 1] = prefix .. user_id end
+local memberships = ARGV[7] ~= '0' and read_memberships(user_id, unpack(ARGV, 7, 10))
+return {record, user_id, redis.call('MGET', unpack(keys)), memberships}
 """
 )
 
@@ -71,12 +74,12 @@ class SpentSubjectToken(msgspec.Struct, frozen=True):
     Attributes:
         record: As management-service wrote it.
         token_id: ``jti`` of the access token to be issued for it, as the attempt has it in the audit trail.
-        snapshot: The directory's records of its user, as of the take; empty if they are still to be read.
+        snapshot: The directory's records of its user, as of the take; none if they are still to be read.
     """
 
     record: SubjectTokenRecord
     token_id: str
-    snapshot: Snapshot
+    snapshot: SubjectSnapshot | None
 
 
 class SubjectTokenStore:
@@ -119,6 +122,7 @@ class SubjectTokenStore:
         *,
         parties: Sequence[str] = (),
         within: ImpersonationSegments | None = None,
+        most_memberships: int = 0,
         request: AuditedTokenRequest,
     ) -> SpentSubjectToken | None:
         """Take a token, and read its subject; return none if it is unknown, expired or spent, or was ended.
@@ -128,6 +132,7 @@ class SubjectTokenStore:
             organization_id: The organization whose member the subject must be, if any.
             parties: Whom the impersonation concerns besides the subject.
             within: The impersonations within which it is exchanged.
+            most_memberships: How many memberships of the subject to read at most: all of them, or none.
             request: Recorded as an attempt if the token is taken; gets what the token says, and why it was refused.
 
         Raises:
@@ -152,8 +157,9 @@ class SubjectTokenStore:
         outer_ids, begun_at = (within.ids, within.begun_at) if within else ((), _LATEST)
         token_id = ("".join(f"{each}." for each in outer_ids), begun_at, randomness)
         recorded = (self._audit.backlog, attempt.id, encode_entry(attempt), *token_id)
+        of_memberships = (most_memberships, *self._keys.memberships)
         prefixes = (*of_subject.prefixes, revocation(cutoff_id(party("user", ""))))
-        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *prefixes]
+        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *of_memberships, *prefixes]
         at_least = self._revocations.highest
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
@@ -177,14 +183,14 @@ class SubjectTokenStore:
             return None
         is_about_subject = taken[1].decode() == record.user_id
         ended, position, *found = taken[2]
-        cutoffs, snapshot = [*found[: len(parties)], found[-1]], found[len(parties) : -1]
+        cutoffs, snapshot = [*found[: len(parties)], found[-1]], SubjectSnapshot(found[len(parties) : -1], taken[3])
         impersonation = Impersonation((*parties, party("user", record.user_id)), segments.begun_at)
         readings = Readings(position, (ended,), cutoffs, at_least) if is_about_subject else None
         if await self._revocations.is_ended(record.id, impersonation, readings):
             request.reason = "impersonation.ended"
             _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
             return None
-        return SpentSubjectToken(record, request.issued_token_id, snapshot if is_about_subject else ())
+        return SpentSubjectToken(record, request.issued_token_id, snapshot if is_about_subject else None)
 
     async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | int | None:
         try:

@@ -3,7 +3,7 @@
 Every refusal has one answer (``not_acceptable``); the audit trail and the log have the reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from stead.impersonations import actors_of, parties_of
 from token_service.audit import AuditedTokenRequest
-from token_service.directory import Directory, Membership, Person, Snapshot
+from token_service.directory import Directory, Membership, Person, SubjectSnapshot
 from token_service.directory.freshness import highest
 from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
 from token_service.presented_tokens.liveness import why_dead
@@ -43,10 +43,12 @@ class LiveSubject(msgspec.Struct, frozen=True):
 
     Attributes:
         membership: In the organization of the target; none without one, or if the subject is not a member of it.
+        memberships: In all organizations; none if not read.
     """
 
     person: Person
     membership: Membership | None
+    memberships: Sequence[Membership] | None
 
 
 class TakenSubjectToken(msgspec.Struct, frozen=True):
@@ -72,8 +74,13 @@ class SubjectTokens:
         self._store = store
         self._directory = directory
 
-    async def take(self, subject_token: str, exchange: Exchange) -> TakenSubjectToken:
+    async def take(self, subject_token: str, exchange: Exchange, *, most_memberships: int = 0) -> TakenSubjectToken:
         """Take a subject token, and read and judge its subject: one round trip to Redis.
+
+        Args:
+            subject_token: As presented.
+            exchange: For which it is taken.
+            most_memberships: How many memberships of the subject to read as well; with more, or with 0, none are.
 
         Raises:
             OAuthError: ``invalid_request`` if the token is unknown, expired, spent or ended, or its subject not live;
@@ -85,6 +92,7 @@ class SubjectTokens:
             exchange.organization_id,
             parties=_parties(exchange),
             within=actor.within if actor else None,
+            most_memberships=most_memberships,
             request=exchange.audited,
         )
         if spent is None:
@@ -102,7 +110,11 @@ class SubjectTokens:
         return await self._live_subject(taken.record, exchange, taken.at_least)
 
     async def _live_subject(
-        self, record: SubjectTokenRecord, exchange: Exchange, at_least: Mapping[str, int], snapshot: Snapshot = ()
+        self,
+        record: SubjectTokenRecord,
+        exchange: Exchange,
+        at_least: Mapping[str, int],
+        snapshot: SubjectSnapshot | None = None,
     ) -> LiveSubject:
         """Return the subject, judged by a directory that includes these revisions."""
         in_memory = self._directory.in_memory
@@ -118,7 +130,7 @@ class SubjectTokens:
             exchange.audited.reason = code
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
             raise not_acceptable()
-        return LiveSubject(person, subject.membership)
+        return LiveSubject(person, subject.membership, subject.memberships)
 
 
 def _code(person: Person | None) -> str:
