@@ -16,7 +16,7 @@ import pytest
 from tests.support.claims_pool import ECHO, SANDBOX, data, run
 from tests.support.waiting import WAIT_S
 from token_service.claims_function.sandbox import Claims, ClaimsWorkers, Denied, Limits, NotChecked, Problem
-from token_service.claims_function.sandbox.outcomes import read_run
+from token_service.claims_function.sandbox.outcomes import WORKER_DIED, read_check, read_run
 
 pytestmark = pytest.mark.usefixtures("all_workers_are_back")
 
@@ -157,6 +157,18 @@ async def test_what_is_thrown_is_described(workers: ClaimsWorkers, thrown: str, 
 async def test_a_symbol_that_is_thrown_outside_the_function_is_an_exception(workers: ClaimsWorkers) -> None:
     expected = Problem("exception", "an exception that cannot be described")
     assert await run(workers, "throw Symbol('no');") == expected
+
+
+async def test_a_number_that_no_float_holds_is_a_problem_of_the_result(workers: ClaimsWorkers) -> None:
+    script = "const getCustomJwtClaims = () => ({ limit: JSON.rawJSON('1e999') });"
+    assert await run(workers, script) == Problem("result", "a number is out of range")
+
+
+@pytest.mark.parametrize("answer", [b"", b"X", b"C", b"P{}", b'P{"reason":"bored","message":""}', b'D"\xff"', b"P\xff"])
+def test_an_answer_that_no_worker_gives_counts_as_the_end_of_the_worker(answer: bytes) -> None:
+    """A script that has broken out of the engine writes what it likes."""
+    assert read_run(answer, Limits()) in {WORKER_DIED, Problem("result", "it is not valid JSON in UTF-8")}
+    assert read_check(answer) == WORKER_DIED
 
 
 # A denial that the engine has to end: in a process without the kernel's timer, so that the engine's is first.

@@ -3,7 +3,7 @@
 A worker runs foreign code, so its answers are input like any other: a frame of bounded length, parsed strictly.
 """
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -53,6 +53,8 @@ Outcome = Claims | Denied | Problem
 
 WORKER_DIED = Problem("worker-died", "the worker process ended")
 
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+
 
 def longest_answer(limits: Limits) -> int:
     """Return how many bytes the body of an answer may have."""
@@ -69,7 +71,7 @@ def read_run(answer: bytes, limits: Limits) -> Outcome:
             return Denied(msgspec.json.decode(content, type=str | None), out_of_time=kind == b"E")
         if kind == b"P":
             return msgspec.json.decode(content, type=Problem)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         pass
     return WORKER_DIED
 
@@ -80,7 +82,7 @@ def read_check(answer: bytes) -> Problem | None:
         return None
     try:
         return msgspec.json.decode(answer[1:], type=Problem) if answer[:1] == b"P" else WORKER_DIED
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return WORKER_DIED
 
 
@@ -92,7 +94,9 @@ def _claims(content: bytes, limits: Limits) -> Claims | Problem:
         members = msgspec.json.decode(content, type=dict[str, Any])
     except RecursionError:
         return too_deep
-    except msgspec.DecodeError:  # an unpaired surrogate, which JSON.stringify escapes
+    except msgspec.ValidationError:  # only of a number: any other JSON value is allowed
+        return Problem("result", "a number is out of range")
+    except _UNREADABLE:  # an unpaired surrogate, which JSON.stringify escapes
         return Problem("result", "it is not valid JSON in UTF-8")
     return too_deep if _nests_deeper(members, limits.nesting) else Claims(members)
 
