@@ -189,36 +189,38 @@ async def test_pages_follow_each_other(own: Management) -> None:
         assert found == expected
 
 
-async def test_the_scope_for_minting_sees_what_its_application_asked_for(own: Management) -> None:
-    machine = await own.machine()
-    async with own.client_with(own.token(client_id=machine, scope="subject-tokens")) as narrow:
-        user = await own.created("users")
-        begun = (await narrow.post("/api/subject-tokens", json={"userId": user["id"]})).headers["Impersonation-Id"]
-        async with asyncio.timeout(WAIT_S):
-            while not (seen := (await narrow.get("/api/impersonations")).json()):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        assert [each["id"] for each in seen] == [begun]
-        assert (await narrow.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
-        assert (await narrow.get("/api/impersonations", params={"clientId": "web"})).json() == []
-        foreign = await narrow.get(f"/api/impersonations/{impersonation(1)}")
-        assert refusal(foreign) == (404, "entity.not_found")
-        assert (await narrow.get(f"/api/users/{user['id']}/impersonations")).status_code == 403
+async def test_the_scope_for_minting_sees_what_its_application_asked_for(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, (issued(1),))
+        machine = await own.machine()
+        async with own.client_with(own.token(client_id=machine, scope="subject-tokens")) as narrow:
+            user = await own.created("users")
+            begun = (await narrow.post("/api/subject-tokens", json={"userId": user["id"]})).headers["Impersonation-Id"]
+            async with asyncio.timeout(WAIT_S):
+                while not (seen := (await narrow.get("/api/impersonations")).json()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            assert [each["id"] for each in seen] == [begun]
+            assert (await narrow.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
+            assert (await narrow.get("/api/impersonations", params={"clientId": "web"})).json() == []
+            foreign = await narrow.get(f"/api/impersonations/{impersonation(1)}")
+            assert refusal(foreign) == (404, "entity.not_found")
+            assert (await narrow.get(f"/api/users/{user['id']}/impersonations")).status_code == 403
 
-        at_user = f"/api/users/{user['id']}/impersonations"
-        assert [each["id"] for each in (await own.client.get(at_user)).json()] == [begun]
-        assert (await own.client.get(at_user, params={"role": "actor"})).json() == []
+            at_user = f"/api/users/{user['id']}/impersonations"
+            assert [each["id"] for each in (await own.client.get(at_user)).json()] == [begun]
+            assert (await own.client.get(at_user, params={"role": "actor"})).json() == []
 
-        async with own.client_with(own.token(scope="read")) as reader:
-            everything = (await own.client.get("/api/impersonations")).json()
-            assert (await reader.get("/api/impersonations")).json() == everything
-            assert (await reader.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
-            assert (await reader.post(f"/api/impersonations/{begun}/end")).status_code == 403
-        assert (await narrow.post(f"/api/impersonations/{begun}/end")).status_code == 204
-        async with asyncio.timeout(WAIT_S):
-            while "endedBy" not in (told := (await own.client.get(f"/api/impersonations/{begun}")).json()):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        assert (told["endedBy"], told["reason"]) == (machine, "ended")
-        assert (await own.client.get(at_user, params={"active": "true"})).json() == []
+            async with own.client_with(own.token(scope="read")) as reader:
+                everything = (await own.client.get("/api/impersonations")).json()
+                assert (await reader.get("/api/impersonations")).json() == everything
+                assert (await reader.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
+                assert (await reader.post(f"/api/impersonations/{begun}/end")).status_code == 403
+            assert (await narrow.post(f"/api/impersonations/{begun}/end")).status_code == 204
+            async with asyncio.timeout(WAIT_S):
+                while "endedBy" not in (told := (await own.client.get(f"/api/impersonations/{begun}")).json()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            assert (told["endedBy"], told["reason"]) == (machine, "ended")
+            assert (await own.client.get(at_user, params={"active": "true"})).json() == []
 
 
 async def test_wrong_parameters_are_named(own: Management) -> None:
@@ -439,13 +441,15 @@ async def test_the_end_of_an_outer_actor_covers_one_that_is_read_alone(managemen
         assert (told["actorId"], told["reason"], told["endedBy"]) == ("ann", "actor", own.credentials.client_id)
 
 
-async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:
-    """The last test: it ends what the others list."""
-    assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204
-    told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
-    assert (told["reason"], told["endedBy"]) == ("organization", own.credentials.client_id)
-    assert await numbers(own.client, active="true", userId="ann") == []
+async def test_the_end_of_a_party_covers_those_within_it_too(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own)
+        await told_in(own, 4, entries=3)
+        assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204
+        told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
+        assert (told["reason"], told["endedBy"]) == ("organization", own.credentials.client_id)
+        assert await numbers(own.client, active="true", userId="ann") == []
 
-    assert (await own.client.post(f"/api/impersonations/{impersonation(1)}/end")).status_code == 204
-    within = (await own.client.get(f"/api/impersonations/{impersonation(4)}")).json()
-    assert within["reason"] == "within"
+        assert (await own.client.post(f"/api/impersonations/{impersonation(1)}/end")).status_code == 204
+        within = (await own.client.get(f"/api/impersonations/{impersonation(4)}")).json()
+        assert within["reason"] == "within"

@@ -329,21 +329,23 @@ async def own_database(own: Management, statement: str) -> Any:
 
 
 @pytest.mark.servers
-async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlier_ones(own: Management) -> None:
-    before = await head_of(own, 1)
-    subscriber = await nats.connect(own.addresses.subscriber_nats_url)
-    messages = await subscriber.subscribe(head_subject(own.tenant_id))
-    await subscriber.flush()
-    await publish(own, range(before.tree_size + 1, before.tree_size + 4))
-    token = (await messages.next_msg(timeout=WAIT_S)).data.decode()
-    await subscriber.close()
-    after = read_head(token, await keys_of(own))
-    await head_of(own, after.tree_size)
-    proof = (await own.client.get(f"/api/logs/consistency?from={before.tree_size}&to={after.tree_size}")).json()
-    path = [decoded(each) for each in proof["path"]]
-    assert is_consistent(before.tree_size, before.root, after.tree_size, after.root, path)
-    assert after.log_id == before.log_id
-    assert base64.urlsafe_b64decode(f"{after.root_hash}=") == after.root
+async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlier_ones(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 4))
+        before = await head_of(own, 3)
+        subscriber = await nats.connect(own.addresses.subscriber_nats_url)
+        messages = await subscriber.subscribe(head_subject(own.tenant_id))
+        await subscriber.flush()
+        await publish(own, range(before.tree_size + 1, before.tree_size + 4))
+        token = (await messages.next_msg(timeout=WAIT_S)).data.decode()
+        await subscriber.close()
+        after = read_head(token, await keys_of(own))
+        await head_of(own, after.tree_size)
+        proof = (await own.client.get(f"/api/logs/consistency?from={before.tree_size}&to={after.tree_size}")).json()
+        path = [decoded(each) for each in proof["path"]]
+        assert is_consistent(before.tree_size, before.root, after.tree_size, after.root, path)
+        assert after.log_id == before.log_id
+        assert base64.urlsafe_b64decode(f"{after.root_hash}=") == after.root
 
 
 KEYS = "/api/logs/keys"

@@ -216,18 +216,19 @@ async def test_of_many_who_save_the_first_version_one_succeeds(own: Management, 
 
 
 @pytest.mark.servers
-async def test_a_republication_has_the_active_version_or_the_deletion(own: Management, answers: ScriptAnswers) -> None:
-    active = await saved(own)
-    await saved(own, MACHINES)
-    await own.client.delete(MACHINES)
-    before = await own.revision()
-    await asyncio.to_thread(republish, own.settings)
-    async with asyncio.timeout(WAIT_S):
-        while await own.database.fetchval(  # noqa: ASYNC110 - seen from outside only
-            "SELECT count(*) FROM republication WHERE tenant_id = $1", own.tenant_id
-        ):
-            await asyncio.sleep(0.02)
-    events = [await own.event("claims-function", kind) for kind in ("access-token", "client-credentials")]
-    assert all(event is not None and event.revision > before for event in events)
-    states = [json.loads(bytes(event.data)) for event in events if event is not None]
-    assert (states[0]["version"], states[1]) == (active["version"], {"kind": "client-credentials", "deleted": True})
+async def test_a_republication_has_the_active_version_or_the_deletion(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own, ScriptAnswers(own):
+        active = await saved(own)
+        await saved(own, MACHINES)
+        await own.client.delete(MACHINES)
+        before = await own.revision()
+        await asyncio.to_thread(republish, own.settings)
+        async with asyncio.timeout(WAIT_S):
+            while await own.database.fetchval(  # noqa: ASYNC110 - seen from outside only
+                "SELECT count(*) FROM republication WHERE tenant_id = $1", own.tenant_id
+            ):
+                await asyncio.sleep(0.02)
+        events = [await own.event("claims-function", kind) for kind in ("access-token", "client-credentials")]
+        assert all(event is not None and event.revision > before for event in events)
+        states = [json.loads(bytes(event.data)) for event in events if event is not None]
+        assert (states[0]["version"], states[1]) == (active["version"], {"kind": "client-credentials", "deleted": True})
