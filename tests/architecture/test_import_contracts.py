@@ -29,6 +29,7 @@ def sources(contract: str) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(name).replace(r"\*", r"\w+") + r"(?:\..*)?" for name in names))
 
 
+@pytest.mark.heavy
 def test_every_module_that_says_it_is_pure_is_kept_so() -> None:
     pure = {name for name, text in modules("libs", "services") if "Pure" in (ast.get_docstring(ast.parse(text)) or "")}
     assert len(pure) > 10

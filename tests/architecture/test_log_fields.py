@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from identity_common.telemetry.logs import FIELDS
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,7 @@ def log_calls() -> Iterator[tuple[str, ast.Call]]:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", node
 
 
+@pytest.mark.heavy
 def test_no_log_call_names_a_field_that_would_be_dropped() -> None:
     calls = list(log_calls())
     assert len(calls) > 50

@@ -111,6 +111,7 @@ def test_each_installation_without_one_of_these_options_is_found(file: str, comm
     assert len(unsafe_installations((ROOT / file).read_text().replace(option, ""))) == commands
 
 
+@pytest.mark.heavy
 def test_nothing_tells_to_install_a_workspace_package_from_a_registry() -> None:
     """Documents, docstrings and messages: the names are ours in this tree only."""
     kinds = {".md", ".py", ".html", ".yaml", ".yml", ".toml", ".json", ""}

@@ -156,6 +156,7 @@ def test_a_malformed_order_is_refused(orders_api: httpx.Client, stack: RunningSt
     assert orders_api.post("/orders", content=body, headers=held).status_code == 400
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("example", ["orders-api-litestar", "orders-api-starlette"])
 @pytest.mark.parametrize("missing", ["ISSUER", "AUDIENCE"])
 def test_without_issuer_or_audience_an_example_does_not_start(example: str, missing: str) -> None:

@@ -53,6 +53,7 @@ def test_django(directory: Path, tokens: DemoTokens) -> None:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("is_with_actor", [True, False])
 def test_impersonation_with_curl(
     world: World, tokens: DemoTokens, run_directory: Path, tmp_path: Path, is_with_actor: bool
@@ -67,6 +68,7 @@ def test_impersonation_with_curl(
     assert claims.get("act") == ({"sub": tokens.agent} if is_with_actor else None)
 
 
+@pytest.mark.heavy
 def test_impersonation_with_python(world: World, tokens: DemoTokens, run_directory: Path, tmp_path: Path) -> None:
     write_code("impersonation.md", tmp_path)
     environment = settings(run_directory) | {"ACTOR_TOKEN": world.userinfo_token(tokens.agent)}

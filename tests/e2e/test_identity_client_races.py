@@ -94,6 +94,7 @@ def client(
         yield client
 
 
+@pytest.mark.heavy
 def test_clearing_a_token_restores_no_old_refresh_token(
     client: IdentityClient, world: World, storage: OneReaderIsSlow, meanwhile: Meanwhile
 ) -> None:
@@ -109,6 +110,7 @@ def test_clearing_a_token_restores_no_old_refresh_token(
     assert client.state.signed_in().refresh_token == meanwhile.refresh_tokens[-1]
 
 
+@pytest.mark.heavy
 def test_beginning_a_sign_in_keeps_other_pending_ones(
     client: IdentityClient, person: Person, storage: OneReaderIsSlow
 ) -> None:

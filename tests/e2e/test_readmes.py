@@ -47,6 +47,7 @@ def pasted(readme: str, checkout: Path, *, port: int | None = None) -> str:
     return finished.stdout
 
 
+@pytest.mark.heavy
 def test_the_walk_through_ends_with_an_access_token(checkout: Path) -> None:
     printed = pasted("README.md", checkout)
     for line in ('"access_token": "eyJ', '"expires_in": 3600', '"scope": "read:orders write:orders"'):

@@ -51,6 +51,7 @@ def test_an_entity_is_written_only_as_it_was_read(
     operations.delete(entity.id, if_match=current.etag)
 
 
+@pytest.mark.heavy
 def test_a_relation_is_replaced_only_as_it_was_read(stack: RunningStack) -> None:
     management = stack.management
     user, organization = management.users.create().id, management.organizations.create(name()).id
@@ -101,6 +102,7 @@ def test_the_template_is_replaced_only_as_it_was_read(stack: RunningStack) -> No
     assert stack.management.organization_roles.get(role.id) == role
 
 
+@pytest.mark.heavy
 def test_of_two_threads_with_the_same_version_one_writes(stack: RunningStack) -> None:
     users = stack.management.users
     user = users.create().id
@@ -119,6 +121,7 @@ def test_of_two_threads_with_the_same_version_one_writes(stack: RunningStack) ->
             assert [each for each in written if each is not None] == [users.get(user).name]
 
 
+@pytest.mark.heavy
 async def test_what_is_read_changed_and_written_is_never_lost(stack: RunningStack) -> None:
     access = stack.credentials.management_api
     user = stack.management.users.create(custom_data={"count": 0}).id

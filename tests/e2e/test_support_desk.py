@@ -104,6 +104,7 @@ def values(page: httpx.Response) -> dict[str, str]:
     return {name.partition(" ")[0]: value for name, value in plain}
 
 
+@pytest.mark.heavy
 def test_an_agent_acts_as_a_customer_and_stops(agent: Visitor, stack: RunningStack) -> None:
     me, customer = stack.credentials.demo.users
     own = values(agent.browser.get("/"))
@@ -134,6 +135,7 @@ def test_what_an_administrator_ends_is_refused_by_the_orders_api(agent: Visitor,
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
 
+@pytest.mark.heavy
 def test_what_an_agent_ends_is_refused_everywhere_and_no_other_agent_can_end_it(
     desk: RunningDesk, stack: RunningStack, agents_token: str
 ) -> None:
@@ -232,6 +234,7 @@ def test_the_form_is_shown_again_with_its_errors(agent: Visitor, stack: RunningS
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
 
+@pytest.mark.heavy
 def test_a_user_with_read_access_cannot_act_as_customers(desk: RunningDesk, stack: RunningStack) -> None:
     resource = next(each for each in stack.management.resources.list() if each.indicator == BACKEND)
     read = next(each for each in stack.management.resources.scopes(resource.id) if each.name == "read:customers")

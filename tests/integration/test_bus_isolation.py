@@ -83,6 +83,7 @@ SUBJECTS_OF_SERVICES = (
 @pytest.mark.servers
 @pytest.mark.usefixtures("untouched")
 class TestASubscriberCannotPublishThroughTheServer:
+    @pytest.mark.heavy
     async def test_by_pulling_with_a_reply_to_a_services_subject(self, addresses: ServerAddresses) -> None:
         config = ConsumerConfig(name=NAME, ack_policy=AckPolicy.NONE, filter_subject=MARKED)
         next_message = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM_EVENTS}.{NAME}"
@@ -92,6 +93,7 @@ class TestASubscriberCannotPublishThroughTheServer:
                     for request in (b"1", b'{"batch": 100, "no_wait": true}'):  # a message; a status without a body
                         await subscriber.publish(next_message, request, reply=subject)
 
+    @pytest.mark.heavy
     async def test_by_a_push_consumer_that_delivers_on_a_services_subject(self, addresses: ServerAddresses) -> None:
         async with connected(addresses, "subscriber") as subscriber:
             for subject in SUBJECTS_OF_SERVICES:
@@ -108,6 +110,7 @@ class TestASubscriberCannotPublishThroughTheServer:
                     await subscriber.publish(f"$JS.API.{question}", b"", reply=subject)
             await round_trip(subscriber)
 
+    @pytest.mark.heavy
     async def test_by_sending_its_own_consumer_through_the_import(self, addresses: ServerAddresses) -> None:
         """JetStream's answer about a consumer is also a request to create one, and the import leads to the services."""
         import_of_services = f"services.$JS.API.CONSUMER.CREATE.{STREAM_EVENTS}"
@@ -152,6 +155,7 @@ class TestNoUserCanDeleteStreams:
                         await client.publish(next_message, b'{"batch": 1, "no_wait": true}', reply=deletion)
             assert (await client.jetstream().stream_info(stream)).state.messages
 
+    @pytest.mark.heavy
     @pytest.mark.parametrize("user", READS)
     async def test_by_a_push_consumer_whose_heartbeat_is_the_deletion(
         self, addresses: ServerAddresses, user: str
@@ -219,6 +223,7 @@ class TestWhatASubscriberCanDo:
             message = await subscriber.jetstream().get_last_msg(STREAM_EVENTS, MARKED, direct=direct)
             assert message.data == b'{"marked": true}'
 
+    @pytest.mark.heavy
     async def test_but_not_see_streams_of_the_services(self, subscriber: Client) -> None:
         info = await subscriber.jetstream().account_info()
         assert info.streams == 1

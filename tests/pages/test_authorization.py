@@ -90,6 +90,7 @@ def test_a_wrong_password_and_an_unknown_name_look_the_same(person: Person, spa:
     assert callback(person.sign_in(wrong))["code"]
 
 
+@pytest.mark.heavy
 def test_attempts_are_limited_and_the_right_password_is_refused_too(world: World, spa: Client) -> None:
     person = Person(world)
     page = person.follow(person.authorize(spa))

@@ -84,6 +84,7 @@ def test_who_has_no_role_is_told_what_is_missing(stack: RunningStack) -> None:
     assert "<code>all</code>" in page.text
 
 
+@pytest.mark.heavy
 def test_who_may_only_read_sees_everything_and_changes_nothing(
     stack: RunningStack, organization: str, user: str
 ) -> None:
@@ -249,6 +250,7 @@ def test_signing_out_ends_the_session_and_its_tokens(stack: RunningStack) -> Non
     assert administrator.browser.get(CONSOLE).status_code == 303
 
 
+@pytest.mark.heavy
 def test_a_change_of_the_template_is_shown_before_it_is_saved(administrator: Administrator) -> None:
     management = administrator.stack.management
     mark = secrets.token_hex(4)
@@ -353,6 +355,7 @@ def test_a_members_permissions_name_the_roles_that_they_come_from(
     assert list(management.organizations.users(organization)) == []
 
 
+@pytest.mark.heavy
 def test_of_many_roles_a_members_page_shows_those_that_it_has_and_some_that_match(
     administrator: Administrator, organization: str, user: str
 ) -> None:

@@ -90,6 +90,7 @@ def test_an_application_is_created_changed_and_deleted(stack: RunningStack, admi
         stack.management.applications.get(application_id)
 
 
+@pytest.mark.heavy
 def test_wrong_settings_stay_in_their_fields_and_change_nothing(
     stack: RunningStack, administrator: Administrator
 ) -> None:
@@ -127,6 +128,7 @@ def links(administrator: Administrator, here: str, what: str) -> list[str]:
     ]
 
 
+@pytest.mark.heavy
 def test_a_secret_is_shown_once_is_renamed_and_deleted(stack: RunningStack, administrator: Administrator) -> None:
     application_id = created(administrator, APPLICATIONS, name=unique("Machine"), type="MachineToMachine")
     here = f"{APPLICATIONS}/{application_id}"
@@ -163,6 +165,7 @@ def test_a_secret_is_shown_once_is_renamed_and_deleted(stack: RunningStack, admi
         assert administrator.opens(f"{here}/secrets/{what}").status_code == 404
 
 
+@pytest.mark.heavy
 def test_a_resource_its_permissions_and_a_role_that_grants_them(
     stack: RunningStack, administrator: Administrator
 ) -> None:
@@ -236,6 +239,7 @@ def test_the_default_resource_is_set_and_unset(stack: RunningStack, administrato
         assert stack.management.resources.get(resource_id).is_default is expected
 
 
+@pytest.mark.heavy
 def test_roles_of_machines_are_given_from_both_sides(stack: RunningStack, administrator: Administrator) -> None:
     application_id = created(administrator, APPLICATIONS, name=unique("Machine"), type="MachineToMachine")
     first, second = [
@@ -256,6 +260,7 @@ def test_roles_of_machines_are_given_from_both_sides(stack: RunningStack, admini
     assert 'class="problem"' in refused.text
 
 
+@pytest.mark.heavy
 def test_who_only_reads_sees_no_form_and_no_way_to_one(
     stack: RunningStack, administrator: Administrator, reader: Administrator
 ) -> None:
@@ -288,6 +293,7 @@ def test_an_id_that_no_path_can_hold_is_not_found(administrator: Administrator, 
         assert administrator.opens(f"{area}/{wrong}").status_code == 404
 
 
+@pytest.mark.heavy
 def test_what_another_administrator_removed_first_is_removed(stack: RunningStack, administrator: Administrator) -> None:
     role_id = created(administrator, ROLES, name=unique("Race"), description="", type="User")
     first, second = (stack.management.users.create(name=unique("Ada")).id for _ in range(2))
@@ -314,6 +320,7 @@ def test_a_secret_of_any_name_can_be_deleted(stack: RunningStack, administrator:
     assert list(stack.management.applications.secrets(application_id)) == []
 
 
+@pytest.mark.heavy
 def test_pages_show_what_happened_to_what_they_are_of(stack: RunningStack, administrator: Administrator) -> None:
     api = stack.management
     application = api.applications.create(name=unique("Batch"), type="MachineToMachine").id

@@ -94,6 +94,7 @@ def test_a_test_shows_the_claims_and_saves_nothing(stack: RunningStack, administ
         stack.management.custom_claims.get(KIND)
 
 
+@pytest.mark.heavy
 def test_a_script_that_is_tried_without_variables_is_told_so(administrator: Administrator) -> None:
     lacks = "Here it has no environment variables, because stored ones cannot be read."
     page = administrator.opens(HERE)
@@ -112,6 +113,7 @@ def test_a_script_that_is_tried_without_variables_is_told_so(administrator: Admi
     assert lacks not in text(given) + text(administrator.sends(page, step="dry-run", **sample, **typed))
 
 
+@pytest.mark.heavy
 def test_an_error_is_marked_in_its_line_and_nothing_is_saved(stack: RunningStack, administrator: Administrator) -> None:
     page = administrator.opens(HERE)
     script = "const getCustomJwtClaims = async () => {\n  return {;\n};\n"
@@ -136,6 +138,7 @@ def test_an_error_is_marked_in_its_line_and_nothing_is_saved(stack: RunningStack
         stack.management.custom_claims.get(KIND)
 
 
+@pytest.mark.heavy
 def test_a_version_is_compared_and_activated_again(stack: RunningStack, administrator: Administrator) -> None:
     first = saved(administrator, SCRIPT)
     second = saved(administrator, ATTACK)
@@ -159,6 +162,7 @@ def test_a_version_is_compared_and_activated_again(stack: RunningStack, administ
     assert administrator.opens(f"{CLAIMS}/other").status_code == 404
 
 
+@pytest.mark.heavy
 def test_any_two_versions_are_compared(stack: RunningStack, administrator: Administrator) -> None:
     one, two, three = (
         saved(administrator, f"{SCRIPT}// {line}\n", replace="yes", environmentVariables=f"{line}=1", **blocks)
@@ -197,6 +201,7 @@ def until_recorded(stack: RunningStack) -> None:
     eventually(is_recorded)
 
 
+@pytest.mark.heavy
 def test_a_dry_run_compares_recorded_inputs(stack: RunningStack, administrator: Administrator) -> None:
     saved(administrator, "const getCustomJwtClaims = async () => ({ plan: 'old' });")
     page = administrator.opens(HERE)
@@ -236,6 +241,7 @@ def test_a_dry_run_compares_recorded_inputs(stack: RunningStack, administrator: 
         assert (refused.status_code, list(errors(refused))) == (400, ["minutes"])
 
 
+@pytest.mark.heavy
 def test_an_earlier_version_is_tried_with_its_own_variables(stack: RunningStack, administrator: Administrator) -> None:
     script = "const getCustomJwtClaims = async ({ environmentVariables }) => ({ region: environmentVariables.REGION });"
     before = saved(administrator, script, replace="yes", environmentVariables="REGION=eu")
@@ -250,6 +256,7 @@ def test_an_earlier_version_is_tried_with_its_own_variables(stack: RunningStack,
     assert "Line 2, column" in text(administrator.sends(administrator.opens(f"{HERE}/versions/{failing}"), step="test"))
 
 
+@pytest.mark.heavy
 def test_what_cannot_be_read_is_not_told_as_nothing(stack: RunningStack, administrator: Administrator) -> None:
     """token-service may not read the failures, and what says whether inputs are recorded is of another type."""
     of_kind = f"identity:default:claims-function:{KIND}"
@@ -272,6 +279,7 @@ def test_what_cannot_be_read_is_not_told_as_nothing(stack: RunningStack, adminis
     assert "cannot be read at the moment" not in text(administrator.opens(HERE)) + text(administrator.opens(CONSOLE))
 
 
+@pytest.mark.heavy
 def test_the_second_to_save_is_told(stack: RunningStack, administrator: Administrator) -> None:
     saved(administrator, SCRIPT)
     page = administrator.opens(HERE)
@@ -311,6 +319,7 @@ def test_who_saves_what_was_switched_off_meanwhile_is_told(stack: RunningStack, 
     assert stack.management.custom_claims.get(KIND).script == SCRIPT + "// mine\n"
 
 
+@pytest.mark.heavy
 def test_each_change_leads_to_what_undoes_it(stack: RunningStack, administrator: Administrator) -> None:
     """A link to the page of what was active before, where it can be looked at and activated."""
 
@@ -339,6 +348,7 @@ def test_each_change_leads_to_what_undoes_it(stack: RunningStack, administrator:
     assert (notices(unchanged), active()) == (["Nothing was changed."], two)
 
 
+@pytest.mark.heavy
 def test_who_only_reads_sees_scripts_and_no_form(stack: RunningStack, administrator: Administrator) -> None:
     version = saved(administrator, SCRIPT)
     reader = Administrator(stack, "read", name="Reader")

@@ -146,6 +146,7 @@ def test_roles_of_a_member_that_were_changed_meanwhile_stay_beside_the_picked_on
     assert {role.id for role in management.organizations.user_roles(organization, user)} == {clerk, editor}
 
 
+@pytest.mark.heavy
 def test_a_member_with_more_roles_than_have_a_version_keeps_all_that_are_picked(
     administrator: Administrator, organization: str, user: str
 ) -> None:
@@ -202,6 +203,7 @@ def test_the_template_is_saved_only_as_the_preview_showed_it(administrator: Admi
         assert [permission.id for permission in management.organization_roles.permissions(each.id)] == [read]
 
 
+@pytest.mark.heavy
 def test_the_template_is_saved_only_if_it_affects_those_whom_the_preview_named(administrator: Administrator) -> None:
     management, mark, changes = administrator.stack.management, secrets.token_hex(4), f"{TEMPLATE}/changes"
     read = management.organization_permissions.create(f"read:{mark}").id

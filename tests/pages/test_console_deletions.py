@@ -310,6 +310,7 @@ def test_what_more_would_be_lost_is_shown_and_confirmed_again(
     confirmed_again(administrator, deletable, refused)
 
 
+@pytest.mark.heavy
 @of(*KINDS)
 def test_a_form_that_does_not_say_what_its_page_showed_deletes_nothing(
     administrator: Administrator, deletable: Deletable
@@ -365,6 +366,7 @@ def test_another_name_deletes_nothing_and_nothing_is_filled_in_again(
     assert administrator.sends(refused, **deletable.confirmation()).status_code == 303
 
 
+@pytest.mark.heavy
 @of(user, secret)
 def test_a_deletion_that_waited_for_a_sign_in_is_confirmed_again(stack: RunningStack, deletable: Deletable) -> None:
     administrator = Administrator(stack, "all")
@@ -390,6 +392,7 @@ def test_the_notice_is_german_for_germans(stack: RunningStack, deletable: Deleta
     assert GEAENDERT in text(shown)
 
 
+@pytest.mark.heavy
 def test_a_change_at_the_same_moment_prevents_the_deletion_or_comes_too_late(
     stack: RunningStack, administrator: Administrator
 ) -> None:

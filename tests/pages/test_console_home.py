@@ -34,6 +34,7 @@ def shown(page: str) -> tuple[list[int], list[list[int]]]:
     return legend, [[int(count) for count in re.findall(r"\d+", row)] for row in rows]
 
 
+@pytest.mark.heavy
 def test_a_refused_exchange_needs_attention_and_is_counted(stack: RunningStack, administrator: Administrator) -> None:
     before = totals(stack.management.logs.figures())["token.exchange.refused"]
     with pytest.raises(OAuthError):

@@ -42,6 +42,7 @@ def begun(stack: RunningStack, user_id: str | None = None) -> str:
     return impersonation_id
 
 
+@pytest.mark.heavy
 def test_an_impersonation_is_seen_told_and_ended(stack: RunningStack, administrator: Administrator) -> None:
     user = stack.management.users.create(name="<i>Katherine</i>").id
     impersonation_id = begun(stack, user)
@@ -68,6 +69,7 @@ def test_an_impersonation_is_seen_told_and_ended(stack: RunningStack, administra
     assert impersonation_id not in administrator.opens(f"{IMPERSONATIONS}?userId={user}").text
 
 
+@pytest.mark.heavy
 def test_all_of_a_user_are_ended_after_the_name_was_typed(stack: RunningStack, administrator: Administrator) -> None:
     user = stack.management.users.create(name="Mary Jackson").id
     impersonation_id = begun(stack, user)
@@ -92,6 +94,7 @@ def test_the_end_of_many_survives_an_expired_session(stack: RunningStack) -> Non
     assert administrator.form(again)[1]["userId"] == [user]
 
 
+@pytest.mark.heavy
 def test_who_may_only_read_sees_it_all_and_ends_nothing(stack: RunningStack) -> None:
     reader = Administrator(stack, "read")
     impersonation_id = begun(stack)
@@ -116,6 +119,7 @@ def test_who_may_only_read_sees_it_all_and_ends_nothing(stack: RunningStack) -> 
     assert stack.management.impersonations.get(impersonation_id).ended_at is None
 
 
+@pytest.mark.heavy
 def test_a_subject_token_is_shown_once_and_exchanged(stack: RunningStack, administrator: Administrator) -> None:
     user = stack.management.users.create(name="Ada").id
     form = administrator.opens(f"{IMPERSONATIONS}/new?userId={user}")
@@ -143,6 +147,7 @@ def test_what_is_not_there_is_a_page(administrator: Administrator, path: str) ->
     assert administrator.opens(f"{CONSOLE}/{path}").status_code == 404
 
 
+@pytest.mark.heavy
 def test_the_trail_is_searched_and_leads_to_an_entry_with_its_proof(
     stack: RunningStack, administrator: Administrator
 ) -> None:
@@ -171,6 +176,7 @@ def test_a_filter_that_makes_no_sense_is_no_failure(administrator: Administrator
     assert administrator.opens(f"{AUDIT}?{query}").status_code in {200, 400}
 
 
+@pytest.mark.heavy
 def test_the_trail_continues_a_head_that_was_kept(stack: RunningStack, administrator: Administrator) -> None:
     begun(stack)
     eventually(lambda: "The signature is valid" in administrator.opens(f"{AUDIT}/chain").text)
@@ -184,6 +190,7 @@ def test_the_trail_continues_a_head_that_was_kept(stack: RunningStack, administr
         assert (answer.status_code, errors(answer)) == (422, {"earlier": "This is no head that was signed here."})
 
 
+@pytest.mark.heavy
 def test_the_whole_trail_is_exported_as_it_comes(stack: RunningStack, administrator: Administrator) -> None:
     impersonation_id = begun(stack)
     answer = administrator.opens(f"{AUDIT}/export")

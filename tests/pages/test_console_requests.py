@@ -35,6 +35,7 @@ def create_organization(administrator: Administrator) -> str:
     return str(answer.headers["Location"].rpartition("/")[2])
 
 
+@pytest.mark.heavy
 def test_a_page_and_the_requests_that_the_console_makes_for_it_have_one_request_id(stack: RunningStack) -> None:
     administrator = Administrator(stack, "all")
     page = administrator.opens(f"{CONSOLE}/users/new")
@@ -45,6 +46,7 @@ def test_a_page_and_the_requests_that_the_console_makes_for_it_have_one_request_
     assert entry(stack, "template.organization.create", create_organization(administrator)).request_id == given
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("user_agent", "recorded"),
     [(b"B\xe9b\xe9/1.0", "B?b?/1.0"), (b"\xa0 b/1.0", "b/1.0"), (b"b" * 300, "b" * 256)],

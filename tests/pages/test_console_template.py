@@ -82,6 +82,7 @@ def test_a_deletion_says_whom_it_affects(stack: RunningStack, administrator: Adm
         assert f"2 members in 2 organizations lose {name}" in text(page)
 
 
+@pytest.mark.heavy
 def test_the_file_is_downloaded_compared_and_applied(stack: RunningStack, administrator: Administrator) -> None:
     exported = administrator.opens(f"{TEMPLATE}/export")
     assert exported.headers["Content-Disposition"] == 'attachment; filename="organization-template.json"'
@@ -117,6 +118,7 @@ def test_the_file_is_downloaded_compared_and_applied(stack: RunningStack, admini
     assert stored(stack, "roles", f"Role {name}") is None
 
 
+@pytest.mark.heavy
 def test_a_file_that_was_applied_is_taken_back(stack: RunningStack, administrator: Administrator) -> None:
     name = f"made:{secrets.token_hex(4)}"
     template = OrganizationTemplate(stack.management)

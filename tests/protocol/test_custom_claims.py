@@ -301,6 +301,7 @@ def test_a_failing_function_adds_nothing_or_blocks(world: World, function: Claim
     assert (blocked.status_code, blocked.json()) == (400, BLOCKED)
 
 
+@pytest.mark.heavy
 def test_a_failure_is_one_log_line_one_count_and_one_entry(world: World, function: ClaimsFunction, logs: Path) -> None:
     counted = failures_counted(world)
     before, logged = now_ms(), len(lines_of(logs))

@@ -47,6 +47,7 @@ class TestChanges:
         ),
     )
 
+    @pytest.mark.heavy
     @pytest.mark.parametrize("revoke", [each[1] for each in REVOCATIONS], ids=[each[0] for each in REVOCATIONS])
     def test_a_revoked_permission_is_not_in_a_token_that_awaits_the_revision(
         self, caller: Caller, revoke: Callable[[Caller, str, str], object]
@@ -70,6 +71,7 @@ class TestChanges:
             caller.world.template.remove_member(caller.organization, caller.member, kind=caller.kind)
             assert caller.is_refused(headers={"Identity_Revision": caller.world.template.last_revision})
 
+    @pytest.mark.heavy
     def test_the_deletion_of_an_organization_counts_before_its_members_are_removed(self, caller: Caller) -> None:
         """CVE-2026-55670: an organization that is created afterwards inherits nothing."""
         for _ in range(5):

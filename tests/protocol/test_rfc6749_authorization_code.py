@@ -218,6 +218,7 @@ def test_a_code_of_an_ended_authorization_is_refused_and_not_reported_as_a_repla
     assert events_of(sign_in, run_directory)[2:] == ["code.replayed"]
 
 
+@pytest.mark.heavy
 def test_concurrent_uses_never_leave_a_live_token(world: World) -> None:
     """One use wins, and the others revoke its tokens, in whatever order they arrive."""
     for _ in range(5):
@@ -309,6 +310,7 @@ def test_a_malformed_repeated_or_oversized_form_is_an_invalid_request(world: Wor
 # liveness
 
 
+@pytest.mark.heavy
 def test_a_suspended_or_deleted_user_gets_nothing(world: World) -> None:
     """Every earlier sign-in has ended; the code is spent."""
     for change in ("suspend", "delete", "set_password"):
@@ -333,6 +335,7 @@ def test_a_secret_that_is_wrong_or_missing_is_refused_before_the_code(world: Wor
     assert outcome(sign_in.redeem()) == (200, None)
 
 
+@pytest.mark.heavy
 def test_a_user_reinstated_a_moment_ago_is_not_refused(world: World) -> None:
     """A code carries the revision of the sign-in: the directory may lag behind the password check."""
     users = world.management.users

@@ -243,6 +243,7 @@ def test_what_is_back_revives_no_token_from_before(world: World) -> None:
     assert [is_active(world, token) for token in new] == [True, True]
 
 
+@pytest.mark.heavy
 def test_a_member_that_is_back_has_new_tokens_only(world: World) -> None:
     """A user and an application, with tokens for the organization and for a resource within it."""
     machine, user = world.client("MachineToMachine", exchange=False), world.user()

@@ -140,6 +140,7 @@ class TestActor:
         assert refused_token(world.with_actor(token, headers=last_revision(world)))
         assert outcome(world.with_actor(world.userinfo_token(actor))) == (200, None)
 
+    @pytest.mark.heavy
     @pytest.mark.parametrize("first", ["set_password", "suspend"])
     @pytest.mark.parametrize("second", ["set_password", "suspend"])
     def test_the_second_of_two_changes_within_a_second_ends_tokens_issued_in_between(

@@ -271,6 +271,7 @@ class TestSubjectToken:
         # The token of the later revision goes first: without it, no request waits for the change.
         assert [refused_token(world.exchange(token)) for token in (new, old)] == [False, True]
 
+    @pytest.mark.heavy
     def test_after_a_password_change_a_new_token_counts_at_once(self, world: World) -> None:
         """Strict before the change, and no false refusal after it, at any fraction of the second."""
         user = world.user(world.keeper_role)

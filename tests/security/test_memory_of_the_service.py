@@ -105,6 +105,7 @@ async def secrets_of(servers: ServerAddresses) -> dict[str, set[bytes]]:
     return secrets
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not IS_ROOT, reason="only root may read the memory of a worker")
 async def test_no_secret_of_the_service_is_in_the_memory_of_a_worker(
     servers: ServerAddresses, service: ServiceProcess

@@ -189,11 +189,13 @@ class TestRaces:
         assert self.codes(answers) == 1
         assert {answer.status_code for answer in answers} == {303, 400}
 
+    @pytest.mark.heavy
     def test_one_sign_in_gives_one_code(self, victim: Person, ours: Client) -> None:
         form = Form(victim.follow(victim.authorize(ours)).text).values
         answers = self.raced(victim, "/sign-in", {**form, "identifier": victim.username, "password": PASSWORD})
         assert self.codes(answers) == 1
 
+    @pytest.mark.heavy
     def test_concurrent_attempts_do_not_get_round_the_limit(self, victim: Person, ours: Client) -> None:
         """CVE-2023-47111; and every spelling of an account's name or number shares one limit."""
         form = Form(victim.follow(victim.authorize(ours)).text).values

@@ -30,6 +30,7 @@ def test_an_invalid_port_is_reported_in_one_line(
     assert capsys.readouterr().err.splitlines()[-1] == f"python -m all_in_one: error: argument --port: {problem}"
 
 
+@pytest.mark.heavy
 def test_the_example_reports_it_too() -> None:
     ended = subprocess.run([sys.executable, EXAMPLE, "--port=99999"], capture_output=True, text=True, check=False)
     assert ended.returncode == 2

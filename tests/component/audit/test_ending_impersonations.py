@@ -76,6 +76,7 @@ async def test_the_impersonations_of_a_party_end_up_to_this_moment(
     assert second.expires_at - second.begun_until == first.expires_at - first.begun_until
 
 
+@pytest.mark.heavy
 async def test_an_end_is_kept_until_the_last_token_that_it_covers_has_expired(management: Management) -> None:
     """An hour for the subject token, the longest lifetime that a resource has ever had, and 15 minutes."""
     async with Management(management.addresses, management.issuer) as own:
@@ -142,6 +143,7 @@ async def test_the_scope_for_minting_ends_what_its_application_asked_for(managem
     assert (await management.client.post(end_of(new_id()))).status_code == 204
 
 
+@pytest.mark.heavy
 async def test_the_scope_for_minting_ends_what_only_the_audit_trail_remembers(management: Management) -> None:
     machines = [await management.machine() for _ in range(2)]
     own, other = (management.token(client_id=each, scope="subject-tokens") for each in machines)

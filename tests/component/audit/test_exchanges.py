@@ -145,6 +145,7 @@ async def trail(stack: RunningStack, servers: ServerAddresses, jetstream: JetStr
     await trail.close()
 
 
+@pytest.mark.heavy
 async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: Trail) -> None:
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
     await trail.audit.flush()
@@ -230,6 +231,7 @@ async def test_what_is_lost_while_redis_is_away_is_a_gap_in_the_numbers(trail: T
     assert log.getvalue().count('"audit.entry-lost"') == 3
 
 
+@pytest.mark.heavy
 async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_unknown(trail: Trail) -> None:
     """A relay that starts again publishes it once more with the same id, which the stream of the bus drops."""
     await trail.take("j1")
@@ -248,6 +250,7 @@ async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_u
     ]
 
 
+@pytest.mark.heavy
 async def test_what_is_no_entry_is_removed_with_a_line_in_the_log(trail: Trail) -> None:
     for fields in ({"entry": "{"}, {"entry": "{}"}, {"epoch": "e", "sequence": "1", "entry": "{}"}):
         await trail.redis.xadd(trail.audit.keys.stream, fields)
@@ -260,6 +263,7 @@ async def test_what_is_no_entry_is_removed_with_a_line_in_the_log(trail: Trail) 
     assert '"audit.entry-malformed"' in log.getvalue()
 
 
+@pytest.mark.heavy
 async def test_a_redis_that_lost_its_data_begins_another_epoch(trail: Trail) -> None:
     await trail.start()
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
@@ -272,6 +276,7 @@ async def test_a_redis_that_lost_its_data_begins_another_epoch(trail: Trail) -> 
     assert after[0].epoch != before[0].epoch
 
 
+@pytest.mark.heavy
 async def test_a_redis_that_was_restarted_begins_another_epoch(trail: Trail) -> None:
     """It may have lost its last numbers, and would give them again."""
     await trail.redis.hset(trail.audit.keys.numbering, "run", "an earlier process")
@@ -286,6 +291,7 @@ async def test_a_redis_that_was_restarted_begins_another_epoch(trail: Trail) -> 
     assert after[0].epoch == after[0].id
 
 
+@pytest.mark.heavy
 async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream: JetStreamContext) -> None:
     """With ids only: no token, no secret and no name."""
     tenant_id = world.stack.tenant_id
@@ -328,6 +334,7 @@ async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream:
     assert not [secret for secret in (*tokens, world.traditional.secret or "") if secret in text]
 
 
+@pytest.mark.heavy
 async def test_signing_in_and_out_is_recorded_without_what_was_typed(world: World, jetstream: JetStreamContext) -> None:
     person = Person(world)
     client = application(world, "SPA")
@@ -353,6 +360,7 @@ async def test_signing_in_and_out_is_recorded_without_what_was_typed(world: Worl
     assert not [typed for typed in (person.username, PASSWORD, "not-the-password-1") if typed in text]
 
 
+@pytest.mark.heavy
 async def test_a_session_ended_by_another_users_sign_in_is_recorded(world: World, jetstream: JetStreamContext) -> None:
     first, second = Person(world), Person(world)
     client = application(world, "SPA")
@@ -368,6 +376,7 @@ async def test_a_session_ended_by_another_users_sign_in_is_recorded(world: World
     ]
 
 
+@pytest.mark.heavy
 async def test_a_sign_out_at_a_browser_without_the_session_is_recorded_once(
     world: World, jetstream: JetStreamContext
 ) -> None:

@@ -189,6 +189,7 @@ async def test_pages_follow_each_other(own: Management) -> None:
         assert found == expected
 
 
+@pytest.mark.heavy
 async def test_the_scope_for_minting_sees_what_its_application_asked_for(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, (issued(1),))
@@ -312,6 +313,7 @@ async def test_what_ends_impersonations_is_recorded_with_its_author(own: Managem
     assert all(before <= row["ended_at"] <= now_ms() for row in rows)
 
 
+@pytest.mark.heavy
 async def test_a_later_end_of_all_leaves_what_is_told_of_an_earlier_one(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         before = now_ms()
@@ -340,6 +342,7 @@ async def told_in(own: Management, number: int, *, entries: int) -> dict[str, An
     return told
 
 
+@pytest.mark.heavy
 async def test_what_the_trail_has_lost_the_beginning_of_is_told_and_listed_from_what_is_left(
     management: Management,
 ) -> None:
@@ -380,6 +383,7 @@ async def test_what_the_trail_has_lost_the_beginning_of_is_told_and_listed_from_
         assert await numbers(own.client, active="true") == [2, 3]
 
 
+@pytest.mark.heavy
 async def test_one_whose_exchange_has_no_known_outcome_is_active_as_long_as_its_token_may_be_valid(
     management: Management,
 ) -> None:
@@ -417,6 +421,7 @@ async def stored(own: Management, like: AuditEntry, times: str, count: int) -> A
         await own.database.execute("DELETE FROM audit_entries WHERE tenant_id = $1 AND epoch = 'stored'", own.tenant_id)
 
 
+@pytest.mark.heavy
 async def test_active_ones_are_looked_for_no_longer_than_an_impersonation_may_last(one_active: Management) -> None:
     old = msgspec.structs.replace(issued(2), occurred_at=BEGUN - 3 * HOUR)
     async with stored(one_active, old, "-", 1500):
@@ -432,6 +437,7 @@ async def test_an_active_one_is_found_behind_very_many_that_have_expired(one_act
         assert await numbers(one_active.client, active="true") == [1]
 
 
+@pytest.mark.heavy
 async def test_the_end_of_an_outer_actor_covers_one_that_is_read_alone(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own)

@@ -104,6 +104,7 @@ class History:
         return new
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_every_write_of_management_service_leaves_one_entry(
     management: Management, jetstream: JetStreamContext
@@ -243,6 +244,7 @@ async def test_every_write_of_management_service_leaves_one_entry(
     ] == []
 
 
+@pytest.mark.heavy
 async def test_every_write_of_template_service_leaves_one_entry(
     template: Template, jetstream: JetStreamContext
 ) -> None:
@@ -309,6 +311,7 @@ async def test_every_write_of_template_service_leaves_one_entry(
     assert new[-2].aggregates == (f"organization/{organization}",)
 
 
+@pytest.mark.heavy
 async def test_a_write_of_many_aggregates_leaves_an_entry_for_each_hundred(
     template: Template, jetstream: JetStreamContext
 ) -> None:
@@ -349,6 +352,7 @@ async def test_an_entry_has_the_address_that_the_trusted_proxies_vouch_for(
     assert (last.address, last.user_agent) == (address, "demo/1")
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_repeats_it_with_its_number(
     management: Management, jetstream: JetStreamContext

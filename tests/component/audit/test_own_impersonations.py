@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
+import pytest
 
 from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
@@ -57,6 +58,7 @@ def is_active(world: World, access_token: str, revision: str) -> bool:
     return bool(answer.json()["active"])
 
 
+@pytest.mark.heavy
 def test_a_person_sees_who_acted_for_them_and_ends_it(world: World) -> None:
     ada, bob = Person(world), Person(world)
     of_ada, of_bob = signed_in(world, ada), signed_in(world, bob)

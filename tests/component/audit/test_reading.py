@@ -181,6 +181,7 @@ REQUESTED = """
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 @pytest.mark.parametrize("party", [{"subject_id": "ann"}, {"application_id": "app"}, {"organization_id": "org"}])
 async def test_the_impersonations_of_a_party_are_found_without_reading_its_writes(
@@ -192,6 +193,7 @@ async def test_the_impersonations_of_a_party_are_found_without_reading_its_write
         assert await entries_read(management.database, walk) == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_the_subject_tokens_requested_for_a_user_are_found_without_reading_anything_else(
     management: Management,

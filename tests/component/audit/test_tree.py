@@ -122,6 +122,7 @@ async def test_wrong_requests_for_proofs_are_refused(own: Management) -> None:
             assert (await narrow.get(f"/api/logs/{path}")).status_code == 403
 
 
+@pytest.mark.heavy
 async def test_an_entry_later_than_the_head_is_a_documented_conflict(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, range(1, 3))
@@ -248,6 +249,7 @@ async def test_the_command_warns_of_an_erasure_whose_reason_may_be_before_the_ex
     )
 
 
+@pytest.mark.heavy
 async def test_entries_of_a_clock_that_is_ahead_are_exported(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, range(3_600_001, 3_600_003))  # numbers are milliseconds, too
@@ -255,6 +257,7 @@ async def test_entries_of_a_clock_that_is_ahead_are_exported(management: Managem
         assert await verified(own, head) == Report(finding=None, verified=3)
 
 
+@pytest.mark.heavy
 async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, range(1, 3))
@@ -303,6 +306,7 @@ async def test_the_command_names_what_is_wrong_and_exits_with_one(
     assert "the head is not accepted" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_a_tree_that_was_tampered_with_is_not_signed_again(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
@@ -328,6 +332,7 @@ async def own_database(own: Management, statement: str) -> Any:
         await connection.close()
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlier_ones(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
@@ -359,6 +364,7 @@ async def signed_with(own: Management, kid: str) -> str:
     return str(head)
 
 
+@pytest.mark.heavy
 async def test_a_key_that_was_replaced_verifies_what_it_has_signed(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, range(1, 3))
@@ -373,6 +379,7 @@ async def test_a_key_that_was_replaced_verifies_what_it_has_signed(management: M
         assert (await verified(own, after, earlier=before)).finding is None
 
 
+@pytest.mark.heavy
 async def test_a_key_that_has_leaked_verifies_nothing_any_more(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, range(1, 3))
@@ -405,6 +412,7 @@ async def test_the_ring_that_token_service_has_opens_no_key_of_heads(own: Manage
             opened(SealingKeys(own.settings.environment_variable_keys), {kid: sealed})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("sealed_with", ["the ring of environment variables", "an older key of heads"])
 async def test_keys_of_heads_that_another_key_has_sealed_are_sealed_again_at_the_start(
     management: Management, sealed_with: str
@@ -435,6 +443,7 @@ async def test_keys_of_heads_that_another_key_has_sealed_are_sealed_again_at_the
             assert (await anyone.get("/api/logs/jwks")).json() == jwks
 
 
+@pytest.mark.heavy
 async def test_keys_of_heads_that_no_key_opens_are_a_503(own: Management) -> None:
     other = (base64.b64encode(os.urandom(32)).decode(),)
     app = create_app(msgspec.structs.replace(own.settings, audit_head_keys=other))
@@ -455,6 +464,7 @@ async def test_the_keys_of_heads_are_replaced_by_administrators_only(own: Manage
     assert key.keys() == {"tenantId", "id", "createdAt", "status"}
 
 
+@pytest.mark.heavy
 async def test_deleting_a_user_leaves_ids_only_in_entries_that_arrive_later_too(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         user = (await own.created("users"))["id"]

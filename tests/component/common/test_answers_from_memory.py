@@ -85,6 +85,7 @@ async def lookups(template: Template) -> AsyncIterator[Lookups]:
     lookups.stop()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_permission_cache_answers_what_the_database_says(
     template: Template,
@@ -134,6 +135,7 @@ async def test_a_permission_cache_answers_what_the_database_says(
     assert len({state.digest for found in answers.values() for state in found}) > STEPS / 3
 
 
+@pytest.mark.heavy
 async def test_a_poll_that_knows_an_answer_ends_up_with_what_another_reads(
     template: Template, members: list[ReadingMember]
 ) -> None:

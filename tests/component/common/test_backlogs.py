@@ -106,6 +106,7 @@ async def test_events_that_are_not_relayed_are_seen_to_wait(measured: Measured) 
     assert await waiting() == (0, 0)
 
 
+@pytest.mark.heavy
 async def test_counting_what_waits_is_bounded(measured: Measured) -> None:
     for statement in (
         "INSERT INTO outbox SELECT $1, n, '', '', '', $2::bigint + n, '' FROM generate_series(1, 100001) AS n",

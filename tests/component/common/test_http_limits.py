@@ -200,6 +200,7 @@ def test_a_slow_head_is_closed(quick: int) -> None:
             time.sleep(0.05)
 
 
+@pytest.mark.heavy
 def test_a_body_may_take_longer_at_a_sufficient_rate(quick: int) -> None:
     with connect(quick) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 10000\r\n\r\n")
@@ -209,6 +210,7 @@ def test_a_body_may_take_longer_at_a_sufficient_rate(quick: int) -> None:
         assert status(rest(connection)) == 200
 
 
+@pytest.mark.heavy
 def test_the_application_may_take_its_time(quick: int) -> None:
     """Empty lines after a body, and the start of the next request, do not cut it short."""
     for extra in (b"", b"\r\n\r\n", b"GET / HT"):
@@ -237,6 +239,7 @@ def test_connections_beyond_the_limit_get_a_503(quick: int) -> None:
     assert answered(quick)
 
 
+@pytest.mark.heavy
 def test_a_refusal_never_becomes_the_answer_of_another_request(quick: int) -> None:
     """The second request of a pipeline is refused while the first is being answered."""
     with connect(quick) as connection:
@@ -244,6 +247,7 @@ def test_a_refusal_never_becomes_the_answer_of_another_request(quick: int) -> No
         assert b"431" not in rest(connection)
 
 
+@pytest.mark.heavy
 def test_an_aborted_pipeline_logs_no_error(usual: int) -> None:
     with captured_logs("tests") as log:
         for _ in range(5):

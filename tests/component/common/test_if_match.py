@@ -133,6 +133,7 @@ async def test_the_tag_of_a_page_that_has_a_whole_relation_is_its_version(manage
     assert (await client.put(path, json={"scopeIds": []}, headers=await read(client, path))).is_success
 
 
+@pytest.mark.heavy
 async def test_a_relation_with_more_than_a_page_can_have_has_no_version(management: Management) -> None:
     client, (path, ids) = management.client, await role_with_scopes(management, 101)
     for headers in ({"If-Match": "*"}, await read(client, path, page_size=100)):
@@ -166,6 +167,7 @@ async def test_what_is_committed_while_the_write_waits_for_its_row_counts(manage
     assert (await management.client.get(path)).json()["name"] == "Countess"
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_of_many_who_write_at_once_one_succeeds(management: Management) -> None:
     """More than there are connections: no request waits for a connection that another one holds."""

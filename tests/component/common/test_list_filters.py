@@ -230,6 +230,7 @@ async def test_organizations_and_organization_roles_are_found_by_what_they_lack(
     assert await found(template, "organization-roles", q=marker, type="MachineToMachine") == [other]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["user", "application"])
 async def test_the_organizations_of_a_member_come_whole_unless_a_page_is_requested(
     template: Template, kind: str
@@ -247,6 +248,7 @@ async def test_the_organizations_of_a_member_come_whole_unless_a_page_is_request
     assert [each["id"] for each in paged.json()] == [answer.json()[20]["id"]]
 
 
+@pytest.mark.heavy
 def test_the_sdk_names_every_filter(stack: RunningStack) -> None:
     client, marker = stack.management, unique("sdk").replace("-", "_")
     user = client.users.create(username=f"{marker}a", name=marker)
@@ -343,6 +345,7 @@ async def test_members_of_an_organization_are_left_out(template: Template, kind:
     assert refusal(await unprivileged.get(f"/api/{path}?excludeOrganizationId={other}")) == (403, "auth.forbidden")
 
 
+@pytest.mark.heavy
 async def test_an_organization_may_have_more_members_than_a_reply_holds(template: Template) -> None:
     management, marker = template.management, unique("crowd")
     last = (await management.created("users", name=f"{marker} b", username=f"zz{marker}"))["id"]
@@ -353,6 +356,7 @@ async def test_an_organization_may_have_more_members_than_a_reply_holds(template
     assert await found(management, "users", q=marker, excludeOrganizationId=organization) == [outside]
 
 
+@pytest.mark.heavy
 async def test_without_template_service_only_this_filter_is_refused(servers: ServerAddresses, issuer: Issuer) -> None:
     """There is no listener, then one whose database is down, then one that makes no sense, then one without an end."""
     async with Management(servers, issuer) as alone:

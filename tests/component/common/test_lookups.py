@@ -67,6 +67,7 @@ KNOWN_APPLICATIONS = """
 """
 
 
+@pytest.mark.heavy
 async def test_management_finds_the_caller_by_primary_key_however_fast_the_tables_grow(
     servers: ServerAddresses,
 ) -> None:
@@ -76,6 +77,7 @@ async def test_management_finds_the_caller_by_primary_key_however_fast_the_table
     assert indexes_used(plan) == ["applications_pkey", "users_pkey", "users_pkey"], plan
 
 
+@pytest.mark.heavy
 async def test_template_finds_the_caller_by_primary_key_however_fast_the_tables_grow(servers: ServerAddresses) -> None:
     async with new_database(servers, servers.template_database_url) as url:
         await asyncio.to_thread(migrate, url, TEMPLATE)
@@ -130,6 +132,7 @@ async def test_a_connection_is_reused(template: Template) -> None:
         assert await lookups.fetch(PID) == await lookups.fetch(PID)
 
 
+@pytest.mark.heavy
 async def test_a_connection_that_the_database_closes_is_replaced(template: Template) -> None:
     other = await asyncpg.connect(template.settings.database_url.replace("+asyncpg", ""))
     async with lookups_in(template.settings.database_url) as lookups:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from identity_common.version import VERSION
@@ -46,6 +47,7 @@ def increase(before: Series, after: Series, name: str, **labels: str) -> float:
     return of(after, name, **labels) - before.get((f"stead_{name}", frozenset(labels.items())), 0.0)
 
 
+@pytest.mark.heavy
 def test_the_state_of_every_service_can_be_read(world: World) -> None:
     series = scraped(world.stack)
     for service in ("management", "token", "template"):
@@ -77,6 +79,7 @@ def test_the_state_of_every_service_can_be_read(world: World) -> None:
     assert [name for name, _ in series if name.endswith("_created")] == []
 
 
+@pytest.mark.heavy
 def test_token_requests_are_counted_by_grant_and_outcome(world: World, logs: Path) -> None:
     before, stack = scraped(world.stack), world.stack
     form = {"grant_type": "client_credentials", "resource": world.resource, "scope": "read:things"}
@@ -103,6 +106,7 @@ def test_token_requests_are_counted_by_grant_and_outcome(world: World, logs: Pat
     assert [(line["client_id"], line["count"]) for line in lines[-1:]] == [(world.machine.id, 2)]
 
 
+@pytest.mark.heavy
 def test_sign_ins_are_counted_by_outcome_and_a_refused_one_logs_account_and_address(world: World, logs: Path) -> None:
     spa, person = application(world, "SPA"), Person(world)
     before = scraped(world.stack)

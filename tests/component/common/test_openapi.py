@@ -56,6 +56,7 @@ def examples(content: dict[str, Any]) -> list[Any]:
     return [content["example"]] if "example" in content else [each["value"] for each in content["examples"].values()]
 
 
+@pytest.mark.heavy
 def test_the_merged_document_is_up_to_date() -> None:
     assert SWAGGER.read_bytes() == whole_document(), "make openapi"
 

@@ -67,6 +67,7 @@ async def stored(client: Client, tenant: str) -> list[bytes]:
     return [message.data or b"" for message in sorted(messages, key=lambda message: message.seq or 0)]
 
 
+@pytest.mark.heavy
 async def test_acknowledged_messages_are_in_the_stream_in_order_and_repetitions_are_dropped(
     publisher: Publisher, client: Client
 ) -> None:
@@ -111,6 +112,7 @@ async def test_an_acknowledgement_does_not_count_for_another_message(publisher: 
         await publisher.publish(messages, timeout_s=0.3)
 
 
+@pytest.mark.heavy
 async def test_a_late_acknowledgement_does_not_count_for_the_next_batch(publisher: Publisher, client: Client) -> None:
     held: list[Msg] = []
 
@@ -131,6 +133,7 @@ async def test_a_late_acknowledgement_does_not_count_for_the_next_batch(publishe
         await again
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
 async def test_a_broken_connection_never_leaves_the_end_of_a_batch_before_its_beginning(
     management: Management, client: Client, turns: int

@@ -140,6 +140,7 @@ async def following(
         await follower.stop()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("error", [LookupError, ConnectionError, ArithmeticError])
 async def test_a_batch_that_failed_is_applied_again(buses: Buses, tenant: str, error: type[Exception]) -> None:
     recorded = Recorded()

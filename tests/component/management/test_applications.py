@@ -293,6 +293,7 @@ async def test_custom_data_of_an_application_is_merged(management: Management) -
     assert refusal(missing) == (404, "entity.not_exists_with_id")
 
 
+@pytest.mark.heavy
 async def test_an_application_never_has_more_than_100_secrets(management: Management) -> None:
     application = await management.created("applications", name="Shop", type="Traditional")
     path = f"/api/applications/{application['id']}/secrets"

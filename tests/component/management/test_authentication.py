@@ -172,6 +172,7 @@ async def test_a_user_is_locked_out_by_suspension_deletion_and_a_new_password(ma
     assert await locked_out(user, issued_at=later)
 
 
+@pytest.mark.heavy
 async def test_the_second_of_two_changes_within_a_second_ends_tokens_issued_in_between(
     management: Management,
 ) -> None:
@@ -188,6 +189,7 @@ async def test_the_second_of_two_changes_within_a_second_ends_tokens_issued_in_b
             assert refusal(await client.get("/api/users")) == (401, "auth.unauthorized")
 
 
+@pytest.mark.heavy
 async def test_a_client_of_another_tenant_is_refused(management: Management) -> None:
     other = settings_for(management.addresses, management.issuer)
     app = create_app(other)
@@ -195,6 +197,7 @@ async def test_a_client_of_another_tenant_is_refused(management: Management) -> 
         assert refusal(await client.get("/api/users")) == (401, "auth.unauthorized")
 
 
+@pytest.mark.heavy
 async def test_entities_of_another_tenant_are_not_found(management: Management) -> None:
     user = await management.created("users", username=unique("u"))
     async with Management(management.addresses, management.issuer) as other:
@@ -207,6 +210,7 @@ async def test_entities_of_another_tenant_are_not_found(management: Management) 
         assert same_name.status_code == 200
 
 
+@pytest.mark.heavy
 async def test_without_the_issuer_s_keys_every_request_gets_a_503(management: Management) -> None:
     settings = settings_for(management.addresses, management.issuer, jwks_url="http://127.0.0.1:9/jwks")
     app = create_app(settings)

@@ -247,6 +247,7 @@ ADMINISTRATORS = """SELECT username, scopes.name, applications.name, redirect_ur
     JOIN scopes ON scopes.id = scope_id, applications WHERE type = 'Traditional'"""
 
 
+@pytest.mark.heavy
 async def test_the_console_gets_a_client_and_an_administrator_once(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)
     before = {path: server.values(path) for path in (PATH, CONSOLE, ADMINISTRATOR)}
@@ -263,6 +264,7 @@ async def test_the_console_gets_a_client_and_an_administrator_once(settings: Set
     assert callback == "https://id.example.com/console/callback"
 
 
+@pytest.mark.heavy
 async def test_an_administrator_who_was_renamed_stays_the_only_one(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)
     await rows(settings, "UPDATE users SET username = 'ada', username_key = 'ada'")
@@ -272,6 +274,7 @@ async def test_an_administrator_who_was_renamed_stays_the_only_one(settings: Set
     assert await rows(settings, "SELECT username FROM users") == [("ada",)]
 
 
+@pytest.mark.heavy
 async def test_another_user_of_that_name_is_left_alone(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)
     await rows(settings, "DELETE FROM user_roles")
@@ -281,6 +284,7 @@ async def test_another_user_of_that_name_is_left_alone(settings: Settings, serve
     assert users[1].startswith("administrator_")
 
 
+@pytest.mark.heavy
 async def test_a_lost_secret_of_the_console_is_replaced_by_one_of_the_same_client(
     settings: Settings, server: Recorded
 ) -> None:
@@ -293,6 +297,7 @@ async def test_a_lost_secret_of_the_console_is_replaced_by_one_of_the_same_clien
     assert second["console_client_secret"] != first["console_client_secret"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("lost", ["DELETE FROM invitations", "UPDATE invitations SET expires_at = 0", ""])
 async def test_an_administrator_without_a_password_is_invited_again(
     settings: Settings, server: Recorded, lost: str
@@ -311,6 +316,7 @@ async def test_an_administrator_without_a_password_is_invited_again(
     assert await rows(settings, "SELECT sha256 FROM invitations") == [(stored,)]
 
 
+@pytest.mark.heavy
 async def test_an_administrator_with_a_password_is_left_alone(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)
     await rows(settings, "UPDATE users SET password_hash = 'one'")

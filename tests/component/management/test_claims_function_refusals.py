@@ -156,6 +156,7 @@ async def test_an_answer_of_the_wrong_kind_or_to_another_request_is_a_503(
     await require_503(own, requests)
 
 
+@pytest.mark.heavy
 async def test_without_token_service_there_is_a_503_and_the_rest_works(
     servers: ServerAddresses, issuer: Issuer
 ) -> None:

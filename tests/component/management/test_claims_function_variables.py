@@ -4,6 +4,7 @@ import base64
 import os
 
 import msgspec
+import pytest
 
 from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import (
@@ -85,6 +86,7 @@ async def test_environment_variables_are_nowhere_in_the_clear(own: Management, a
     assert secret not in repr(answers.asked)
 
 
+@pytest.mark.heavy
 async def test_a_new_key_takes_over_at_the_next_start(servers: ServerAddresses, issuer: Issuer) -> None:
     """Every version is sealed anew, the active one is published, and the old key can be taken out of the ring."""
     async with Management(servers, issuer) as before:
@@ -112,6 +114,7 @@ async def test_a_new_key_takes_over_at_the_next_start(servers: ServerAddresses, 
         assert state["sealed_environment_variables"] == rows[2]["sealed_environment_variables"]
 
 
+@pytest.mark.heavy
 async def test_variables_that_no_key_opens_are_a_422_and_can_be_replaced(
     servers: ServerAddresses, issuer: Issuer
 ) -> None:

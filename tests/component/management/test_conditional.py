@@ -31,6 +31,7 @@ async def paths(management: Management) -> list[str]:
     return [path.format(**ids) for path in gets if path not in ELSEWHERE]
 
 
+@pytest.mark.heavy
 async def test_every_get_has_an_entity_tag_and_answers_304_without_a_body_if_it_matches(
     management: Management,
 ) -> None:

@@ -202,6 +202,7 @@ migrations.migrate(sys.argv[1], pathlib.Path(sys.argv[2]))
 """What the command of a service runs, without importing the rest of the service."""
 
 
+@pytest.mark.heavy
 async def test_replicas_may_migrate_concurrently(settings: Settings) -> None:
     command = (sys.executable, "-c", MIGRATION, settings.database_url, VERSIONS)
     processes = [await asyncio.create_subprocess_exec(*command, stderr=subprocess.PIPE) for _ in range(3)]
@@ -257,6 +258,7 @@ async def test_older_code_runs_on_a_newer_database_until_a_revision_excludes_it(
             migrations.is_migrated(*schema, older)
 
 
+@pytest.mark.heavy
 async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it(settings: Settings) -> None:
     await asyncio.to_thread(migrate, settings)
     await query(settings, "UPDATE alembic_version SET version_num = '0099', oldest_code = '0098'")
@@ -290,6 +292,7 @@ def test_the_head_is_the_one_that_alembic_finds() -> None:
     assert scripts.get_heads() == [head(VERSIONS)]
 
 
+@pytest.mark.heavy
 async def test_a_service_that_starts_before_the_migrations_becomes_ready_after_them(
     settings: Settings,
 ) -> None:
@@ -315,6 +318,7 @@ async def test_a_service_that_starts_before_the_migrations_becomes_ready_after_t
         await life
 
 
+@pytest.mark.heavy
 async def test_bootstrap_creates_one_client_and_a_new_secret_each_time(settings: Settings, issuer: Issuer) -> None:
     await asyncio.to_thread(migrate, settings)
     made = [await asyncio.to_thread(bootstrap, settings) for _ in range(5)]
@@ -339,6 +343,7 @@ async def test_bootstrap_creates_one_client_and_a_new_secret_each_time(settings:
     assert [scope["name"] for scope in scopes] == ["all"]
 
 
+@pytest.mark.heavy
 async def test_concurrent_bootstraps_create_one_client(settings: Settings) -> None:
     await asyncio.to_thread(migrate, settings)
     made = await asyncio.gather(*(asyncio.to_thread(bootstrap, settings) for _ in range(4)))
@@ -346,6 +351,7 @@ async def test_concurrent_bootstraps_create_one_client(settings: Settings) -> No
     assert len(await query(settings, "SELECT id FROM applications")) == 1
 
 
+@pytest.mark.heavy
 async def test_bootstrap_gives_no_role_to_an_application_that_merely_has_the_name(
     settings: Settings, issuer: Issuer
 ) -> None:

@@ -60,6 +60,7 @@ async def another(management: Management, settings: Settings) -> AsyncIterator[t
         yield settings.tenant_id, client
 
 
+@pytest.mark.heavy
 async def test_a_stream_that_was_replaced_while_the_relay_was_connected_is_filled_again(management: Management) -> None:
     """The service publishes into a stream without its history, as after the loss of the stream and its recreation."""
     async with Management(management.addresses, management.issuer) as own:
@@ -84,6 +85,7 @@ async def test_a_stream_that_was_replaced_while_the_relay_was_connected_is_fille
         assert after.keys() > before.keys()
 
 
+@pytest.mark.heavy
 async def test_the_stream_agrees_with_the_database(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         resource = await own.created("resources", name="Shop", indicator=f"https://{unique('r')}.example.com")
@@ -171,6 +173,7 @@ async def test_an_event_is_never_published_before_its_commit(management: Managem
     assert msgspec.json.decode(event.data)["name"] == "after"
 
 
+@pytest.mark.heavy
 async def test_without_the_bus_writes_succeed_and_are_published_later(management: Management) -> None:
     async with TcpProxy(management.addresses.management_nats_url) as bus:
         settings = settings_for(management.addresses, management.issuer, nats_url=bus.url)
@@ -184,6 +187,7 @@ async def test_without_the_bus_writes_succeed_and_are_published_later(management
             assert {f"identity-internal.{own}.user.{user}" for user in made} <= published.keys()
 
 
+@pytest.mark.heavy
 async def test_without_the_database_every_request_is_refused_until_it_is_back(management: Management) -> None:
     async with TcpProxy(management.settings.database_url) as database:
         settings = settings_for(management.addresses, management.issuer, database_url=database.url)
@@ -212,6 +216,7 @@ async def test_without_the_database_every_request_is_refused_until_it_is_back(ma
                 assert answer.status_code < 500, (method, path, answer.text)
 
 
+@pytest.mark.heavy
 async def test_logs_events_and_metrics_hold_no_secrets_or_personal_data(management: Management) -> None:
     with captured_logs("management-service") as log:
         async with Management(management.addresses, management.issuer) as own:

@@ -43,6 +43,7 @@ async def test_users_are_paged_by_name_and_id_and_the_links_lead_through_all_pag
     assert links(beyond)["prev"] == f"{address}&page=3&page_size=3"
 
 
+@pytest.mark.heavy
 async def test_a_list_without_a_page_answers_20_items_or_all_as_the_contract_says(
     management: Management,
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from provision import ServerAddresses
@@ -106,6 +107,7 @@ async def test_the_tables_name_every_route(management: Management) -> None:
     assert with_body == BODIES.keys() | direct
 
 
+@pytest.mark.heavy
 async def test_a_parent_of_the_wrong_kind_or_of_another_tenant_is_not_found(
     management: Management, family: Ids, foreign_family: Ids
 ) -> None:

@@ -199,6 +199,7 @@ async def test_a_caller_s_request_id_is_kept_if_it_is_well_formed(management_api
         assert answer.headers["X-Request-Id"] != wrong
 
 
+@pytest.mark.heavy
 async def test_the_document_of_the_api_names_every_route_once(management: Management) -> None:
     document = (await management.client.get("/schema")).json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]

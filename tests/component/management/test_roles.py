@@ -237,6 +237,7 @@ async def test_holders_are_replaced_by_exactly_the_given_ones(management: Manage
     assert (await management.client.get(path)).json() == []
 
 
+@pytest.mark.heavy
 async def test_one_of_several_concurrent_replacements_holds_whole_and_none_fails(management: Management) -> None:
     role = (await role_of(management))["id"]
     users = [(await management.created("users"))["id"] for _ in range(6)]
@@ -273,6 +274,7 @@ async def test_a_relation_to_an_unknown_id_is_refused_whole(management: Manageme
     assert (await management.client.get(f"/api/roles/{role['id']}/scopes")).json() == []
 
 
+@pytest.mark.heavy
 async def test_adding_holders_answers_them_and_adding_nothing_is_refused(management: Management) -> None:
     user, machine = (await management.created("users"))["id"], await management.machine()
     role, machine_role = await role_of(management), await role_of(management, "MachineToMachine")
@@ -332,6 +334,7 @@ async def test_every_wrong_member_of_a_new_role_is_named(
     assert issues(await management_api.post("/api/roles", json=body)) == paths
 
 
+@pytest.mark.heavy
 async def test_roles_assigned_while_the_role_is_deleted_leave_no_orphan_and_no_error(management: Management) -> None:
     users = [(await management.created("users"))["id"] for _ in range(4)]
     for _ in range(10):
@@ -354,6 +357,7 @@ async def test_roles_assigned_while_the_role_is_deleted_leave_no_orphan_and_no_e
         assert await management.event_data("role", role) == {"id": role, "deleted": True}
 
 
+@pytest.mark.heavy
 async def test_concurrent_deletions_of_users_and_their_roles_never_fail(management: Management) -> None:
     for _ in range(5):
         users = [(await management.created("users"))["id"] for _ in range(4)]
@@ -367,6 +371,7 @@ async def test_concurrent_deletions_of_users_and_their_roles_never_fail(manageme
         assert {answer.status_code for answer in answers} == {204}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [2**8, 2**13])
 async def test_no_user_of_a_large_role_is_left_out(management: Management, count: int) -> None:
     """No silent cap."""
@@ -395,6 +400,7 @@ async def test_no_user_of_a_large_role_is_left_out(management: Management, count
     )
 
 
+@pytest.mark.heavy
 async def test_a_role_with_more_scopes_than_an_event_can_carry_is_refused(management: Management) -> None:
     resource = await management.created("resources", name="Wide", indicator=f"https://{unique('w')}.example.com")
     await management.database.execute(

@@ -58,6 +58,7 @@ async def test_a_subject_token_is_random_and_only_its_hash_is_stored_with_a_ttl(
     assert 600_000 < ttl_ms <= 600_000 + KEPT_AFTER_EXPIRY_MS
 
 
+@pytest.mark.heavy
 async def test_a_minted_token_is_recorded_for_the_audit_trail(management: Management) -> None:
     """With its public id, the caller, and what people read of the context; nothing else of it, and not the token."""
     user = await management.created("users", name="Customer")
@@ -229,6 +230,7 @@ async def test_a_revoked_token_is_refused_before_any_other_check(management: Man
         assert after == {(401, "auth.unauthorized")}
 
 
+@pytest.mark.heavy
 async def test_a_required_context_is_refused_unless_each_member_is_text(management: Management) -> None:
     required = settings_for(
         management.addresses,
@@ -256,6 +258,7 @@ async def test_a_required_context_is_refused_unless_each_member_is_text(manageme
         assert (await anonymous.post(PATH, json={"userId": user})).status_code == 401
 
 
+@pytest.mark.heavy
 async def test_without_redis_minting_is_refused_until_it_is_back(management: Management) -> None:
     async with TcpProxy(management.addresses.management_redis_url) as redis:
         settings = settings_for(

@@ -298,6 +298,7 @@ async def test_exactly_one_of_50_concurrent_users_with_the_same_name_is_created(
     assert await management.revision() == before + 1
 
 
+@pytest.mark.heavy
 async def test_patches_racing_a_deletion_succeed_before_it_or_get_a_404(management: Management) -> None:
     for _ in range(10):
         user = await management.created("users", name="Racer")

@@ -89,6 +89,7 @@ class TestContent:
         )
         assert before.replace(microsecond=0) <= change.time <= datetime.now(UTC)
 
+    @pytest.mark.heavy
     async def test_changes_come_in_order_and_without_end(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "u1", "a")
         changes = permission_changes(bus, since="beginning")
@@ -105,6 +106,7 @@ class TestContent:
         ]
         await nothing_more(changes)
 
+    @pytest.mark.heavy
     async def test_changes_of_one_organization_only(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "u1", "a")
         await source.grant("o2", "u2", "a")
@@ -113,6 +115,7 @@ class TestContent:
         assert [change.member_id for change in await take(changes, 2)] == ["u1", "u3"]
         await nothing_more(changes)
 
+    @pytest.mark.heavy
     async def test_events_of_another_tenant_are_not_received(
         self, servers: ServerAddresses, source: TemplateSource
     ) -> None:
@@ -160,6 +163,7 @@ class TestStart:
                 await source.grant("o1", later[-1], "a")
         assert (await reading).member_id in later
 
+    @pytest.mark.heavy
     async def test_after_a_revision(self, source: TemplateSource, bus: EventBus) -> None:
         revisions = [await source.grant("o1", f"u{number}", "a") for number in range(30)]
         await source.grant("o1", "last", "a")
@@ -178,6 +182,7 @@ class TestStart:
         (change,) = await take(permission_changes(bus, since=begun), 1)
         assert change.member_id == "after"
 
+    @pytest.mark.heavy
     async def test_where_a_durable_subscription_stopped(self, source: TemplateSource, bus: EventBus) -> None:
         for number in range(5):
             await source.grant("o1", f"u{number}", "a")
@@ -213,6 +218,7 @@ class TestStart:
                     await handle(failing_at=failing_at)
         assert handled == ["u0", "u1"]
 
+    @pytest.mark.heavy
     async def test_two_processes_that_share_a_name_take_turns_in_order(
         self, servers: ServerAddresses, source: TemplateSource
     ) -> None:
@@ -392,6 +398,7 @@ class TestGaps:
             _, change = await take(permission_changes(bus, since="beginning", management=management), 2)
         assert (change.missed, change.healed, told([change])) == (1, False, [("u1", 3, ["c"], ["a"])])
 
+    @pytest.mark.heavy
     async def test_an_event_without_lists_is_completed_once_the_management_api_answers(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
@@ -426,6 +433,7 @@ class TestGaps:
 
 
 class TestConnection:
+    @pytest.mark.heavy
     @pytest.mark.parametrize("durable", [False, True])
     async def test_reading_resumes_after_a_reconnect(
         self, servers: ServerAddresses, source: TemplateSource, durable: bool
@@ -469,6 +477,7 @@ class TestConnection:
         assert str(unavailable.value) == f"the bus did not answer within 0.2 s: {address}"
         assert parts.password
 
+    @pytest.mark.heavy
     async def test_a_server_that_is_down_is_waited_for(self, servers: ServerAddresses, source: TemplateSource) -> None:
         await source.grant("o1", "u1", "a")
         async with TcpProxy(servers.subscriber_nats_url) as wire:

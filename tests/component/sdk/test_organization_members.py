@@ -87,6 +87,7 @@ async def test_every_member_of_a_long_list_is_listed_once(client: AsyncManagemen
         assert [user.id async for user in client.organizations.users(organization.id, page_size=page_size)] == made
 
 
+@pytest.mark.heavy
 async def test_a_waiting_client_receives_every_change(client: AsyncManagementClient) -> None:
     organization = await client.organizations.create(unique("Acme"))
     user = await client.users.create(name="Ada")

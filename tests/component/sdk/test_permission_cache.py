@@ -57,6 +57,7 @@ async def test_it_may_hold_one_organization_only(source: TemplateSource, bus: Ev
         assert (await cache.permissions("o1", "u1") or pytest.fail()).holds("a")
 
 
+@pytest.mark.heavy
 async def test_it_is_the_fold_of_the_events_whenever_they_come(source: TemplateSource, bus: EventBus) -> None:
     chance = random.Random(4)
     members = [("o1", f"u{number}") for number in range(20)] + [("o2", f"u{number}") for number in range(20)]
@@ -90,6 +91,7 @@ async def test_it_stops_at_any_moment_of_its_start(bus: EventBus) -> None:
 
 
 class TestWhileTheBusIsDown:
+    @pytest.mark.heavy
     async def test_it_reports_its_age_and_keeps_answering(
         self, servers: ServerAddresses, source: TemplateSource
     ) -> None:
@@ -118,6 +120,7 @@ class TestWhileTheBusIsDown:
                     await asyncio.sleep(0.005)
             assert (await cache.permissions("o1", "u1") or pytest.fail()).holds("b")
 
+    @pytest.mark.heavy
     async def test_it_is_not_current_before_the_state_is_complete(
         self, servers: ServerAddresses, source: TemplateSource
     ) -> None:

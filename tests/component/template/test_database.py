@@ -29,6 +29,7 @@ async def test_the_migrations_create_the_tables_in_the_code(template: Template) 
     await engine.dispose()
 
 
+@pytest.mark.heavy
 async def test_members_get_the_name_that_a_user_gets_while_they_are_migrated(
     servers: ServerAddresses, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ async def test_members_get_the_name_that_a_user_gets_while_they_are_migrated(
             await connection.close()
 
 
+@pytest.mark.heavy
 async def test_members_get_their_names_whichever_release_adds_them(servers: ServerAddresses, tmp_path: Path) -> None:
     """Revision 0005; an upgrade rolls, so the previous release goes on writing."""
     for file in VERSIONS.glob("000[1-4]_*.py"):

@@ -214,6 +214,7 @@ async def test_the_projection_recovers_by_itself_after_a_postgresql_outage(templ
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.heavy
 async def test_a_user_deleted_while_joining_is_not_a_member_afterwards(
     template: Template, tables: TemplateTables
 ) -> None:

@@ -254,6 +254,7 @@ async def test_an_invalid_token_is_refused(member: ReadingMember) -> None:
         assert refusal(basic) == (401, "auth.authorization_token_type_not_supported")
 
 
+@pytest.mark.heavy
 async def test_a_token_of_a_suspended_or_deleted_subject_or_client_is_refused(template: Template) -> None:
     """Subject and client are checked for liveness on every read."""
     management = template.management
@@ -281,6 +282,7 @@ async def test_a_token_of_a_suspended_or_deleted_subject_or_client_is_refused(te
     assert refusal(await machine.read(token)) == UNAUTHORIZED
 
 
+@pytest.mark.heavy
 @of_both_kinds
 async def test_a_revoked_token_is_refused_even_if_it_is_waiting(template: Template, kind: Kind) -> None:
     """On every path to an answer, including the shortcut for an unchanged poll."""
@@ -371,6 +373,7 @@ async def test_if_none_match_is_compared_with_the_current_entity_tag(
     assert "Preference-Applied" not in answer.headers
 
 
+@pytest.mark.heavy
 async def test_an_unchanged_poll_reads_only_the_version_of_the_database(
     template: Template, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +428,7 @@ async def test_an_unchanged_poll_is_answered_the_same_with_and_without_a_prefere
     assert len({line.partition('route="')[2].partition('"')[0] for line in series}) == 1
 
 
+@pytest.mark.heavy
 async def test_a_write_is_visible_at_once_to_a_read_with_its_revision(
     template: Template, member: ReadingMember
 ) -> None:
@@ -446,6 +450,7 @@ async def test_every_response_names_the_revision_it_includes(template: Template,
     assert revision(granted) <= revision(shown) <= revision(unchanged) <= await template.revision()
 
 
+@pytest.mark.heavy
 async def test_a_read_waits_for_a_revision_of_management_service(template: Template) -> None:
     """The effect of a deletion there is visible to a request that names its revision."""
     management = template.management
@@ -458,6 +463,7 @@ async def test_a_read_waits_for_a_revision_of_management_service(template: Templ
         assert refusal(answer) == (422, "organization.require_membership")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("source", ["management", "template"])
 async def test_a_read_waits_two_seconds_for_a_revision_that_does_not_come(member: ReadingMember, source: str) -> None:
     started = time.monotonic()
@@ -506,6 +512,7 @@ async def test_pages_of_any_origin_may_read_the_permissions_of_a_user(
     assert set(plain.headers["Allow"].split(", ")) >= {"GET", "OPTIONS"}
 
 
+@pytest.mark.heavy
 async def test_an_unresponsive_database_gives_503(template: Template, member: ReadingMember) -> None:
     async with template.database.transaction():
         await template.database.execute("LOCK TABLE members IN ACCESS EXCLUSIVE MODE")

@@ -136,6 +136,7 @@ async def whole(template: Template, path: str) -> list[Any]:
     return found
 
 
+@pytest.mark.heavy
 async def test_requests_answer_503_without_the_database_and_recover_by_themselves(template: Template) -> None:
     async with (
         TcpProxy(template.settings.database_url) as database,

@@ -512,6 +512,7 @@ async def test_unchanged_lists_answer_304(template: Template) -> None:
         await template.client.put(f"{own.path}/{user}/roles", json={})
 
 
+@pytest.mark.heavy
 async def test_organizations_of_a_member_are_listed_whole_or_in_pages_by_name(template: Template) -> None:
     user, marker = await member_of_kind(template, USERS), unique("firm")
     made = []
@@ -531,6 +532,7 @@ async def test_organizations_of_a_member_are_listed_whole_or_in_pages_by_name(te
     assert [each["id"] for each in found.json()] == made[10:20]
 
 
+@pytest.mark.heavy
 async def test_a_member_has_at_most_10_000_roles(template: Template) -> None:
     """The limit is explicit: nothing is dropped silently."""
     marker = unique("many")

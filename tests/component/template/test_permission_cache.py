@@ -82,6 +82,7 @@ async def test_an_old_entry_is_read_again(
     assert sent == ["state", "version", "version", "state", "version"]
 
 
+@pytest.mark.heavy
 async def test_the_cache_is_bounded_and_evicts_the_least_recently_used(
     template: Template, lookups: Lookups, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ async def test_the_table_names_every_route_with_a_body(template: Template) -> No
     assert with_body == GOOD.keys()
 
 
+@pytest.mark.heavy
 async def test_authentication_and_authorization_are_checked_first(template: Template, family: Ids) -> None:
     """401, then 403, then everything else, on every route."""
     before = await template.revision()
@@ -158,6 +159,7 @@ async def test_a_body_that_is_not_strict_json_is_refused(
     assert await template.revision() == before
 
 
+@pytest.mark.heavy
 async def test_an_id_of_the_wrong_kind_or_of_another_tenant_is_not_found(
     template: Template, family: Ids, other_family: Ids, foreign_family: Ids
 ) -> None:

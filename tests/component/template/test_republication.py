@@ -121,6 +121,7 @@ async def streams_are_back(template: Template) -> bool:
         return False
 
 
+@pytest.mark.heavy
 async def test_lost_streams_are_rebuilt_deletions_included(
     own_servers: EmbeddedServers, own_directory: Path, own_template: Template, tables: TemplateTables
 ) -> None:
@@ -181,6 +182,7 @@ async def known_users(template: Template) -> set[str]:
     return {row[0] for row in await template.database.fetch(query, template.tenant_id)}
 
 
+@pytest.mark.heavy
 async def test_versions_continue_after_a_republication(tables: TemplateTables) -> None:
     permission = await tables.permission(unique("p"))
     role, organization = await tables.role(permission), await tables.organization()

@@ -356,6 +356,7 @@ async def test_every_wrong_member_of_a_new_role_is_named(
     assert issues(await template_api.post(PATH, json=body)) == paths
 
 
+@pytest.mark.heavy
 async def test_a_role_grants_at_most_10_000_permissions_and_scopes(
     template: Template, resource: Any, fan_outs: RequestedFanOuts
 ) -> None:
@@ -396,6 +397,7 @@ async def test_a_role_grants_at_most_10_000_permissions_and_scopes(
     await template.database.execute("DELETE FROM permissions WHERE id LIKE $1", f"{prefix}%")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["scopes", "resource-scopes"])
 async def test_65_537_unknown_ids_are_refused_like_one(template: Template, kind: str) -> None:
     """More than 2^16 items (CVE-2024-27101)."""

@@ -131,6 +131,7 @@ async def test_a_member_removed_during_the_wait_is_refused(template: Template, k
             assert refusal(await request) == expected
 
 
+@pytest.mark.heavy
 async def test_without_a_change_the_wait_runs_out(member: ReadingMember) -> None:
     etag = await etag_of(member)
     started = time.monotonic()
@@ -183,6 +184,7 @@ async def test_a_change_while_the_wait_begins_is_not_missed(template: Template, 
             assert (await request).status_code == 200
 
 
+@pytest.mark.heavy
 async def test_changes_of_other_members_do_not_end_the_wait(
     template: Template, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +263,7 @@ async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(templat
             etag = answers[0].headers["ETag"]
 
 
+@pytest.mark.heavy
 async def test_a_token_that_expires_during_the_wait_is_refused(member: ReadingMember) -> None:
     """The token is verified again before the answer; the leeway is a minute."""
     etag, now = await etag_of(member), int(time.time())

@@ -209,6 +209,7 @@ async def test_a_withdrawal_waits_for_an_authorization_in_progress_and_ends_it(r
     assert (await replicas.consents.find("user", "app")).everything() == frozenset()
 
 
+@pytest.mark.heavy
 async def test_no_authorization_outlives_its_consent(replicas: Replicas) -> None:
     """Raced over replicas: an authorization that begins after the withdrawal stores its consent in its transaction."""
     for _ in range(40):
@@ -298,6 +299,7 @@ async def test_a_late_sibling_inherits_the_rotation_time_of_its_generation(repli
     assert not await replicas.is_alive(third)
 
 
+@pytest.mark.heavy
 async def test_concurrent_uses_never_leave_two_live_chains(replicas: Replicas) -> None:
     """Raced over replicas: all get siblings of one generation; one continues, and any other ends the family."""
     for _ in range(5):

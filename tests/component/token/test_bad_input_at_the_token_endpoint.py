@@ -323,6 +323,7 @@ PAIRS = st.lists(
 )
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=PAIRS)
 @example(pairs=[])

@@ -122,6 +122,7 @@ async def test_a_check_that_exceeds_a_bound_names_it() -> None:
         assert await check(workers, ECHO) is None
 
 
+@pytest.mark.heavy
 async def test_a_check_that_does_not_end_says_nothing_about_the_script() -> None:
     async with ClaimsWorkers(Limits(time_ms=50), 1) as workers:
         async with await workers.reserve(within_s=WAIT_S) as slot:

@@ -83,6 +83,7 @@ def test_a_script_is_parsed_and_searched_for_the_function(function: ClaimsFuncti
         assert answer.problem.reason == reason
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 def test_a_check_that_does_not_end_is_not_blamed_on_the_script(function: ClaimsFunction) -> None:
     assert function.asked(CheckScript(script=body("{}"))) == ScriptChecked()
@@ -190,6 +191,7 @@ def test_recorded_inputs_are_sealed_limited_and_forgotten(world: World, function
     assert dry_run(function, body("{}")) == DryRunAnswer()
 
 
+@pytest.mark.heavy
 def test_a_captured_request_gets_no_reply_later(world: World, function: ClaimsFunction) -> None:
     keys = SealingKeys(world.stack.token_settings.environment_variable_keys)
     tenant_id = world.stack.tenant_id
@@ -200,6 +202,7 @@ def test_a_captured_request_gets_no_reply_later(world: World, function: ClaimsFu
     assert function.asked(ReadRecording(kind="access-token")) == RecordingState(until=0)
 
 
+@pytest.mark.heavy
 def test_what_another_key_has_sealed_gets_no_reply(function: ClaimsFunction) -> None:
     with pytest.raises(nats.errors.TimeoutError):
         function.raw_reply(b"x" * 64)

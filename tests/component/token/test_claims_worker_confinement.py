@@ -178,6 +178,7 @@ os.write(0, json.dumps(lacking).encode())
 """
 
 
+@pytest.mark.heavy
 @linux_only
 def test_what_the_system_refuses_is_in_the_log() -> None:
     command = [sys.executable, "-c", WITHOUT_PRCTL, str(SANDBOX)]
@@ -223,6 +224,7 @@ print(before, a_child_reads_the_memory())
 """
 
 
+@pytest.mark.heavy
 @linux_only
 def test_a_process_of_the_same_user_may_not_read_the_memory_of_the_service() -> None:
     answer = subprocess.run([sys.executable, "-c", SAME_USER], check=True, capture_output=True, text=True).stdout

@@ -105,6 +105,7 @@ async def test_concurrent_calls_get_their_own_results(workers: ClaimsWorkers) ->
 # Losing workers
 
 
+@pytest.mark.heavy
 async def test_a_call_whose_worker_is_killed_is_repeated_with_another(workers: ClaimsWorkers) -> None:
     before = workers.pids
     until = time.time() * 1000 + 500
@@ -226,6 +227,7 @@ def test_workers_are_replaced_while_no_thread_can_be_started() -> None:
     assert asyncio.run(all_die()) == Claims({"a": 1})
 
 
+@pytest.mark.heavy
 async def test_a_worker_is_replaced_after_an_error_of_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ClaimsWorkers(Limits(), 1) as workers:
         with captured_logs("token-service") as log:
@@ -253,6 +255,7 @@ async def test_free_workers_take_turns(workers: ClaimsWorkers) -> None:
     assert pids[2:] == pids[:2]
 
 
+@pytest.mark.heavy
 async def test_a_stopped_worker_is_ended_too() -> None:
     async with ClaimsWorkers(Limits(time_ms=50), 1) as workers:
         (pid,) = workers.pids

@@ -109,6 +109,7 @@ class TestWithTheRevisionOfTheWrite:
         assert (after["scope"], after["expires_in"]) == ("", 200)
 
 
+@pytest.mark.heavy
 def test_a_request_waits_for_a_fresh_revision_and_is_not_refused(world: World) -> None:
     for _ in range(ROUNDS):
         world.user()
@@ -117,6 +118,7 @@ def test_a_request_waits_for_a_fresh_revision_and_is_not_refused(world: World) -
         assert outcome(world.exchange(world.subject_token(), headers=headers)) == (200, None)
 
 
+@pytest.mark.heavy
 def test_an_emptied_redis_causes_no_wrong_grant_and_is_rebuilt(world: World) -> None:
     """Between the loss and the rebuild every answer is 503; a suspended user stays suspended."""
     suspended = world.user(world.keeper_role)

@@ -470,6 +470,7 @@ async def test_a_snapshot_that_is_too_old_is_read_again(replicas: Replicas) -> N
         assert (found.membership, found.memberships) == (None, None)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [2**8, 2**13])
 async def test_very_many_records_in_one_batch_are_all_applied(replicas: Replicas, count: int) -> None:
     """No limit of the script language truncates a batch."""

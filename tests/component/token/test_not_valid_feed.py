@@ -163,6 +163,7 @@ def test_each_trigger_is_in_the_feed(world: World, feed: Feed, trigger: Callable
     eventually(lambda: feed.not_before(entry) == ALWAYS)
 
 
+@pytest.mark.heavy
 def test_a_password_change_ends_what_was_issued_before_it(world: World, feed: Feed) -> None:
     user = world.user()
     world.management.users.set_password(user, "correct horse battery")
@@ -171,6 +172,7 @@ def test_a_password_change_ends_what_was_issued_before_it(world: World, feed: Fe
     assert not_before is not None and abs(not_before - now_ms() / 1000) < 60
 
 
+@pytest.mark.heavy
 def test_what_is_valid_again_is_so_for_new_tokens_only(world: World, feed: Feed) -> None:
     client = world.client("Traditional")
     entry = entry_of("exchange", client.id)
@@ -189,6 +191,7 @@ def test_what_is_valid_again_is_so_for_new_tokens_only(world: World, feed: Feed)
     assert feed.not_before(entry) == switched_on_s, "another change ends nothing"
 
 
+@pytest.mark.heavy
 def test_a_resource_that_is_back_has_tokens_from_then_on(world: World, feed: Feed) -> None:
     resources = world.management.resources
     indicator = f"https://{new_id()}.example.com/api"
@@ -206,6 +209,7 @@ def test_a_resource_that_is_back_has_tokens_from_then_on(world: World, feed: Fee
     assert feed.not_before(entry) == created_s, "another change ends nothing"
 
 
+@pytest.mark.heavy
 def test_a_member_that_is_back_has_tokens_from_then_on(world: World, feed: Feed) -> None:
     """Until it is removed again; what else changes in its membership ends none of them."""
     user = world.user()
@@ -226,6 +230,7 @@ def test_a_member_that_is_back_has_tokens_from_then_on(world: World, feed: Feed)
     eventually(lambda: feed.not_before(entry) == ALWAYS)
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 def test_a_reader_follows_from_its_snapshot_and_continues_where_it_was(world: World, feed: Feed) -> None:
     snapshot, _ = feed.snapshot()
@@ -255,6 +260,7 @@ def test_a_position_that_cannot_be_continued_is_refused(feed: Feed, position: st
     assert (answer.status_code, answer.json()["error"]) == (status, "invalid_request")
 
 
+@pytest.mark.heavy
 def test_a_stream_ends_and_the_next_one_needs_the_credential_again(
     world: World, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +371,7 @@ async def replicas(servers: ServerAddresses, tenant_id: str) -> AsyncIterator[li
         await each.stop()
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_two_replicas_serve_the_same_bytes_and_another_takes_over(replicas: list[Replica]) -> None:
     one, other = replicas
@@ -407,6 +414,7 @@ async def test_a_record_is_kept_until_the_last_token_that_it_ends_has_expired(
     assert began_s + kept_s <= record.forget_at <= now_ms() // 1000 + kept_s
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_nothing_counts_as_fresh_while_more_is_waiting(servers: ServerAddresses, tenant_id: str) -> None:
     """A turn takes a thousand revocations and changes at most: its messages would vouch for those that wait."""
@@ -435,6 +443,7 @@ async def test_nothing_counts_as_fresh_while_more_is_waiting(servers: ServerAddr
     assert fresh_at <= {0, 2 * count}, "0: the turn that waited for the lock"
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_nothing_counts_as_fresh_while_the_bus_is_away(servers: ServerAddresses, tenant_id: str) -> None:
     """Changes cannot arrive; revocations, which come from the database, still do."""
@@ -451,6 +460,7 @@ async def test_nothing_counts_as_fresh_while_the_bus_is_away(servers: ServerAddr
         await replica.stop()
 
 
+@pytest.mark.heavy
 @pytest.mark.servers
 async def test_a_restored_database_begins_a_new_epoch(replicas: list[Replica]) -> None:
     one, _ = replicas

@@ -312,6 +312,7 @@ def test_a_feed_continues_where_a_stream_ends_until_its_credential_is_gone(
         eventually(lambda: refusal(verifier_of(world, feed), other) == "unavailable")
 
 
+@pytest.mark.heavy
 def test_a_feed_that_may_not_be_read_never_becomes_fresh(world: World) -> None:
     with NotValidFeed.over_http(world.stack.base_url, client_id=world.machine.id, client_secret="wrong") as feed:
         assert not feed.wait_until_fresh(1)

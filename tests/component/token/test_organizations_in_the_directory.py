@@ -267,6 +267,7 @@ async def test_a_deleted_organization_stays_deleted_for_its_members(following: F
     assert await following.directory.membership("next", "user", at_least=at_least) is not None
 
 
+@pytest.mark.heavy
 async def test_an_emptied_redis_is_refilled_by_itself(following: Following) -> None:
     """Meanwhile the answer is 503, never a member without roles and never "not a member"."""
     at_least = await following.tell(READ, READER, ORGANIZATION, member("reader"))
@@ -298,6 +299,7 @@ async def test_all_memberships_are_read_or_it_is_said_that_there_are_more(follow
     assert await following.directory.memberships_of("stranger", at_least=at_least, at_most=0) == []
 
 
+@pytest.mark.heavy
 async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following: Following) -> None:
     """After Redis fails over to a copy without the last changes, the directory believes nothing older than it has seen,
     and the copy catches up by itself."""

@@ -134,6 +134,7 @@ async def test_a_malformed_request_is_answered(management: Management) -> None:
     await client.close()
 
 
+@pytest.mark.heavy
 async def test_only_token_service_may_send_requests_and_only_management_service_may_receive_them(
     management: Management,
 ) -> None:

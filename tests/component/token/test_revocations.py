@@ -377,6 +377,7 @@ async def test_expired_revocations_are_deleted_in_their_own_tenant_only(replicas
     assert rows == {(replicas.tenant_id, "live"), (neighbour, "live"), (neighbour, "over")}
 
 
+@pytest.mark.heavy
 async def test_a_revocation_on_too_few_replicas_of_redis_is_a_503(
     stack: RunningStack, servers: ServerAddresses
 ) -> None:

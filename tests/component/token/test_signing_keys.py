@@ -211,6 +211,7 @@ async def test_a_new_key_encryption_key_takes_over_at_start(replicas: Replicas) 
         await replicas.one(keks=(replicas.kek,)).load()
 
 
+@pytest.mark.heavy
 async def test_an_unexpected_error_does_not_end_the_refresh_of_the_keys(replicas: Replicas) -> None:
     """Otherwise a replica would keep signing with a key that verifiers forget."""
     asked: list[int] = []

@@ -197,6 +197,7 @@ async def test_an_impersonation_within_another_began_with_that(redises: Redises)
     assert await redises.tokens.take(token, parties=("all",), within=within, request=AuditedTokenRequest()) is None
 
 
+@pytest.mark.heavy
 async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_token(redises: Redises) -> None:
     """A replica that is promoted without the deletion would bring the token back."""
     token = await redises.mint(members())

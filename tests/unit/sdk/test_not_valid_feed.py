@@ -387,6 +387,7 @@ def peaks() -> tuple[float, float, float]:
     return loading / len(body), tidying / len(body), replacing / len(body)
 
 
+@pytest.mark.heavy
 def test_loading_a_snapshot_and_tidying_make_no_second_copy_of_the_records() -> None:
     """In a process of its own, as threads of other tests allocate, too."""
     program = f"from {__name__} import peaks; print(*peaks())"

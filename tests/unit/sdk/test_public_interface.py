@@ -203,6 +203,7 @@ def test_the_public_names_of_the_events_are_these() -> None:
     assert stead.events.EventsRefused.__base__ is IdentityError
 
 
+@pytest.mark.heavy
 def test_only_the_events_need_the_nats_library_and_say_so() -> None:
     """It is an optional dependency."""
     program = "import sys; sys.modules['nats'] = None; import stead; print('imported'); import stead.events"

@@ -21,6 +21,7 @@ def refusal(body: bytes) -> tuple[str, str, int]:
     return refused.value.error, refused.value.description, refused.value.status
 
 
+@pytest.mark.heavy
 @given(parameters=st.dictionaries(NAMES, TEXT, max_size=20), resources=st.lists(TEXT, max_size=20))
 @example(parameters={"scope": "a b+c%d&e=f;g"}, resources=["https://a.example/?x=1&y=2#"])
 def test_whatever_urlencode_writes_is_read_back(parameters: dict[str, str], resources: list[str]) -> None:

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, refusal
@@ -212,6 +214,7 @@ async def test_a_scope_that_was_just_created_is_found_without_a_header(template:
         assert await shown(template) == wanted
 
 
+@pytest.mark.heavy
 async def test_the_template_of_another_tenant_is_left_alone(
     template: Template, servers: ServerAddresses, issuer: Issuer
 ) -> None:

@@ -75,6 +75,7 @@ async def test_a_dry_run_reports_the_effects_on_members(template: Template, reso
     assert reached > 20
 
 
+@pytest.mark.heavy
 async def test_a_member_that_holds_a_permission_through_another_role_neither_gains_nor_loses_it(
     template: Template,
 ) -> None:

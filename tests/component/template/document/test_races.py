@@ -93,6 +93,7 @@ async def test_edits_while_a_document_is_applied_come_before_or_after_it(templat
         assert await shown(template) == wanted
 
 
+@pytest.mark.heavy
 async def test_a_document_waits_for_a_name_that_is_being_created(template: Template) -> None:
     """Otherwise it would be created twice."""
     for number in range(8):
@@ -137,6 +138,7 @@ async def test_a_concurrent_grant_to_a_role_is_seen(template: Template) -> None:
     assert answer.json()["roles"]["updated"] == [{"name": "r", "added": [], "removed": [{"name": "b"}]}]
 
 
+@pytest.mark.heavy
 async def test_a_scope_deleted_meanwhile_is_unknown_or_revoked(template: Template) -> None:
     for _ in range(4):
         resource = await template.resource("read", "write")

@@ -144,6 +144,7 @@ async def test_every_wrong_member_of_a_document_is_named(
     assert issues(await template.client.put(PATH, json=body)) == paths
 
 
+@pytest.mark.heavy
 async def test_a_document_holds_at_most_250_000_grants(template: Template) -> None:
     names = [f"{number}" for number in range(500)]
     roles = [role(f"{number}", *names) for number in range(501)]
