@@ -30,14 +30,14 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         base_url: The public address of the tenant, without a trailing slash; the base of every absolute URL.
-        tenant_id: The only tenant; part of every row, key and subject, so it cannot change later.
+        tenant_id: Id of the only tenant; part of every row, key and subject, so it cannot change later.
         environment: ``production`` or ``development``. In production ``base_url`` must be ``https``, unless its host is
             loopback.
-        urn_namespace: Second part of the URNs that tokens name organizations by: ``urn:service:organization:<id>``.
+        urn_namespace: Namespace of the URNs of organizations in tokens: ``urn:service:organization:<id>``.
         management_api_resource: Resource indicator of the Management API; an identifier, not an address.
         database_url: The service's own database: ``postgresql+asyncpg://user:password@host:port/database``.
         nats_url: ``nats://user:password@host:port``, or ``tls://``.
-        jwks_url: Address of the token service's keys, if other than ``{base_url}/oidc/jwks``.
+        jwks_url: Address of token-service's public keys, if not ``{base_url}/oidc/jwks``.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 

@@ -3,7 +3,8 @@
 The structs name them and their docstrings explain them; this module adds only the variables that no struct has.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +31,12 @@ _BEGINNING: Final = """\
 
 `make settings` writes this page from the structs that the services read; a test compares the two.
 
-A service reads its environment once, when it starts: a new value takes a restart of its replicas. Invalid variables are
-reported all at once, by name and without their values, and end the start with status 2. An empty variable counts as
+A service reads its environment once, at start: restart its replicas to apply a new value. If variables are invalid, the
+service reports all of them, by name and without their values, and exits with status 2. An empty variable counts as
 missing.
 
-Each variable `X` of a service can be given as `X_FILE` instead, the path of a file that holds the value: use it for
-secrets. Both at once are an error. Lists are separated by commas. A secret has no default.
+Instead of a variable `X`, a service accepts `X_FILE`, the path of a file that holds the value: use it for secrets.
+Setting both is an error. List items are separated by commas. Secrets have no default.
 """
 
 _END: Final = """\
@@ -46,10 +47,10 @@ Each service and all-in-one also read the standard variables of OpenTelemetry: s
 ## all-in-one
 
 `make run` (`python -m all_in_one --port 3000 --directory .local`) passes the variables above to every service that has
-them. `ENVIRONMENT` is `development` by default, and the keys are in files in the directory by default. `BASE_URL` and
+them. By default `ENVIRONMENT` is `development`, and the keys are in files in the directory. `BASE_URL` and
 `DATABASE_URL` are ignored; the file variants of these two, of the other addresses and of the keys are refused.
 
-These four name servers to use in place of the embedded ones: all of them, or none. They have no file variant.
+The first four name servers to use instead of the embedded ones; set all of them, or none. There are no file variants.
 
 | variable | meaning | secret |
 |---|---|---|
@@ -61,15 +62,15 @@ These four name servers to use in place of the embedded ones: all of them, or no
 
 ## provision
 
-Options of the command line, see `python -m provision --help`. `python -m provision nats` alone reads a variable,
-`NATS_PASSWORDS` as above. Passwords and keys are in the directory that `--secrets` names: the first `render` or
+Command-line options only: see `python -m provision --help`. The exception is `python -m provision nats`, which reads
+`NATS_PASSWORDS` as above. Passwords and keys are in the directory that `--secrets` names; the first `render` or
 `secrets` creates them.
 
 ## The verifier process
 
-Options of the command line, see `python -m stead.verifier --help` and [the guide](../guides/proxy.md), or, but for
-`--host` and `--port`, variables of the same names in capitals. The secret of the application that reads the not-valid
-feed is in `CLIENT_SECRET`, or in a file that `CLIENT_SECRET_FILE` names.
+Command-line options (see `python -m stead.verifier --help` and [the guide](../guides/proxy.md)) or, except for `--host`
+and `--port`, variables of the same names in capitals. `CLIENT_SECRET`, or the file that `CLIENT_SECRET_FILE` names, has
+the secret of the application that reads the not-valid feed.
 
 ## bootstrap in Kubernetes
 
@@ -81,14 +82,14 @@ With `BOOTSTRAP_SECRET_NAME`, `python -m management_service bootstrap` also read
 | variable | meaning | default |
 |---|---|---|
 | `BASE_URL` | as above | `http://localhost:PORT` |
-| `PORT` | of the edge, on the loopback address | `3000` |
-| `NATS_PORT`, `PROMETHEUS_PORT`, `GRAFANA_PORT` | likewise, of these servers | `4222`, `9090`, `3001` |
-| `TAG` | of the images | `dev` |
-| `REVISION`, `CREATED` | labels of the images that are built: the commit and its time, by `make images` | `unknown` |
+| `PORT` | port of the edge, on the loopback address | `3000` |
+| `NATS_PORT`, `PROMETHEUS_PORT`, `GRAFANA_PORT` | likewise, for these servers | `4222`, `9090`, `3001` |
+| `TAG` | tag of the images | `dev` |
+| `REVISION`, `CREATED` | labels of the images, set by `make images`: the commit and its time | `unknown` |
 
-## The verifier
+## The SDK
 
-`stead.AccessTokenVerifier` and the rest of the SDK read no variables: their settings are arguments.
+The SDK reads no variables: its settings are arguments.
 """
 
 
@@ -105,7 +106,7 @@ def _table(title: str, settings: type[ServiceSettings], names: Sequence[str]) ->
     fields = {field.name: field for field in msgspec.structs.fields(settings)}
     meanings = attribute_descriptions(settings)
     rows = [
-        f"| `{name.upper()}` | {_cell(meanings[name])} | {_default(fields[name])} | {_unit(name)} | "
+        f"| `{name.upper()}` | {_cell(meanings[name], fields)} | {_default(fields[name])} | {_unit(name)} | "
         f"{'yes' if is_secret(fields[name].type) else 'no'} |"
         for name in names
     ]
@@ -114,14 +115,16 @@ def _table(title: str, settings: type[ServiceSettings], names: Sequence[str]) ->
     )
 
 
-def _cell(text: str) -> str:
-    return text.replace("``", "`").replace("|", "\\|")
+def _cell(text: str, fields: Collection[str]) -> str:
+    """Return a description as Markdown, with the variables in place of the fields."""
+    named = re.sub(r"(?<=[`{])\w+(?=[`}])", lambda name: name[0].upper() if name[0] in fields else name[0], text)
+    return named.replace("``", "`").replace("|", "\\|")
 
 
 def _default(field: FieldInfo) -> str:
     if field.required:
         return "required"
-    if field.default in (None, ""):
+    if field.default in (None, "", ()):
         return "none"
     if isinstance(field.default, bool):
         return "`true`" if field.default else "`false`"

@@ -22,35 +22,36 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     """The settings of management-service.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
+        redis_url: ``redis://user:password@host:port/0``; holds subject tokens, counts of sign-in attempts and console
+            sessions.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
-            of the custom-claims function, all decrypt them. token-service has the same.
-        audit_head_keys: Likewise: encrypts the keys that sign heads of the audit trail. No other service has them, so
-            none may be among ``environment_variable_keys``.
+            of the custom-claims function, all decrypt them. Shared with token-service.
+        audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
+            may be among ``environment_variable_keys``.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
-        require_context: Names of members that the context of every subject token must have as text that is not blank:
+        require_context: Names of members that the context of every subject token must have as non-blank text, such as
             ``reason,ticketId``; empty to require none.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
-        bootstrap_secret_name: The Secret of Kubernetes, in the namespace of the pod, that ``bootstrap`` writes the
+        bootstrap_secret_name: The Kubernetes Secret, in the namespace of the pod, that ``bootstrap`` writes the
             credentials to; empty for none.
-        bootstrap_file: The file that ``bootstrap`` writes them to instead, as JSON; without either they are printed.
-        bootstrap_console_secret_name: The Secret that ``bootstrap`` writes the console's client to, as the files that
-            ``console_credentials`` has; empty for no console.
+        bootstrap_file: The file that ``bootstrap`` writes them to instead, as JSON. Without either, they are printed.
+        bootstrap_console_secret_name: The Secret that ``bootstrap`` writes the credentials of the console's client to,
+            with the file names of ``console_credentials``; empty for no console.
         bootstrap_administrator_secret_name: The Secret that ``bootstrap`` writes the user name and invitation of the
-            first administrator to, if there is none yet; needs the one of the console.
+            first administrator to, if there is none yet; needs ``bootstrap_console_secret_name``.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
-            for a thread as can be answered in time; further ones get a 503.
+            for a thread as can be answered in time; the others get 503.
         password_window_s: Length of the window in which password attempts are counted.
-        password_attempts_per_account: Limit per window for one account, and for each browser that has signed in to it.
-        audit_retention_days: Age at which entries of the audit trail are dropped, a month at a time.
-        console_credentials: Directory with ``console_client_id`` and ``console_client_secret``, its client; read
-            again whenever they are needed. Empty for no console.
-        console_name: In the header and the title of every page of the console.
-        console_color: Of its buttons and links, ``#rrggbb``; empty for that of Stead.
-        console_logo_uri: Address of an image beside the name, on https; empty for that of Stead.
-        management_url: Where the console reaches this service, if other than ``base_url``.
-        token_url: Where it reaches token-service, if other than ``base_url``.
-        template_url: Where it reaches template-service, if other than ``base_url``.
+        password_attempts_per_account: Limit per window for one account, and for each browser known to it.
+        audit_retention_days: Age in days at which entries of the audit trail are dropped, a month at a time.
+        console_credentials: Directory with the files ``console_client_id`` and ``console_client_secret``, which are
+            read at each use; empty for no console.
+        console_name: Product name in the header and title of every page of the console.
+        console_color: Colour of its buttons and links, ``#rrggbb``; empty for Stead's colour.
+        console_logo_uri: https address of an image beside the name; empty for Stead's logo.
+        management_url: Address at which the console reaches this service, if not ``base_url``.
+        token_url: Address at which it reaches token-service, if not ``base_url``.
+        template_url: Address at which it reaches template-service, if not ``base_url``.
         audit_backlog: How many entries about subject tokens may wait in Redis for the bus; then minting gets 503.
     """
 

@@ -12,8 +12,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; holds the revocations of access tokens.
         database_connections: Size of the PostgreSQL pool, besides four connections for look-ups and a few for workers.
-        revision_wait_s: How long a request waits for the revision of management-service that it names.
-        catch_up_wait_s: How long a request that names an unknown id waits for the end of the stream.
+        revision_wait_s: How long a request waits for the revision of management-service that it requires.
+        catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus before it is refused.
     """
 
     redis_url: Secret

@@ -13,30 +13,30 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         redis_url: ``redis://user:password@host:port/0``; for subject tokens, the directory and sessions.
         key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt. The keys of device
             cookies are derived from them.
-        environment_variable_keys: Likewise: encrypts the environment variables of the custom-claims function and the
-            requests about it over NATS. The same as those of management-service.
+        environment_variable_keys: Likewise, for the environment variables of the custom-claims function and the
+            requests about it over NATS. Shared with management-service.
         signing_algorithm: Algorithm of new signing keys: ``ES256``, ``EdDSA`` or ``RS256``.
         directory_max_age_s: How long the bus may be silent before requests get 503.
-        revision_wait_s: How long a request waits for the revision that it names.
-        catch_up_wait_s: How long a request waits for the bus before it refuses an unknown id.
+        revision_wait_s: How long a request waits for the revision that it requires.
+        catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus before it is refused.
         redis_replicas: How many replicas must acknowledge a taken subject token; 0 if none can be promoted.
         signing_keys_refresh_s: How often the signing keys are loaded.
-        actor_tokens_by_exchange: Whether a token that was issued by exchange is accepted as an actor token.
-        refresh_token_grace_s: How long a rotated refresh token may be used again, in case the answer was lost.
-        database_connections: Size of the pool of PostgreSQL connections.
+        actor_tokens_by_exchange: Whether a token from an exchange is accepted as an actor token.
+        refresh_token_grace_s: How long a rotated refresh token may be used again, in case the response was lost.
+        database_connections: Size of the PostgreSQL pool, besides four connections for workers.
         password_window_s: Length of the window in which password attempts are counted.
-        password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many people may share.
-        pending_requests_per_address: Limit per 15 minutes of authorization requests from one address (counted likewise)
+        password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many users may share.
+        pending_requests_per_address: Limit per 15 minutes of authorization requests from one IPv4 address or IPv6 /64
             that wait for a sign-in or a consent.
         audit_backlog: How many entries of the audit trail may wait in Redis for the bus; then exchanges get 503.
         not_valid_feed_public: Whether the not-valid feed may be read without a client credential.
         claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
         claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
-        claims_time_ms: How long one call may take; 1 to 1000, as the Management API waits 2 s for a test.
-        claims_memory_mib: How much memory one call may use.
-        claims_result_bytes: How large its result may be, as JSON; 2 to 65536, as a token travels in a header.
-        claims_microtasks: How many jobs its promises may queue in one call.
-        claims_nesting: How deep its result may be nested.
+        claims_time_ms: Time limit of one call; 1 to 1000, since the Management API waits 2 s for a test.
+        claims_memory_mib: Memory limit of one call.
+        claims_result_bytes: Size limit of its result as JSON; 2 to 65536, since tokens travel in a header.
+        claims_microtasks: Limit of promise jobs that one call may queue.
+        claims_nesting: Limit of the nesting depth of its result.
     """
 
     redis_url: Secret
