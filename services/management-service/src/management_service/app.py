@@ -332,7 +332,7 @@ def _api(settings: Settings) -> Router:
 
 
 def _access(settings: Settings, tokens: UnrevokedTokens, authentication: Authentication) -> Mapping[str, object]:
-    """Return what guards take by name."""
+    """Return the dependencies of guards, by name."""
     return {
         "management_access": Access(tokens.verify, authentication.is_live, trusted_proxies=settings.trusted_proxies),
         "person_access": Access(
@@ -344,7 +344,7 @@ def _access(settings: Settings, tokens: UnrevokedTokens, authentication: Authent
 
 
 def _use_cases(settings: Settings, connections: _Connections, background: _Background) -> Mapping[str, object]:
-    """Return what handlers take by name."""
+    """Return the dependencies of handlers, by name."""
     tenant_id, reader, changes = settings.tenant_id, connections.reader, background.changes
     passwords = background.passwords
     assignments = Assignments(reader, changes, tenant_id=tenant_id)

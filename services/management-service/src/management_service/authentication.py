@@ -1,4 +1,4 @@
-"""Liveness of the callers of this service, by its database, alone or together with a user that a caller names.
+"""Checks against the database that a caller is live, alone or together with a user that the caller names.
 
 Does not own which tokens are accepted (``identity_common.access.management_api``).
 """
@@ -50,7 +50,7 @@ class NamedUser(msgspec.Struct, frozen=True):
 
 
 class Authentication:
-    """Checks callers against the database, and the parts of a check that minting puts together in its own order."""
+    """Checks callers; offers the parts of the check too, which minting combines in its own order."""
 
     def __init__(self, tokens: UnrevokedTokens, lookups: Lookups, *, tenant_id: str) -> None:
         self._tokens = tokens

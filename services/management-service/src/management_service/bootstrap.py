@@ -68,7 +68,7 @@ class Bootstrap:
         self._management_api = management_api
 
     async def run(self, earlier: Credentials | None = None) -> Credentials:
-        """Create what is missing, and a new secret unless the earlier credentials are still valid; return those then.
+        """Create what is missing, and a new secret unless the earlier credentials are still valid; return valid ones.
 
         Raises:
             CommandError: A role of another type has the name.
@@ -96,7 +96,7 @@ class Bootstrap:
         return role.id
 
     async def _ensure_application(self, role_id: str) -> str:
-        """Return the application with this name that holds the role; the name alone does not grant it."""
+        """Return the application of this name that holds the role, or create one: a name alone proves nothing."""
         holders, _ = await self._assignments.list_applications(role_id, _WHOLE)
         for application in holders:
             if application.name == APPLICATION_NAME:
@@ -109,13 +109,13 @@ class Bootstrap:
 
 
 class ClientSecrets:
-    """Makes a secret of an application where the one that is known is not valid."""
+    """Replaces the known secret of an application if it is not valid."""
 
     def __init__(self, applications: Applications) -> None:
         self._applications = applications
 
     async def valid(self, application_id: str, known: str | None) -> str:
-        """Return the secret that is known, or a new one; a few earlier ones stay valid.
+        """Return the known secret if it is valid, or else a new one; a few earlier ones stay valid.
 
         Args:
             application_id: The application.

@@ -39,7 +39,7 @@ def bootstrap(settings: Settings) -> Credentials:
     """Create the first client of the Management API and a new secret. Blocks; runs its own event loop.
 
     Where the settings name a Secret of Kubernetes or a file, write the credentials there, unless it has valid ones;
-    where they name a Secret for the console, create what the console needs, too.
+    where they name a Secret for the console, also create what the console needs.
 
     Raises:
         CommandError: A role of another type has the name of a bootstrap role; or a Secret cannot be written.
@@ -126,7 +126,8 @@ async def _bootstrap_console(
 ) -> None:
     tenant_id = settings.tenant_id
     assignments = Assignments(reader, changes, tenant_id=tenant_id)
-    passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)  # which is not needed to create users
+    # Users take the counter of sign-in attempts, but creating one does not connect to Redis.
+    passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)
     users = Users(
         reader,
         changes,

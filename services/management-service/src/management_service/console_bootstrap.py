@@ -33,7 +33,7 @@ _FIRST: Final = Page(size=1)
 
 
 class ConsoleBootstrap:
-    """Creates them through the service's own operations."""
+    """Creates the console's client and administrator through the service's own operations."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ConsoleBootstrap:
         )
 
     async def client(self, secret: KubernetesSecret) -> None:
-        """Write the values of the files that the console reads its client from, unless those there are valid.
+        """Write the credentials of the console's client to a Secret, unless those in it are valid.
 
         Raises:
             CommandError: The Secret cannot be read or written.
@@ -72,10 +72,11 @@ class ConsoleBootstrap:
     async def administrator(self, secret: KubernetesSecret, *, scope_id: str) -> None:
         """Create the first administrator, and write ``username`` and ``invitation``, unless there is an administrator.
 
-        One who has no password yet is invited again if the Secret has no valid invitation: after a crash, for example.
+        An administrator without a password is invited again if the Secret has no valid invitation, for example after a
+        crash.
 
         Args:
-            secret: Where to.
+            secret: The Secret to write to.
             scope_id: The scope ``all`` of the Management API.
 
         Raises:
@@ -101,7 +102,7 @@ class ConsoleBootstrap:
         return user
 
     async def _ensure_application(self) -> str:
-        """Return the first-party application of this name, with the redirect URIs of this address."""
+        """Return the console's application, creating it if missing, with the redirect URIs of ``base_url``."""
         only = ApplicationFilter(types=("Traditional",), is_third_party=False)
         found, _ = await self._applications.list_applications(_WHOLE, only, without=())
         application = next((each for each in found if each.name == APPLICATION_NAME), None)

@@ -54,7 +54,7 @@ class KubernetesSecret:
 
         Args:
             name: Its name.
-            environment: Where Kubernetes names the API server.
+            environment: Environment variables, in which Kubernetes names the API server.
             account: The directory of the ServiceAccount.
 
         Raises:
@@ -83,7 +83,7 @@ class KubernetesSecret:
         await self._http.aclose()
 
     async def read(self) -> dict[str, str] | None:
-        """Return its values by key; None if it does not exist.
+        """Return the values by key; None if the Secret does not exist.
 
         Raises:
             CommandError: The API server does not answer or refuses.
@@ -96,7 +96,7 @@ class KubernetesSecret:
             stored = msgspec.json.decode(answer.content, type=_Stored).data
             return {key: base64.b64decode(value, validate=True).decode() for key, value in stored.items()}
         except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError):
-            return {}  # another owner's values: they will be replaced
+            return {}  # not written by this class: the caller replaces them
 
     async def write(self, values: Mapping[str, str]) -> None:
         """Create the Secret with these values, or replace them, in one request: a server-side apply.

@@ -1,4 +1,4 @@
-"""Asks template-service, which owns the memberships, for the members of an organization: by requests on the bus."""
+"""Asks template-service, which owns memberships, for the members of an organization, by request on the bus."""
 
 import asyncio
 from typing import Final
@@ -15,8 +15,8 @@ from stead.event_types import MemberType
 
 _log = get_logger(__name__)
 
-MOST_MEMBERS: Final = 200_000
-"""More are not excluded from a list: their ids would be sent to the database with each page."""
+MAX_MEMBERS: Final = 200_000
+"""Most members that can be excluded from a list: their ids are sent to the database with each page."""
 
 _TIMEOUT_S: Final = 4.0  # for all replies together
 _encode: Final = msgspec.json.Encoder().encode
@@ -25,7 +25,7 @@ _decode: Final = msgspec.json.Decoder(MembersAnswer).decode
 
 def _too_many_members() -> ApiError:
     message = (
-        f"The organization has more than {MOST_MEMBERS} members. List its members with"
+        f"The organization has more than {MAX_MEMBERS} members. List its members with"
         " GET /api/organizations/{id}/users or GET /api/organizations/{id}/applications, and leave them out yourself."
     )
     return ApiError(422, "organization.too_many_members", message)
@@ -42,10 +42,10 @@ class Memberships:
         self._subject = members_subject(tenant_id)
 
     async def members(self, organization_id: str | None, member_type: MemberType) -> list[str]:
-        """Return the ids of an organization's members of a type; none if it is unknown, or None.
+        """Return the ids of an organization's members of a type; empty if the organization is unknown or None.
 
         Raises:
-            ApiError: 422 for more than ``MOST_MEMBERS``; 503 when template-service does not answer.
+            ApiError: 422 for more than ``MAX_MEMBERS``; 503 when template-service does not answer.
         """
         if organization_id is None:
             return []
@@ -58,12 +58,12 @@ class Memberships:
 
     async def _all(self, organization_id: str, member_type: MemberType) -> list[str]:
         found: list[str] = []
-        while len(found) <= MOST_MEMBERS:
+        while len(found) <= MAX_MEMBERS:
             ids = await self._after(MembersQuestion(organization_id, member_type, found[-1] if found else ""))
             found += ids
             if len(ids) < MEMBERS_IN_A_REPLY:
                 break
-        if len(found) > MOST_MEMBERS:
+        if len(found) > MAX_MEMBERS:
             raise _too_many_members()
         return found
 

@@ -14,19 +14,19 @@ from management_service.settings import Settings
 
 
 def engine(settings: Settings) -> AsyncEngine:
-    """Return the pool of the service's connections."""
+    """Return the service's connection pool."""
     return create_database_engine(
         settings.database_url, service="management-service", pool_size=settings.database_connections
     )
 
 
 def reader(pool: AsyncEngine) -> AsyncEngine:
-    """Return the same pool for reads in autocommit mode, which saves BEGIN and ROLLBACK."""
+    """Return the same pool in autocommit mode, which saves BEGIN and ROLLBACK for reads."""
     return pool.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def changes(settings: Settings, pool: AsyncEngine, published: Progress) -> Changes:
-    """Return what writes, and waits for its publication."""
+    """Return what opens transactions, and waits until their changes are published."""
     return Changes(
         pool,
         source="management",
@@ -37,7 +37,7 @@ def changes(settings: Settings, pool: AsyncEngine, published: Progress) -> Chang
 
 
 def resources(settings: Settings, autocommit: AsyncEngine, writes: Changes) -> Resources:
-    """Return the use cases of resources, the Management API's own included."""
+    """Return the use cases of resources, including the Management API's own resource."""
     return Resources(
         autocommit,
         writes,
@@ -49,7 +49,7 @@ def resources(settings: Settings, autocommit: AsyncEngine, writes: Changes) -> R
 
 
 def sign_in_attempts(settings: Settings, commands: RedisCommands) -> SignInAttempts:
-    """Return the counts of attempts to sign in, with the limit of the settings."""
+    """Return the counter of sign-in attempts, with the limits from the settings."""
     return SignInAttempts(
         commands,
         tenant_id=settings.tenant_id,

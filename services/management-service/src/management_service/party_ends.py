@@ -1,7 +1,7 @@
-"""Ends of impersonations, for their stories: changes of a party, and requested ends.
+"""Ends of impersonations: requested, or caused by a change of a party.
 
-It says why a token is refused, and does not refuse it: tokens are judged by the state itself, in token-service. That of
-a resource says from when on its tokens are valid if there was one of the same indicator, which is known from here.
+They explain why a token is refused, but do not refuse it: token-service judges tokens by the state itself. The end of a
+deleted resource has one more use: tokens for a new resource with the same indicator are valid only from its creation.
 """
 
 from collections.abc import Collection
@@ -17,12 +17,12 @@ from identity_common.http.audited_request import audited_request
 from management_service.schema import party_ends
 
 ENDED: Final = "ended"
-"""The cause of an end that was asked for: it covers the impersonations that had begun by then."""
+"""The cause of a requested end, which covers the impersonations that had begun by then."""
 
 Cause = Literal["suspended", "deleted", "password", "exchange_off", "ended"]
 
 _KEPT_MS: Final = 366 * 86_400_000
-"""As long as an access token may be valid."""
+"""An access token is valid for no longer."""
 
 _FORGET: Final = "DELETE FROM party_ends WHERE tenant_id = $1 AND ended_at < $2"
 _PUT: Final = insert(party_ends).on_conflict_do_nothing()
@@ -42,7 +42,7 @@ class PartyEnd(msgspec.Struct, frozen=True):
     Attributes:
         ended_at: Milliseconds since the epoch.
         cause: What happened to the party.
-        ended_by: The user or, without one, the application that did it; None for no request.
+        ended_by: The user or, without one, the application whose request did it; None if no request did.
     """
 
     ended_at: int
@@ -51,27 +51,27 @@ class PartyEnd(msgspec.Struct, frozen=True):
 
 
 def user_party(user_id: str) -> str:
-    """Return the name of a user."""
+    """Return the party of a user."""
     return f"user:{user_id}"
 
 
 def client_party(application_id: str) -> str:
-    """Return the name of an application."""
+    """Return the party of an application."""
     return f"client:{application_id}"
 
 
 def resource_party(indicator: str) -> str:
-    """Return the name of a resource."""
+    """Return the party of a resource."""
     return f"resource:{indicator}"
 
 
 def impersonation_party(impersonation_id: str) -> str:
-    """Return the name of one impersonation."""
+    """Return the party that stands for one impersonation."""
     return f"impersonation:{impersonation_id}"
 
 
 async def put_party_end(connection: AsyncConnection, tenant_id: str, party: str, cause: Cause, *, now: int) -> None:
-    """Store an end, done by the handled request."""
+    """Store an end, caused by the current request."""
     request = audited_request()
     await connection.execute(
         _PUT,
@@ -86,13 +86,13 @@ async def put_party_end(connection: AsyncConnection, tenant_id: str, party: str,
 
 
 async def forget_party_ends(connection: asyncpg.Connection, tenant_id: str, *, now: int, trail_kept_ms: int) -> None:
-    """Forget the ends that neither a story nor a valid token is about any more.
+    """Delete the ends that neither an entry of the trail nor a valid token can refer to.
 
     Args:
         connection: The database.
         tenant_id: The tenant.
         now: Milliseconds since the epoch.
-        trail_kept_ms: For how long the audit trail has an entry at most.
+        trail_kept_ms: How long the audit trail keeps an entry at most.
     """
     await connection.execute(_FORGET, tenant_id, now - max(_KEPT_MS, trail_kept_ms))
 

@@ -1,7 +1,7 @@
 """Records every aggregate of this service again, batch by batch, to publish the whole state.
 
-Each step locks the rows that it reads against changes, in the order of their ids: what it records is the state as of
-the revision that it gets.
+Each step locks the rows that it reads, in the order of their ids, so what it records is the state at the revision that
+it gets.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""After the database was restored to an earlier point: see docs/operations/backup-and-restore.md."""
+"""Repairs the state after the database was restored to an earlier point: see docs/operations/backup-and-restore.md."""
 
 from typing import Final
 
@@ -18,12 +18,12 @@ _END_TOKENS: Final = text(
     WHERE tenant_id = :tenant
     """
 )
-# The entries since then are stored again, with other salts: the tree goes another way than the heads that are out.
+# Later entries are ingested again, with new salts, so the tree diverges from the heads that were published.
 _BEGIN_LOG: Final = text("UPDATE audit_trees SET log_id = :log WHERE tenant_id = :tenant")
 
 
 async def restore(changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
-    """Raise the revision, end the tokens of all users, begin another audit log, delete on the bus what is unknown.
+    """Raise the revision, invalidate all users' tokens, begin a new audit log, delete unknown aggregates on the bus.
 
     The service publishes all of it when it starts.
 

@@ -265,7 +265,7 @@ audit_entries = Table(
     UniqueConstraint("tenant_id", "log", "epoch", "sequence", "occurred_at", name="audit_entries_numbered_once"),
     Index("audit_entries_by_id", "tenant_id", "id"),
     Index("audit_entries_by_key", "tenant_id", "key", "occurred_at", "number"),
-    *(  # most entries have few of these members, and one that it has not costs as much as one that it has
+    *(  # partial: most entries have few of these members, and an indexed null costs as much as a value
         Index(
             f"audit_entries_by_{column}",
             *("tenant_id", column, "occurred_at", "number"),
@@ -276,7 +276,7 @@ audit_entries = Table(
             *("requested_by", "actor_id", "organization_id", "subject_token_id"),
         )
     ),
-    *(  # of what impersonations are told from: a user may have few among a million sign-ins, an application, too
+    *(  # the entries about impersonations: a user or an application may have few of them among a million sign-ins
         Index(
             f"audit_impersonations_by_{column}",
             *("tenant_id", column, "key", "occurred_at", "number"),
@@ -297,7 +297,7 @@ audit_targets = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     postgresql_partition_by="RANGE (occurred_at)",
 )
-"""The ids in the path of each write and of what it changed, with the key of its entry; a trigger stores them."""
+"""The ids in the path and body of each write, and of what it changed, with the key of its entry; set by a trigger."""
 
 audit_numberings = Table(
     "audit_numberings",
@@ -319,7 +319,7 @@ audit_figures = Table(
     Column("entries", BigInteger, nullable=False),
     postgresql_with={"fillfactor": 50},
 )
-"""How many entries of a key the hour has that begins at this time."""
+"""Number of entries by hour and key; ``hour`` is when it begins."""
 
 audit_trees = Table(
     "audit_trees",
@@ -363,7 +363,7 @@ audit_erasures = Table(
     Column("after_number", BigInteger, nullable=False, server_default=text("0")),
     Index("audit_erasures_pending", "tenant_id", "user_id", postgresql_where=text("is_pending")),
 )
-"""Deleted users, whose entries have ids only; pending while some after a place in the trail may have more."""
+"""Deleted users; an erasure is pending while entries after its position may still have a personal part."""
 
 audit_positions = Table(
     "audit_positions",

@@ -1,6 +1,6 @@
-"""The longest lifetime that an access token for a user may have had, for what is over once the last one has expired.
+"""The longest lifetime that an access token for a user may have had: after that time, no earlier token is valid.
 
-A resource that was deleted, or whose lifetime was lowered, has tokens from before: the figure never falls.
+It never decreases: tokens issued before a resource was deleted, or before its lifetime was lowered, stay valid.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from management_service.schema import longest_lifetimes
 
 _WITHOUT_RESOURCE_S: Final = 3600
-"""Of userinfo tokens and organization tokens."""
+"""Lifetime of userinfo tokens and organization tokens."""
 
 _new = insert(longest_lifetimes)
 _NOTE: Final = _new.on_conflict_do_update(

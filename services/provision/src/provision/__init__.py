@@ -2,7 +2,7 @@
 
 The tables in this package are the single source, for the embedded servers, containers and Kubernetes. Each service
 has its own user with its own random password on each server. Also renders the edge from the routing table. Does not own
-the life of the servers (``all_in_one.embedded``).
+the lifecycle of the servers (``all_in_one.embedded``).
 """
 
 from provision.addresses import ServerAddresses, addresses

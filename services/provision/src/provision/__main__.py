@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status.
 
     Args:
-        arguments: Of the command line; those of the process by default.
+        arguments: The command line; that of the process by default.
     """
     options = _parser().parse_args(arguments)
     try:

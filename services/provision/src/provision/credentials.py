@@ -1,4 +1,4 @@
-"""``.local/credentials.json`` and ``.local/credentials.env``: what it takes to try the running stack.
+"""``.local/credentials.json`` and ``.local/credentials.env``: what you need to try the running stack.
 
 The seed writes both with mode 0600, and writes them again if they are missing.
 """
@@ -51,7 +51,7 @@ class PublicClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Administrator(msgspec.Struct, frozen=True, kw_only=True):
-    """The person who may do everything in the console."""
+    """The user who may do everything in the console."""
 
     username: str
     password: str

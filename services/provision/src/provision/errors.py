@@ -1,10 +1,10 @@
-"""Errors of servers."""
+"""The error that commands report."""
 
 from urllib.parse import urlsplit
 
 
 class ProvisionError(Exception):
-    """A server is unreachable or refused a command; ``str()`` is one line without a password."""
+    """A server is unreachable or refused, or an input is unusable; ``str()`` is one line without a password."""
 
     @classmethod
     def at(cls, server: str, url: str, error: Exception) -> "ProvisionError":

@@ -1,4 +1,4 @@
-"""NATS: users, accounts, subjects, and the server configuration that says so."""
+"""NATS: users, accounts and subjects, and the server configuration with them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from stead.not_valid.messages import SUBJECT_PREFIX
 
 
 def _reading(stream: str) -> tuple[str, ...]:
-    """Read single messages of a stream."""
+    """Return the subjects for reading single messages of a stream."""
     return (
         f"$JS.API.STREAM.MSG.GET.{stream}",
         f"$JS.API.DIRECT.GET.{stream}",
@@ -28,7 +28,7 @@ _STREAMS = (
     f"{SUBSCRIBERS_API}.STREAM.CREATE.{STREAM_EVENTS}",
     *(subject for stream in STREAMS for subject in _reading(str(stream.name))),
 )
-"""Create the streams of the state and read single messages of them."""
+"""The subjects for creating the streams of the state, and for reading single messages of them."""
 
 _HEADS = f"{AUDIT_HEAD_PREFIX}.*"
 """The signed heads of the audit trail, of which subscribers keep copies."""
@@ -117,16 +117,16 @@ _TEAM_CONSUMERS = 100
 
 
 _NEXT = "-next"
-"""Ends the name of a second user with the same permissions: a password is rotated by changing users."""
+"""Suffix of a second user with the same permissions: a password is rotated by switching users."""
 
 
 def teams(passwords: Mapping[str, str]) -> list[str]:
-    """Return the teams with an account of their own: the users that have none of ``NATS_PERMISSIONS``."""
+    """Return the teams, each with an account of its own: the users that are not in ``NATS_PERMISSIONS``."""
     return [user for user in passwords if permissions_of(user) is None]
 
 
 def permissions_of(user: str) -> NatsPermissions | None:
-    """Return what a user of ours may do, ``token`` or ``token-next`` for example; None for a team."""
+    """Return the permissions of one of our users, such as ``token`` or ``token-next``; None for a team."""
     return NATS_PERMISSIONS.get(user.removesuffix(_NEXT))
 
 
@@ -137,9 +137,9 @@ def _account_of(team: str) -> str:
 def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return the services' account, with their subjects and streams, and the subscribers', each with a copy of one.
 
-    The messages that JetStream needs for that copy pass between them, which no user can use, the heads of the audit
-    trail and the not-valid feed: see docs/decisions/0009 and 0017. Changing, purging or deleting a stream takes a
-    change of this configuration.
+    Between them pass only the messages that JetStream needs for that copy, which no user can send or receive, the heads
+    of the audit trail, and the not-valid feed: see docs/decisions/0009 and 0017. Updating, purging or deleting a stream
+    requires a change of this configuration.
     """
     consumers = {_SHARED_ACCOUNT: _SHARED_CONSUMERS} | {_account_of(team): _TEAM_CONSUMERS for team in teams}
     return {
@@ -159,8 +159,8 @@ def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
             ],
         },
         **{account: _subscribers(limit) for account, limit in consumers.items()},
-        # JetStream's API belongs to the system account. No user reaches a request that is mapped away there, not even
-        # by making the server send one of its own messages to it, which no permission would stop.
+        # JetStream's API belongs to the system account. No user can send a request that is mapped away there, not even
+        # by making the server send one of its own messages to that subject, which no permission would prevent.
         "SYSTEM": {
             "mappings": {
                 f"$JS.API.{request}": "refused"

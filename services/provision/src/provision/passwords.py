@@ -32,7 +32,7 @@ class Passwords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nats: dict[str, str] = {}
 
     def completed(self, added: Sequence[str] = ()) -> "Passwords":
-        """Return these passwords, plus a random one for each user without, and for each of these teams."""
+        """Return these passwords, plus a random one for each user that has none, and for each of these teams."""
         nats_users = dict.fromkeys((*_USERS["nats"], *self.nats, *added))
         return Passwords(
             postgres={user: self.postgres.get(user) or _random() for user in _USERS["postgres"]},
@@ -41,7 +41,7 @@ class Passwords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def of(self, server: Server) -> "Passwords":
-        """Return those of one server."""
+        """Return the passwords of one server."""
         return Passwords(**{server: getattr(self, server)})
 
     def __repr__(self) -> str:

@@ -21,10 +21,10 @@ POSTGRES_ADMIN = "postgres"
 def provision_postgres(postgres_url: str, passwords: Mapping[str, str], *, keep_passwords: bool = False) -> None:
     """Create or update each service's role and database; no role can connect to another role's database. Blocks.
 
-    A role that exists is never allowed to log in again: an operator may have taken that away.
+    An existing role is not given LOGIN again: an operator may have revoked it.
 
     Args:
-        postgres_url: Of a superuser, for any database; the server must be ours alone.
+        postgres_url: Of a superuser, for any database; no other system may use the server.
         passwords: The services' passwords.
         keep_passwords: Set those of new roles only, since the others may have been rotated.
 

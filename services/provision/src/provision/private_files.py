@@ -1,4 +1,4 @@
-"""Files that only their owner can read, and a lock for those who change them."""
+"""Files that only their owner can read, and a lock for changing them."""
 
 import fcntl
 import os

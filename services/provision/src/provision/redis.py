@@ -29,7 +29,7 @@ _REVOCATIONS = ("%R~identity:*:revocations", "%R~identity:*:revocation:*")
 
 
 _IMPERSONATIONS = "~identity:*:impersonation:*"
-"""Which impersonations began: who asked, and for whom."""
+"""The impersonations that began: by which application, and of which user."""
 
 
 def _commands(*commands: str) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ _SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel 
 
 _MINTING_LOG_KEYS = "~identity:*:audit:subject-tokens ~identity:*:audit:subject-tokens:numbering"
 _MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG_KEYS} +eval)"
-"""A script may be given the key of a subject token; each of its commands needs a permission of its own."""
+"""A script may take the key of a subject token; each of its commands needs a permission of its own."""
 _SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del)"
 """Entries that wait for the audit trail, and their numbering."""
 
@@ -66,7 +66,7 @@ _NO_PERMISSIONS = ("resetkeys", "resetchannels", "clearselectors", "nocommands")
 def provision_redis(redis_url: str, passwords: Mapping[str, str], *, keep_passwords: bool = False) -> None:
     """Create or update each service's user with exactly its rules; they survive a restart if there is an ACL file.
 
-    Connections are kept. A user that exists is never switched on again: an operator may have switched it off.
+    Connections stay open. An existing user is not enabled again: an operator may have disabled it.
 
     Args:
         redis_url: Of a user with all permissions.

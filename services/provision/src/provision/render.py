@@ -1,4 +1,4 @@
-"""Files from the passwords: the configurations of NATS and Redis, and the secret settings of each service.
+"""Renders files from the passwords: the configurations of NATS and Redis, and the secret settings of each service.
 
 Each server or service gets its own directory, so that each can be mounted where it is needed and nowhere else.
 """
@@ -20,7 +20,7 @@ from provision.private_files import create_private
 from provision.redis import REDIS_ADMIN, redis_acl_file
 
 _READABLE: Final = 0o444
-"""The reader is another user, in a container that mounts this directory alone."""
+"""World-readable: the reader is another user, in a container that mounts only this directory."""
 
 File = tuple[str, str]
 """``reader/name``, and the content."""
@@ -47,7 +47,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return f"postgresql://{POSTGRES_ADMIN}:{passwords.postgres[POSTGRES_ADMIN]}@{self.postgres}/postgres"
 
     def admin_redis_url(self, passwords: Passwords) -> str:
-        """Return the URL of the user of Redis that may do everything."""
+        """Return the URL of Redis's administrator."""
         url = urlsplit(self.redis if "://" in self.redis else f"redis://{self.redis}")
         return f"{url.scheme}://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{url.netloc}/0"
 
@@ -56,9 +56,9 @@ class Keys(msgspec.Struct, frozen=True):
     """The keys that services seal with, as their settings.
 
     Attributes:
-        key_encryption: Of token-service: seal its signing keys.
-        environment_variable: Of management-service and token-service: seal what custom-claims functions read.
-        audit_head: Of management-service: seal the keys that sign heads of the audit trail.
+        key_encryption: Of token-service; seals its signing keys.
+        environment_variable: Of management-service and token-service; seals the variables of custom-claims functions.
+        audit_head: Of management-service; seals the keys that sign heads of the audit trail.
     """
 
     key_encryption: str

@@ -54,7 +54,7 @@ def seed(
     management_url: str = "",
     token_url: str = "",
 ) -> Credentials:
-    """Create what is missing and return everything it takes to try the stack. Blocks.
+    """Create what is missing and return everything needed to try the stack. Blocks.
 
     Args:
         base_url: The address of the stack.
@@ -120,7 +120,7 @@ class _Services:
             return _SCOPES_OF_THE_API.issubset(scope.name for scope in management.resources.scopes(resource.id))
 
     def wait_for(self, access: ManagementApi) -> None:
-        """Block until the token endpoint knows a client that a command created; a service publishes it afterwards."""
+        """Block until the token endpoint knows a new client, which the bus tells it, or ten seconds have passed."""
         deadline = time.monotonic() + _KNOWN_WITHIN_S
         while not self.accept(access) and time.monotonic() < deadline:
             time.sleep(_KNOWN_WITHIN_S / 50)
@@ -180,7 +180,7 @@ def _user(
 
 
 def _administrator(management: ManagementClient, management_api: str, known: Administrator | None) -> Administrator:
-    """Return the person who may do everything in the console, through a role with the scope ``all``."""
+    """Return the console's administrator, who holds a role with the scope ``all``."""
     resource = next(each for each in management.resources.list() if each.indicator == management_api)
     role_id = _role(management, resource, _ADMINISTRATORS, ("all",))
     password = known.password if known else secrets.token_urlsafe(15)
@@ -244,7 +244,7 @@ def _traditional(management: ManagementClient, base_url: str, known: Confidentia
 
 
 def _with_secret(management: ManagementClient, client_id: str, known: ConfidentialClient | None) -> ConfidentialClient:
-    """Return an application with the secret that is known, or with a new one."""
+    """Return an application with its known secret, or with a new one."""
     has_secret = any(secret.name == _SECRET for secret in management.applications.secrets(client_id))
     if known is not None and known.client_id == client_id and has_secret:
         return known

@@ -17,7 +17,7 @@ _Password = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._~-]+$")]  # NATS 
 
 
 def nats_passwords(text: str) -> dict[str, str]:
-    """Parse ``NATS_PASSWORDS``: a JSON object of our users, and of the teams if there are any.
+    """Parse ``NATS_PASSWORDS``: a JSON object with the passwords of our users, and of the teams if there are any.
 
     Raises:
         ProvisionError: One of our users is missing, or a name or password is malformed.
@@ -35,7 +35,7 @@ def nats_passwords(text: str) -> dict[str, str]:
 
 
 def add_subscriber(directory: Path, team: str) -> Path:
-    """Give a team a user of the embedded NATS, from its next start; return the file for its credentials.
+    """Create a team's user in the embedded NATS, from its next start on; return the file for its credentials.
 
     A no-op if the team has one. The file is written at each start, and now if the port is known.
 
@@ -61,7 +61,7 @@ def add_subscriber(directory: Path, team: str) -> Path:
 
 
 def write_subscribers(directory: Path, passwords: Mapping[str, str], *, url: str) -> None:
-    """Write what each team connects with to ``subscribers/<team>.env``, readable only by the owner.
+    """Write the credentials of each team to ``subscribers/<team>.env``, readable only by the owner.
 
     Args:
         directory: The data directory.

@@ -65,7 +65,7 @@ def swagger_route(base_url: str, document: Path) -> HTTPRouteHandler:
 
 
 def reference_router(base_url: str, *, management_api: str) -> Router:
-    """Return the routes of the page and its files, which need no token.
+    """Return the routes of the page and its files; they need no token.
 
     Args:
         base_url: The public address of the tenant.

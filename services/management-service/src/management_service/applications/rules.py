@@ -148,7 +148,7 @@ class SecretUpdate(Body):
 
 
 def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
-    """Whether this is an acceptable redirect URI, which only the application receives.
+    """Return whether this is an acceptable redirect URI: one that only the application can receive.
 
     Source:
         RFC 8252 sections 7.1 (private-use schemes) and 7.3 (loopback); RFC 9700 section 2.1 (exact, no wildcard).
@@ -170,7 +170,7 @@ def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
 
 
 def is_origin(origin: str) -> bool:
-    """Whether this is an origin as browsers send it: scheme, host and optional port, nothing more.
+    """Return whether this is an origin as browsers send it: scheme, host and optional port, nothing more.
 
     Source:
         RFC 6454 section 6.2.

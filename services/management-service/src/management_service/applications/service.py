@@ -96,11 +96,11 @@ def application_state(application: Application, secrets: list[Secret]) -> Applic
 
 
 def _nested(metadata: msgspec.Struct | None, columns: dict[str, str]) -> dict[str, Any]:
-    """Return the given members of a nested object, as they are stored; null is the default.
+    """Return the columns that the given members of a nested object set; null sets the default.
 
     Args:
         metadata: The object; None if it was given as null.
-        columns: Member → column.
+        columns: The column of each member.
     """
     if metadata is None:
         return {column: _DEFAULTS[column] for column in columns.values()}
@@ -204,7 +204,7 @@ class Applications:
     async def list_applications(
         self, page: Page, only: ApplicationFilter, *, without: Sequence[str]
     ) -> tuple[list[Application], int]:
-        """Return a page of the applications that a filter selects and that have none of some ids, and their total."""
+        """Return a page of the applications that a filter selects, except the ids in ``without``, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_applications(connection, self._tenant_id, page, only, without=without)
 
@@ -356,7 +356,7 @@ class Applications:
         changed = msgspec.structs.replace(changed, updated_at=max(now, application.updated_at))
         is_switched = changed.allow_token_exchange != application.allow_token_exchange
         if is_switched and (application.allow_token_exchange or application.exchanged_valid_after):
-            # At either switch: a token may be issued for a moment after token exchange was switched off.
+            # At both switches: a token may still be issued for a moment after token exchange is switched off.
             changed = msgspec.structs.replace(changed, exchanged_valid_after=whole_second(now))
         with refusals(_REFUSALS):
             await store.update_application(transaction.connection, changed)

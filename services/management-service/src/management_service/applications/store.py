@@ -46,7 +46,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApplicationFilter(msgspec.Struct, frozen=True):
-    """Which applications a list is to have; None and empty do not restrict it.
+    """A filter of applications; None and empty do not restrict the list.
 
     Attributes:
         ids: With one of these ids.
@@ -157,7 +157,7 @@ async def delete_application(connection: AsyncConnection, tenant_id: str, applic
 async def list_applications(
     connection: AsyncConnection, tenant_id: str, page: Page, only: ApplicationFilter, *, without: Sequence[str]
 ) -> tuple[list[Application], int]:
-    """Return a page of the applications without those with some ids, by name and then id, and their total."""
+    """Return a page of the applications, except the ids in ``without``, by name and then id, and their total."""
     statement, values = _LIST, {"tenant": tenant_id}
     if only.ids:
         statement = statement.where(applications.c.id == any_(bindparam("ids", list(only.ids), ARRAY(Text))))

@@ -52,13 +52,13 @@ _ERASE: Final = """
 _AT_ONCE: Final = 500
 
 
-async def note_erasures(connection: asyncpg.Connection, tenant_id: str, entries: Sequence[AuditEntry]) -> None:
-    """Note the users whose deletion is among these entries, and those deleted before, of whom an entry arrives late."""
+async def schedule_erasures(connection: asyncpg.Connection, tenant_id: str, entries: Sequence[AuditEntry]) -> None:
+    """Schedule the erasure of users that these entries delete, and again of deleted users that late entries name."""
     named = (each for entry in entries for each in (entry.user_id, entry.actor_id, entry.requested_by))
-    people = {each for each in named if each is not None}
-    if people:
+    user_ids = {each for each in named if each is not None}
+    if user_ids:
         oldest = min(entry.occurred_at for entry in entries)
-        await connection.execute(_REQUEST_AGAIN, tenant_id, [*people], oldest)
+        await connection.execute(_REQUEST_AGAIN, tenant_id, [*user_ids], oldest)
     deleted = {
         entry.ids["user_id"]
         for entry in entries
@@ -71,8 +71,7 @@ async def note_erasures(connection: asyncpg.Connection, tenant_id: str, entries:
 async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> None:
     """Erase the personal part of the next entries about a deleted user: as the subject, the actor, or the requester.
 
-    A step reads as much of three indexes, however many entries the user has. Entries are stored and signed between
-    steps.
+    The work of a call is bounded, however many entries the user has: entries are stored and signed between calls.
     """
     async with connection.transaction():
         pending = await connection.fetchrow(_PENDING, tenant_id)
@@ -87,7 +86,7 @@ async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> None:
 
 
 def _erased(row: asyncpg.Record) -> tuple[int, int, str, bytes]:
-    """Return the place of an entry, the entry without its personal part, and the hash of that."""
+    """Return the time and number of an entry, the entry without its personal part, and the hash of that part."""
     entry = msgspec.json.decode(row["entry"])
     rest = {name: value for name, value in entry.items() if name not in PERSONAL_MEMBERS}
     text = msgspec.json.encode(rest).decode()

@@ -25,7 +25,7 @@ async def count_entries(connection: asyncpg.Connection, tenant_id: str, stored: 
     """Count entries that are stored in the same transaction.
 
     Args:
-        connection: Of that transaction.
+        connection: The connection of that transaction.
         tenant_id: The tenant.
         stored: The time, in milliseconds since the epoch, and the key of each.
     """

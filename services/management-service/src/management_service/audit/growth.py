@@ -1,4 +1,4 @@
-"""Appends entries to the tree of a tenant, in the transaction that stores them. Only the ingesting replica does."""
+"""Appends entries to the tree of a tenant, in the transaction that stores them; only on the ingesting replica."""
 
 import os
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def leaf_with_salt(text: bytes) -> Leaf:
 class Growth:
     """The right edge of a tree, from one batch to the next.
 
-    Use only what ``opened`` returns; after a failure open it again.
+    Get it from ``opened``; after a failure, open it again.
 
     Attributes:
         size: Number of leaves.
@@ -66,7 +66,7 @@ class Growth:
 
     @classmethod
     async def opened(cls, connection: asyncpg.Connection, tenant_id: str) -> "Growth":
-        """Read the edge; begin a tree if there is none, with the entries that were stored before there were trees."""
+        """Read the edge; if there is no tree, begin one with the entries that were stored before there were trees."""
         async with connection.transaction():
             is_new = await connection.fetchval(_BEGIN, tenant_id, new_id())
             size = await connection.fetchval(_SIZE, tenant_id)
@@ -120,6 +120,6 @@ class Growth:
 
 
 async def stored_tiles(connection: asyncpg.Connection, tenant_id: str, tiles: Sequence[TileId]) -> dict[TileId, bytes]:
-    """Return those of these tiles that exist."""
+    """Return the tiles that exist."""
     rows = await connection.fetch(_TILES, tenant_id, [tile.level for tile in tiles], [tile.number for tile in tiles])
     return {TileId(row["level"], row["number"]): row["hashes"] for row in rows}

@@ -1,4 +1,4 @@
-"""Lists and replaces the keys of heads."""
+"""Lists, rotates and reseals the keys that sign heads."""
 
 from typing import Final, Literal
 
@@ -51,12 +51,12 @@ class LogKey(Answer):
 
 
 class HeadKeys:
-    """The keys of a tenant's heads.
+    """The keys that sign a tenant's heads.
 
     Args:
         reader: The database.
         changes: Opens transactions on it.
-        sealing: Of the private keys.
+        sealing: Seals the private keys.
         tenant_id: The tenant.
         clock: Clock, for tests.
     """
@@ -85,10 +85,10 @@ class HeadKeys:
         ]
 
     async def renew_seals(self, sealing: SealingKeys) -> None:
-        """Seal again what an older key has sealed, so that the key can be taken out of the ring.
+        """Reseal what an older key has sealed, so that the older key can be removed from the settings.
 
         Args:
-            sealing: Opens what earlier releases have sealed, too.
+            sealing: Also opens what earlier releases have sealed.
         """
         async with self._changes.transaction(await_publication=False) as transaction:
             renewed = 0
@@ -106,12 +106,12 @@ class HeadKeys:
             _log.info("audit.head-keys-resealed", count=renewed)
 
     async def rotate(self, *, emergency: bool) -> list[LogKey]:
-        """Make a key that signs from now on; return all keys, newest first.
+        """Create the key that signs from now on; return all keys, newest first.
 
         It need not be published beforehand: a reader of a head with an unknown key reads the keys again.
 
         Args:
-            emergency: Whether to delete all others, with which nothing can be verified then.
+            emergency: Whether to delete all other keys, so that they verify nothing any more.
         """
         made = new_key()
         await self._changes.record_action("audit-key", (made.kid,), "rotate")

@@ -1,4 +1,4 @@
-"""Signs heads of the tree and publishes them; refuses one that does not continue the head before."""
+"""Signs heads of the tree and publishes them; refuses a tree that does not extend the last signed one."""
 
 from typing import Final
 
@@ -26,9 +26,9 @@ class Heads:
     """Signs the heads of a tenant.
 
     Args:
-        bus: Heads are published on it, each once at least.
-        sealing: Of the private keys.
-        issuer: Base address of the system, in each head.
+        bus: Heads are published on it, each at least once.
+        sealing: Opens the private keys.
+        issuer: Base address of the system; ``iss`` of each head.
         tenant_id: The tenant.
         refused: Counts the attempts to sign that found the tree tampered with, or no key to sign with.
         clock: Clock, for tests.
@@ -52,10 +52,10 @@ class Heads:
         self._clock = clock
 
     async def sign(self, connection: asyncpg.Connection, growth: Growth) -> None:
-        """Sign the tree if it has grown, was never signed, or its key was replaced; as the ingesting replica only.
+        """Sign the tree if it has grown, was never signed, or its key was replaced; only on the ingesting replica.
 
-        A tree that is smaller than the last signed one, or does not begin with it, is not signed again: that is an
-        error in the log, and in the metrics. So is a key that no key-encryption key opens.
+        A tree that is smaller than the last signed one, or does not extend it, is not signed, but logged as an error
+        and counted. So is a key that no key-encryption key opens.
         """
         last = await connection.fetchrow(_LAST, self._tenant_id)
         try:

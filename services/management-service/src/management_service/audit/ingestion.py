@@ -1,7 +1,7 @@
-"""Ingests the stream of the audit trail: one active replica stores what it reads, each entry once.
+"""Ingests the stream of the audit trail: one active replica stores what it reads, each entry exactly once.
 
-The position in the stream is stored in the transaction of the entries. A crash, a second replica or a restored database
-repeats or loses nothing that the stream still has.
+The position in the stream is stored in the transaction of the entries. So a crash, a second replica or a restored
+database neither repeats nor loses an entry that the stream still has.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, audit_subject
-from management_service.audit.erasure import erase_some, note_erasures
+from management_service.audit.erasure import erase_some, schedule_erasures
 from management_service.audit.figures import count_entries, drop_figures
 from management_service.audit.growth import Growth, Leaf, leaf_with_salt
 from management_service.audit.heads import Heads
@@ -98,7 +98,7 @@ class AuditIngestion:
         self._retention_ms = retention_days * _DAY_MS
         self._clock = clock
         self._kept_at = 0
-        self._months: set[Month] = set()  # that have a partition; forgotten when partitions are dropped
+        self._months: set[Month] = set()  # known to have a partition; cleared when partitions are dropped
         self._worker = ActiveWorker(
             self._work, database_url, lock=_LOCK, channel=_NO_NOTIFICATIONS, tenant_id=tenant_id
         )
@@ -128,9 +128,8 @@ class AuditIngestion:
         connection = holder.connection
         created = await stream_created(self._bus)
         position = await connection.fetchval(_POSITION, self._tenant_id, created) or 0
-        numberings = Numberings(
-            {(row["log"], row["epoch"]): row["last_sequence"] for row in await self._rows(connection)}
-        )
+        numbered = await connection.fetch(_NUMBERINGS, self._tenant_id)
+        numberings = Numberings({(row["log"], row["epoch"]): row["last_sequence"] for row in numbered})
         growth = await Growth.opened(connection, self._tenant_id)
         self._kept_at = signed_at = 0
         async with aclosing(read_after(self._bus, position, tenant_id=self._tenant_id)) as batches:
@@ -142,9 +141,6 @@ class AuditIngestion:
                     await self._heads.sign(connection, growth)
                     signed_at = now
                 await erase_some(connection, self._tenant_id)
-
-    async def _rows(self, connection: asyncpg.Connection) -> Sequence[asyncpg.Record]:
-        return await connection.fetch(_NUMBERINGS, self._tenant_id)  # type: ignore[no-any-return]
 
     async def _keep_partitions(self, connection: asyncpg.Connection) -> None:
         """Create partitions ahead and drop those that are too old, once an hour."""
@@ -199,14 +195,14 @@ class AuditIngestion:
         async with connection.transaction():
             stored = await _store_rows(connection, rows, leaves, growth)
             await count_entries(connection, self._tenant_id, (_time_and_key(row) for row in stored))
-            await note_erasures(connection, self._tenant_id, entries)
+            await schedule_erasures(connection, self._tenant_id, entries)
             if advanced:
                 logs, epochs = zip(*advanced, strict=True)
                 await connection.execute(_ADVANCE, self._tenant_id, logs, epochs, [*advanced.values()])
             await connection.execute(_MOVE, self._tenant_id, created, position)
 
     def _entries(self, message: Msg) -> Iterator[tuple[AuditEntry, str, Leaf]]:
-        """Yield what a message has, each entry with its text and leaf; log what is not of this tenant and log."""
+        """Yield the entries of a message, each with its text and leaf; log those that are malformed or misplaced."""
         try:
             texts = _decode_several(message.data) if message.data.startswith(b"[") else [message.data]
         except (msgspec.DecodeError, RecursionError):
@@ -237,9 +233,9 @@ class AuditIngestion:
 async def _store_rows(
     connection: asyncpg.Connection, rows: Sequence[_Row], leaves: Sequence[Leaf], growth: Growth
 ) -> Sequence[_Row]:
-    """Store entries with their places in the tree; where some are repeats, the others alone. Return what is stored.
+    """Store the entries that are not repeats, with their leaf indexes, and append their leaves; return those rows.
 
-    COPY costs much less than INSERT, but cannot drop repeats, which are rare.
+    COPY costs much less than INSERT, but cannot skip repeats, which are rare.
     """
     while rows:
         placed = [
@@ -249,7 +245,7 @@ async def _store_rows(
             async with connection.transaction():
                 await connection.copy_records_to_table("audit_entries", records=placed, columns=_COLUMNS)
         except asyncpg.UniqueViolationError:
-            new = [index - growth.size for index in await _new_ones(connection, placed)]
+            new = [index - growth.size for index in await _not_stored(connection, placed)]
             rows, leaves = [rows[each] for each in new], [leaves[each] for each in new]
         else:
             await growth.append(connection, [leaf.hash for leaf in leaves])
@@ -257,8 +253,8 @@ async def _store_rows(
     return []
 
 
-async def _new_ones(connection: asyncpg.Connection, placed: Sequence[_Row]) -> list[int]:
-    """Return the places of those entries that are not stored yet; store nothing."""
+async def _not_stored(connection: asyncpg.Connection, placed: Sequence[_Row]) -> list[int]:
+    """Return the leaf indexes of the entries that are not stored yet; rolls back, so stores nothing."""
     attempt = connection.transaction()
     await attempt.start()
     try:
@@ -272,7 +268,7 @@ def _time_and_key(row: _Row) -> tuple[int, str]:
 
 
 def _row(entry: AuditEntry, text: str) -> _Row:
-    """Return the values of an entry in the order of ``_COLUMNS``, without its place in the tree."""
+    """Return the values of an entry in the order of ``_COLUMNS``, without its salt and leaf index."""
     return (
         entry.tenant_id,
         entry.occurred_at,
@@ -293,7 +289,7 @@ def _row(entry: AuditEntry, text: str) -> _Row:
 
 
 def _created_organization(entry: AuditEntry) -> str | None:
-    """Return the id of the one organization that a write changed; one that it created is not in its path."""
+    """Return the id of the only organization that a write changed; a created one is not in the path of the request."""
     kind = "organization/"
     ids = [each.removeprefix(kind) for each in entry.aggregates if each.startswith(kind)]
     return ids[0] if len(ids) == 1 else None

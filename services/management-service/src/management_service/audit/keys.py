@@ -1,4 +1,4 @@
-"""The keys of heads: Ed25519, apart from those of tokens and of the not-valid feed, sealed in the database."""
+"""The keys that sign heads: Ed25519, separate from those of tokens and the not-valid feed, sealed in the database."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -37,7 +37,7 @@ def new_key() -> HeadKey:
 
 
 async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tenant_id: str) -> HeadKey:
-    """Return the newest key; create the first one. Only the ingesting replica does, so that there is one first key.
+    """Return the newest key, creating the first one; only on the ingesting replica, so that there is one first key.
 
     Raises:
         NoFittingKeyError: No key-encryption key opens it.
@@ -53,7 +53,7 @@ async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tena
 def jwk_set(sealing: SealingKeys, rows: Iterable[Any]) -> bytes:
     """Return the public keys as a JWK Set (RFC 7517 section 5).
 
-    They come from the sealed private ones: a key that was put into the table by another hand is not published.
+    They are derived from the sealed private keys, so a key that was planted in the table is never published.
 
     Args:
         sealing: Opens the keys.
@@ -80,7 +80,7 @@ def sealed(sealing: SealingKeys, key: HeadKey) -> bytes:
 
 
 def resealed(sealing: SealingKeys, kid: str, stored: bytes) -> bytes | None:
-    """Return a stored key, sealed with the newest key-encryption key; None if it was sealed with that one.
+    """Return a stored key, resealed with the newest key-encryption key; None if that one has sealed it.
 
     Raises:
         NoFittingKeyError: No key-encryption key opens it.
@@ -95,5 +95,5 @@ def _opened(sealing: SealingKeys, kid: str, stored: bytes) -> Ed25519PrivateKey:
 
 
 def _name(kid: str) -> str:
-    """Return the name that a key is sealed for: no other sealed value opens here, nor the reverse."""
+    """Return the name that a key is sealed for, so that no other sealed value opens as this key, nor the reverse."""
     return f"audit-head:{kid}"

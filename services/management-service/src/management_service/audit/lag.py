@@ -1,4 +1,4 @@
-"""How far the trail is behind what was published."""
+"""Measures how far the ingestion lags behind the stream."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ def measure_lag(
     tenant_id: str,
     clock: Clock = now_ms,
 ) -> None:
-    """Add the lag of the ingestion to the metrics of the service; every replica has it, whichever ingests."""
+    """Add the lag of the ingestion to the metrics of the service; every replica reports it, whichever ingests."""
     lag = gauge(
         registry,
         "audit_ingestion_lag_seconds",

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import asyncpg
 
 _TABLES: Final = ("audit_targets", "audit_entries")
-"""A trigger of the second one stores into the first one, so a month that has no partition there has none."""
+"""In order of creation: a trigger on the second inserts into the first. A month has both partitions or none."""
 _PREFIX: Final = "audit_targets_"
 _MONTHS_AHEAD: Final = 2
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-audit-partitions'))"
-# Creating and dropping a partition locks the whole table: readers must not queue up behind a long wait for that.
+# Creating and dropping a partition locks the whole table: readers must not queue behind a long wait for that lock.
 _BRIEFLY: Final = "SET LOCAL lock_timeout = '2s'"
 _EXISTING: Final = """
     SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid

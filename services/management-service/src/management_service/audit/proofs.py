@@ -69,7 +69,7 @@ class AuditProofs:
 
     Args:
         reader: The database.
-        sealing: Opens the keys of heads.
+        sealing: Opens the keys that sign heads.
         tenant_id: The tenant.
     """
 
@@ -82,7 +82,7 @@ class AuditProofs:
         """Return the public keys of heads as a JWK Set.
 
         Raises:
-            ApiError: 503 if no key of the settings opens one.
+            ApiError: 503 if no key in the settings opens one of them.
         """
         async with self._reader.connect() as connection:
             keys = await find_keys(connection, self._tenant_id)
@@ -105,7 +105,8 @@ class AuditProofs:
         """Prove that an entry is in the tree of the last signed head.
 
         Raises:
-            ApiError: 404; 409 if the entry is later than the head.
+            ApiError: 404; 409 if the entry is later than the head; 503 before the first head; 500 if the tree was
+                tampered with.
         """
         async with self._reader.connect() as connection:
             index = await find_leaf(connection, self._tenant_id, entry_id)
@@ -132,7 +133,8 @@ class AuditProofs:
             second: Size of the later one; that of the last signed head if it is None.
 
         Raises:
-            ApiError: 400 if the sizes are not ascending, or beyond the last signed head.
+            ApiError: 400 if the sizes are not ascending, or beyond the last signed head; 503 before the first head; 500
+                if the tree was tampered with.
         """
         async with self._reader.connect() as connection:
             head = await self._head(connection)

@@ -1,4 +1,4 @@
-"""Reading the audit trail."""
+"""Reads the audit trail."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -95,7 +95,7 @@ class AuditTrail:
             end_time: Now if it is None.
 
         Raises:
-            ApiError: 400 if these are more than 31 days, or the end is before the start.
+            ApiError: 400 if the bounds are more than 31 days apart, or the end is before the start.
         """
         until = self._clock() if end_time is None else end_time
         begin = max(until - _DAY_MS, 0) if start_time is None else start_time
@@ -110,9 +110,9 @@ class AuditTrail:
         return [Figure(hour=row.hour, key=row.key, entries=row.entries) for row in rows]
 
     async def export(self, filters: TrailFilters) -> AsyncGenerator[bytes, None]:
-        """Yield lines of JSON, oldest first, of the entries that are in the tree now, whatever time they have.
+        """Yield entries as lines of JSON, oldest first: those that are in the tree when the export begins.
 
-        Parts are read one by one, so a slow reader blocks nothing.
+        No connection is held between batches, so a slow client blocks nothing.
         """
         async with self._reader.connect() as connection:
             size = await tree_size(connection, self._tenant_id)
@@ -129,7 +129,7 @@ class AuditTrail:
 
 
 def _exported(row: Any) -> str:
-    """Return the line of an entry, with what its leaf needs to be computed again."""
+    """Return the line of an entry, with what is needed to recompute its leaf."""
     if row.leaf_index is None:
         return f"{row.entry}\n"
     part = {"personalHash": row.personal_hash} if row.salt is None else {"salt": row.salt}
@@ -138,7 +138,7 @@ def _exported(row: Any) -> str:
 
 
 def read_position(text: str) -> Position:
-    """Return the position that a link to a page has.
+    """Parse the position in a link to a page.
 
     Raises:
         ApiError: 400.

@@ -51,7 +51,7 @@ class Position(msgspec.Struct, frozen=True):
     number: int
 
     def format(self) -> str:
-        """Return it as links to a page have it."""
+        """Return the position as it is in links to a page."""
         return f"{self.occurred_at}.{self.number}"
 
 
@@ -59,10 +59,10 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     """Filters of entries; all must match.
 
     Attributes:
-        user_id: A person that it is about, that wrote, that was written to, or that a subject token was requested for.
-        subject_id: The subject of what an impersonation is told from, and nothing else about this person.
+        user_id: A user: the subject, the author or target of a write, or for whom a subject token was requested.
+        subject_id: A user as the subject only; see ``impersonations.register``.
         target_id: An object that was written to, or that a write changed.
-        actor_id: The person that acts for another.
+        actor_id: The user that acts for another.
         application_id: The application that sent the request.
         organization_id: The organization that a token was requested for, or that was written to.
         subject_token_id: Public id of the subject token.
@@ -109,7 +109,8 @@ async def oldest_first(
 ) -> Sequence[Any]:
     """Return the oldest entries, or the oldest ones after a position: the position, the JSON, and the leaf.
 
-    Of those in the tree the first ``size``; those that are not in it, which the service does not store, all.
+    Of the entries in the tree, only the first ``size``. Entries outside the tree, which the service never stores, are
+    all returned: an export must not hide them.
     """
     conditions = [*_places(audit_entries, tenant_id, filters, after, newest_first=False), *_equal(filters)]
     conditions.append(or_(audit_entries.c.leaf_index.is_(None), audit_entries.c.leaf_index < size))
@@ -129,7 +130,7 @@ async def hourly_figures(connection: AsyncConnection, tenant_id: str, *, first: 
 
 
 async def find_leaf(connection: AsyncConnection, tenant_id: str, entry_id: str) -> int | None:
-    """Return the leaf index of an entry; None if there is none of this id."""
+    """Return the leaf index of an entry; None for an unknown id."""
     statement: Select[Any] = select(audit_entries.c.leaf_index).where(
         audit_entries.c.tenant_id == tenant_id, audit_entries.c.id == entry_id
     )
@@ -145,7 +146,7 @@ async def find_head(connection: AsyncConnection, tenant_id: str) -> tuple[int, s
 
 
 async def find_tiles(connection: AsyncConnection, tenant_id: str, tiles: Iterable[TileId]) -> Tiles:
-    """Return those of these tiles that are stored."""
+    """Return the tiles that are stored."""
     place = tuple_(audit_tiles.c.level, audit_tiles.c.number)
     statement = select(audit_tiles).where(audit_tiles.c.tenant_id == tenant_id, place.in_([*tiles]))
     rows = (await connection.execute(statement)).all()
@@ -159,7 +160,7 @@ async def find_keys(connection: AsyncConnection, tenant_id: str) -> Sequence[Any
 
 
 async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str) -> str | None:
-    """Return the JSON of an entry; None if there is none of this id."""
+    """Return the JSON of an entry; None for an unknown id."""
     statement: Select[Any] = select(audit_entries.c.entry).where(
         audit_entries.c.tenant_id == tenant_id, audit_entries.c.id == entry_id
     )
@@ -183,21 +184,21 @@ async def entries_of_subject_tokens(connection: AsyncConnection, tenant_id: str,
 def _walks(tenant_id: str, filters: TrailFilters, after: Position | None) -> list[Select[Any]]:
     """Return statements for the entries that match, newest first; each entry is found by one of them.
 
-    A person's entries are three walks, of those that name the person, of those that are written to, and of the subject
-    tokens requested for the person: OR would read all entries of the person, or of all persons. Those that an
-    impersonation is told from are no writes, and have indexes of their own: the person may have any number of others.
+    The entries of a user take three walks: those that name the user, writes to the user, and subject tokens requested
+    for the user. A single walk with OR would read all entries of the user, or of all users. The entries that begin an
+    impersonation are not writes, and have indexes of their own: the user may have any number of others.
     """
     user_id, target_id = filters.user_id, filters.target_id
     is_of_user = audit_entries.c.user_id == user_id
     if target_id is not None:
         of_user = [] if user_id is None else [or_(is_of_user, _has_target(user_id))]
         return [_walk_targets(tenant_id, filters, after, target_id, of_user)]
-    is_told_from = [audit_entries.c.subject_token_id.is_not(None)] if filters.key in BEGINNINGS else []
+    begins = [audit_entries.c.subject_token_id.is_not(None)] if filters.key in BEGINNINGS else []
     if user_id is None:
-        return [_walk_entries(tenant_id, filters, after, is_told_from)]
-    walks = [_walk_entries(tenant_id, filters, after, [*is_told_from, is_of_user])]
+        return [_walk_entries(tenant_id, filters, after, begins)]
+    walks = [_walk_entries(tenant_id, filters, after, [*begins, is_of_user])]
     others = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != user_id)
-    if not is_told_from:
+    if not begins:
         walks.append(_walk_targets(tenant_id, filters, after, user_id, [others]))
     if filters.key in {None, ISSUED}:  # no other entry has it
         walks.append(_walk_entries(tenant_id, filters, after, [audit_entries.c.requested_by == user_id, others]))
@@ -252,7 +253,7 @@ def _equal(filters: TrailFilters) -> list[ColumnElement[bool]]:
 def _places(
     table: Table, tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool = True
 ) -> list[ColumnElement[bool]]:
-    """Return which part of a table to walk: each condition on the time also skips partitions."""
+    """Return the conditions for the part of a table to walk; those on the time also prune partitions."""
     conditions = [table.c.tenant_id == tenant_id]
     if filters.start_time is not None:
         conditions.append(table.c.occurred_at >= filters.start_time)

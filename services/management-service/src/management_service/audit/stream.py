@@ -23,11 +23,11 @@ _CONSUMER_TTL_S: Final = 60.0
 
 
 class ReadingInterruptedError(NatsError):
-    """A message was lost on the way: read again from the last position."""
+    """A message was lost: read again from the last position."""
 
 
 async def stream_created(bus: Bus) -> str:
-    """Return the incarnation of the stream, within which positions are comparable; create a missing one first.
+    """Return the incarnation of the stream, within which positions are comparable; create a missing stream first.
 
     Raises:
         nats.errors.Error: NATS does not answer.
@@ -58,8 +58,8 @@ async def published_after(bus: Bus, position: int, *, tenant_id: str) -> int | N
 async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerator[list[Msg], None]:
     """Yield batches of a tenant's messages after a position, then of new ones; an empty batch each idle second.
 
-    Ends when the connection is another one. There are no acknowledgements: the reader keeps its position with what it
-    has stored, so that neither is ever ahead of the other.
+    Ends when the bus has reconnected. There are no acknowledgements: the reader stores its position together with the
+    entries.
 
     Raises:
         ReadingInterruptedError: A message was lost.
@@ -83,7 +83,7 @@ async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerat
             if not is_behind:
                 await asyncio.sleep(_GATHERING_S)
             messages += await subscription.fetch(_BATCH, timeout=_MORE_S)
-        except TimeoutError:  # nats-py raises its own, and asyncio's when the time is over between two of its steps
+        except TimeoutError:  # nats-py raises a subclass, or asyncio's if the deadline passes between two of its steps
             pass  # an empty batch, or the first message alone
         is_behind = len(messages) > _BATCH
         for message in messages:

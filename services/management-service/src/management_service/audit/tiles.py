@@ -13,7 +13,7 @@ _WIDTH_BITS: Final = 8
 TILE_HASHES: Final = 1 << _WIDTH_BITS
 
 Range = tuple[int, int]
-"""Leaves from the first to before the second."""
+"""A half-open range of leaf indexes."""
 
 
 class TileId(NamedTuple):
@@ -41,14 +41,6 @@ class Tiles:
         """
         subtrees = complete_subtrees(*leaves)
         return joined([self._complete(*subtree) for subtree in subtrees]) if subtrees else EMPTY_ROOT
-
-    def leaf(self, index: int) -> bytes:
-        """Return a leaf hash.
-
-        Raises:
-            MissingTileError: Its tile is missing or too short.
-        """
-        return self._complete(0, index)
 
     def _complete(self, level: int, number: int) -> bytes:
         tile, begin, count = _place(level, number)
@@ -104,7 +96,7 @@ def appended(edge: Mapping[TileId, bytes], size: int, leaves: Sequence[bytes]) -
 
 
 def split(hashes: bytes) -> list[bytes]:
-    """Return the single hashes of a tile."""
+    """Split a tile into its hashes."""
     return [hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)]
 
 

@@ -105,7 +105,7 @@ class RecordingRequest(Body):
 
 
 def script_or_version(body: FunctionTest | FunctionDryRun) -> str | int:
-    """Return the script that is to be run, or the number of the version.
+    """Return the script to run, or the number of the version to run.
 
     Raises:
         ApiError: 400 unless there is exactly one of the two.
@@ -117,18 +117,18 @@ def script_or_version(body: FunctionTest | FunctionDryRun) -> str | int:
 
 
 def is_script_too_large(script: str) -> bool:
-    """Whether a script exceeds its limit, in bytes of UTF-8."""
+    """Return whether a script exceeds its limit, in bytes of UTF-8."""
     return len(script) > MAX_SCRIPT_BYTES or len(script.encode()) > MAX_SCRIPT_BYTES
 
 
-def end_of_what_fits(script: str) -> tuple[int, int]:
-    """Return the line and the column, from 1, of the first character of a too large script that exceeds its limit."""
+def first_excess(script: str) -> tuple[int, int]:
+    """Return the line and column, from 1, of the first character of a script beyond its limit."""
     fits = script.encode()[:MAX_SCRIPT_BYTES].decode(errors="ignore")
     return fits.count("\n") + 1, len(fits) - fits.rfind("\n")
 
 
 def are_variables_too_large(variables: Mapping[str, str]) -> bool:
-    """Whether environment variables exceed a limit: their number, or the bytes of their names and values together."""
+    """Return whether environment variables exceed a limit: their number, or the bytes of all names and values."""
     return (
         len(variables) > MAX_VARIABLES
         or sum(len(name.encode()) + len(value.encode()) for name, value in variables.items()) > MAX_VARIABLE_BYTES

@@ -1,4 +1,4 @@
-"""Asks token-service, which alone runs scripts: by request and reply on the bus."""
+"""Sends scripts to token-service, which alone runs them: by request and reply on the bus."""
 
 from typing import Final, TypeVar
 
@@ -47,14 +47,14 @@ def scripts_unavailable(retry_after_s: int = _RETRY_AFTER_S) -> ApiError:
 
 
 class Scripts:
-    """token-service's judgement of scripts. Every method raises ``ApiError`` 503 while it does not answer."""
+    """token-service's operations on scripts. Every method raises ``ApiError`` 503 if it does not answer."""
 
     def __init__(self, bus: Bus, requests: SealedRequests) -> None:
         self._bus = bus
         self._requests = requests
 
     async def problem(self, script: str) -> ScriptProblem | None:
-        """Return why a script is not acceptable; it is parsed and not run."""
+        """Parse a script without running it; return why it is rejected, None if it is not."""
         return (await self._ask(CheckScript(script=script), ScriptChecked)).problem
 
     async def test(self, test: TestScript) -> ScriptTested:
@@ -70,11 +70,11 @@ class Scripts:
         return await self._ask(dry_run, DryRunAnswer)
 
     async def record(self, kind: TokenKind, minutes: int) -> RecordingState:
-        """Record inputs from now on, or end that."""
+        """Start recording inputs; 0 minutes stop it and delete the inputs."""
         return await self._ask(StartRecording(kind=kind, minutes=minutes), RecordingState)
 
     async def recording(self, kind: TokenKind) -> RecordingState:
-        """Return whether inputs are being recorded."""
+        """Return the state of the recording."""
         return await self._ask(ReadRecording(kind=kind), RecordingState)
 
     async def failures(self, kind: TokenKind) -> list[Failure]:

@@ -1,4 +1,4 @@
-"""Saves, reads, activates and deletes versions of the custom-claims function, and has scripts tested."""
+"""Saves, reads, activates and deletes versions of the custom-claims function, and tests scripts."""
 
 import msgspec
 from msgspec import UNSET
@@ -70,7 +70,7 @@ def function_state(version: Version) -> ClaimsFunctionState:
 
 
 def _verb(counter: Counter) -> str:
-    """Return what a version that takes effect is to subscribers and the audit trail."""
+    """Return the verb of the event that makes a version the active one."""
     return "created" if counter.active is None else "updated"
 
 
@@ -103,7 +103,7 @@ def _log_change(verb: str, kind: TokenKind, version: int, caller: Caller) -> Non
 
 def _require_sizes(script: str, variables: rules.Variables, *samples: str | None) -> None:
     if rules.is_script_too_large(script):
-        line, column = rules.end_of_what_fits(script)
+        line, column = rules.first_excess(script)
         raise _too_large(f"The script must have at most {rules.MAX_SCRIPT_BYTES} bytes.", line=line, column=column)
     if rules.are_variables_too_large(variables):
         limits = f"{rules.MAX_VARIABLES} environment variables, and {rules.MAX_VARIABLE_BYTES} bytes together"
@@ -113,7 +113,7 @@ def _require_sizes(script: str, variables: rules.Variables, *samples: str | None
 
 
 def _with_variables(function: Function, given: rules.Variables | None) -> Function:
-    """Return a function with other environment variables, unless none are given; require its sizes."""
+    """Return a function with the given environment variables, or its own if none are given; check its size."""
     if given is not None:
         function = msgspec.structs.replace(function, environment_variables=given)
     _require_sizes(function.script, function.environment_variables)
@@ -128,10 +128,10 @@ class ClaimsFunctions:
     """The custom-claims function for each kind of token; every save is a new version.
 
     A script is checked by token-service before the transaction begins. Within it the counter of the kind is locked, so
-    that versions have no gaps and one of them at most is active.
+    that version numbers have no gaps and at most one version is active.
 
     Args:
-        scripts: What token-service says about scripts.
+        scripts: Checks and runs scripts, in token-service.
         variables: Seals environment variables.
     """
 
@@ -156,11 +156,11 @@ class ClaimsFunctions:
         """Return the active version.
 
         Args:
-            kind: Of tokens.
-            missing: Code of the error.
+            kind: Kind of token.
+            missing: Code of the 404.
 
         Raises:
-            ApiError: 404 without one.
+            ApiError: 404 if none is active.
         """
         async with self._reader.connect() as connection:
             version = await store.find_active(connection, self._tenant_id, kind)
@@ -249,7 +249,7 @@ class ClaimsFunctions:
 
     @retry_on_conflict
     async def activate(self, kind: TokenKind, number: int, caller: Caller) -> tuple[Version, dict[str, str]]:
-        """Make an earlier version the active one; if it is active already, nothing changes.
+        """Make a version the active one; a no-op if it is already.
 
         Raises:
             ApiError: 404; 422 if no key opens its environment variables: each call would fail.
@@ -270,7 +270,7 @@ class ClaimsFunctions:
 
     @retry_on_conflict
     async def delete(self, kind: TokenKind, caller: Caller) -> dict[str, str]:
-        """Leave no version active; the versions remain, and each can be activated again.
+        """Deactivate the function; its versions remain, and each can be activated again.
 
         Raises:
             ApiError: 404 without an active version.
@@ -324,7 +324,7 @@ class ClaimsFunctions:
         return await self._scripts.dry_run(DryRun(kind=kind, candidate=candidate, active=in_force))
 
     async def record(self, kind: TokenKind, minutes: int) -> RecordingState:
-        """Record inputs from now on; 0 minutes end that and forget them.
+        """Start recording inputs; 0 minutes stop it and delete the inputs.
 
         Raises:
             ApiError: 503.
@@ -351,7 +351,7 @@ class ClaimsFunctions:
         return await self._scripts.failures(kind)
 
     async def renew_seals(self) -> None:
-        """Seal again what an older key has sealed, so that the key can be taken out of the ring."""
+        """Reseal what an older key has sealed, so that the older key can be removed from the settings."""
         async with self._changes.transaction(await_publication=False) as transaction:
             renewed = 0
             for found in await store.lock_all_sealed(transaction.connection, self._tenant_id):
@@ -373,7 +373,7 @@ class ClaimsFunctions:
 
     async def _require_acceptable(self, script: str) -> None:
         problem = await self._scripts.problem(script)
-        if problem is not None:  # the whole script, if no place in it is to blame
+        if problem is not None:  # without a position, the start of the script
             raise _unacceptable(msgspec.structs.replace(problem, line=problem.line or 1, column=problem.column or 1))
 
     async def _save(
@@ -428,16 +428,16 @@ class ClaimsFunctions:
         return changed, changed != contents or variables != stored
 
     async def _chosen(self, kind: TokenKind, body: rules.FunctionTest | rules.FunctionDryRun) -> Function:
-        """Return what is to be run: a version with its own environment variables, unless others are given; or a script.
+        """Return what to run: a script, or a version with its own environment variables unless others are given.
 
-        A script gets no stored ones: it could return their values, which are write-only.
+        A script gets no stored variables: it could return their values, which are write-only.
         """
         chosen = rules.script_or_version(body)
         function = Function(script=chosen) if isinstance(chosen, str) else await self._stored(kind, chosen)
         return _with_variables(function, body.environment_variables)
 
     async def _stored(self, kind: TokenKind, number: int) -> Function:
-        """Return a version with its own environment variables, to be run."""
+        """Return a saved version with its own environment variables."""
         async with self._reader.connect() as connection:
             found = await store.find_version(connection, self._tenant_id, kind, number)
         if found is None:
@@ -463,7 +463,7 @@ class ClaimsFunctions:
 
 
 def _changed(contents: _Contents, update: rules.FunctionUpdate) -> _Contents:
-    """Return contents with the given changes, but those of the environment variables."""
+    """Return contents with the given changes, except those to environment variables."""
     changed = contents
     if update.script is not UNSET:
         changed = msgspec.structs.replace(changed, script=update.script)

@@ -7,7 +7,6 @@ from sqlalchemy import RowMapping, bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.access.management_api import Caller
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
 from identity_common.wire.claims_function import TokenKind
@@ -16,11 +15,11 @@ from management_service.schema import claims_functions as functions
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """How many versions there are of a kind, and which one is active.
+    """The newest and the active version of a kind.
 
     Attributes:
-        last: The newest version; 0 before the first one.
-        active: None if the function was deleted, or never saved.
+        last: Number of the newest version; 0 before the first one.
+        active: Number of the active version; None if the function was deleted, or never saved.
     """
 
     last: int
@@ -50,11 +49,6 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     created_by_application_id: str
     created_by_user_id: str | None
-
-    @property
-    def created_by(self) -> Caller:
-        """Who saved it."""
-        return Caller(self.created_by_application_id, self.created_by_user_id)
 
 
 class FoundVersion(msgspec.Struct, frozen=True):
@@ -136,19 +130,19 @@ async def list_versions(
 
 
 async def lock_all_active(connection: AsyncConnection, tenant_id: str) -> list[Version]:
-    """Return the active versions of all kinds; none is saved or activated until the transaction ends."""
+    """Return the active versions of all kinds, locked against saving and activating until the transaction ends."""
     await connection.execute(_LOCK_ALL, {"tenant": tenant_id})
     return [_version(row) for row in (await connection.execute(_ALL_ACTIVE, {"tenant": tenant_id})).mappings()]
 
 
 async def lock_all_sealed(connection: AsyncConnection, tenant_id: str) -> list[FoundVersion]:
-    """Return the versions with environment variables; none is saved or activated until the transaction ends."""
+    """Return the versions with environment variables, locked like ``lock_all_active``."""
     await connection.execute(_LOCK_ALL, {"tenant": tenant_id})
     return [_found(row) for row in (await connection.execute(_ALL_SEALED, {"tenant": tenant_id})).mappings()]
 
 
 async def reseal(connection: AsyncConnection, version: Version) -> None:
-    """Store the environment variables of a version, encrypted again."""
+    """Store the resealed environment variables of a version."""
     by_number = {"tenant": version.tenant_id, "of": version.kind, "number": version.version}
     values = {"sealed_environment_variables": version.sealed_environment_variables}
     await connection.execute(_RESEAL.values(values), by_number)

@@ -13,5 +13,5 @@ SCRIPT: Final = Asset("/console/script.js", "text/javascript", (_HERE / "script.
 
 
 def stylesheet(color: str) -> Asset:
-    """Return the stylesheet with a colour, ``#rrggbb``; empty for our own."""
+    """Return the stylesheet with an accent colour, ``#rrggbb``; empty for the default."""
     return Asset("/console/style.css", "text/css", _STYLE + (accent_style(color).encode() if color else b""))

@@ -1,8 +1,8 @@
-"""Confirmation pages: what is done is what the page showed, or nothing.
+"""Confirmation pages: an action does what its page showed, or nothing.
 
-The form of a confirmation carries the version of what it changes, which the API compares while it does so, and a digest
-of all that its page says: how many members lose something is part of no version. The API has no version of a secret, a
-permission of an API resource, a membership or a consent; of these there is the digest alone.
+The form of a confirmation carries the version of what it changes, which the API compares, and a digest of everything
+that its page says, since some of it is part of no version: how many members lose something, for example. The API has no
+version of a secret, a permission of an API resource, a membership or a consent; for these there is only the digest.
 """
 
 import hashlib
@@ -23,18 +23,18 @@ _DIGEST: Final = re.compile("[0-9a-f]{32}")
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects to be deleted, and the text of their confirmation page.
+    """A deletion, and its confirmation page.
 
     Attributes:
-        template: Of the page.
+        template: Template of the page.
         area: Marked in the navigation.
         values: For the template; all of them are in the digest.
-        etag: The version of what is deleted; UNSET if the API has none of it.
-        name: Typed to confirm; None if the button suffices.
+        etag: The version of what is deleted; UNSET if the API has no version of it.
+        name: What must be typed to confirm; None if the button suffices.
         delete: The operation of the API; takes ``if_match`` if there is a version.
         then: Path of the next page.
         notice: Which text of ``notices.html`` that page shows.
-        told: For this text.
+        notice_values: Values of that text.
     """
 
     template: str
@@ -45,11 +45,11 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     delete: Callable[..., Awaitable[object]]
     then: str
     notice: str
-    told: Mapping[str, str] = {}
+    notice_values: Mapping[str, str] = {}
 
 
 def digest(values: object) -> str:
-    """Return what stands for all that a page says."""
+    """Return a digest of everything that a page says."""
     return hashlib.sha256(msgspec.json.encode(values, order="deterministic")).hexdigest()[:32]
 
 
@@ -66,9 +66,9 @@ async def ask(visit: Visit, deletion: Deletion, form: Form | None = None, *, sta
     """Answer with a confirmation page.
 
     Args:
-        visit: Of the administrator.
+        visit: The administrator's request.
         deletion: What would be deleted.
-        form: What was sent before, and what is wrong with it; nothing of it is filled in again.
+        form: The form that was sent before, for its errors; its values are not filled in again.
         status: HTTP status.
     """
     carried = {SHOWN_FIELD: digest(deletion.values)}
@@ -80,11 +80,11 @@ async def ask(visit: Visit, deletion: Deletion, form: Form | None = None, *, sta
 
 
 async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Deletion]]) -> Response[str]:
-    """Delete what a confirmation page showed; show the page again if that is no longer so, or was not confirmed.
+    """Delete what a confirmation page showed; show the page again if that has changed, or was not confirmed.
 
     Args:
-        visit: Of the administrator.
-        form: Of the page.
+        visit: The administrator's request.
+        form: The form of the page.
         look: Finds out what would be deleted now.
 
     Raises:
@@ -107,4 +107,4 @@ async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Delet
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
         return await ask(visit, deletion, form, status=error.status)
-    return await visit.done(deletion.then, deletion.notice, **deletion.told)
+    return await visit.done(deletion.then, deletion.notice, **deletion.notice_values)

@@ -1,8 +1,8 @@
-"""How the areas declare their pages: what every page and every form has in common is here, once.
+"""Declares and serves pages and forms: what all of them have in common.
 
-A page is opened with the administrator's rights; one that only leads to a change needs the scope ``all``. A form needs
-it too, and the session's token against forgery and our own origin; it is sent to the address of its page, so that it
-can be shown again with what was typed.
+A page is shown to a signed-in administrator; one that only leads to a change needs the scope ``all``. A form needs it
+too, and also the session's CSRF token and our own origin. It is sent to the URL of its page, so that the page can be
+shown again with what was typed.
 """
 
 import hmac
@@ -32,7 +32,7 @@ class Declared(NamedTuple):
     """A page or a form.
 
     Attributes:
-        scope: What the administrator needs.
+        scope: The scope that the administrator needs.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Declared(NamedTuple):
     scope: str
 
     def require_scope(self, visit: Visit) -> None:
-        """Refuse an administrator who may change nothing.
+        """Refuse an administrator who may only read.
 
         Raises:
             NoRights: The scope ``all`` is needed and missing.
@@ -116,7 +116,7 @@ class Console:
 
         Raises:
             SignInNeeded: No user is signed in.
-            NoRights: The person has no role for the Management API.
+            NoRights: The user has no role for the Management API.
         """
         cookie = self._context.cookies.read(request.scope["headers"], COOKIE)
         session = await self._context.sessions.find(cookie)
@@ -137,7 +137,7 @@ def _path_parameters(request: Request[Any, Any, Any]) -> dict[str, str]:
     """Return the ids in the path of a page.
 
     Raises:
-        NoSuchPage: The API has no path for one of them, and a page that asks for several things at once would find out
+        NoSuchPage: A path of the API cannot contain one of them. A page that sends several requests would find out
             halfway.
     """
     found: dict[str, str] = request.path_params

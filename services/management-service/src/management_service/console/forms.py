@@ -1,4 +1,4 @@
-"""Forms of the pages: what was typed, and what is wrong with it."""
+"""Forms of the pages: the submitted values, and their errors."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -13,29 +13,29 @@ from stead.errors import ApiError, VersionMismatch
 
 CSRF_FIELD: Final = "csrf_token"
 ETAG_FIELD: Final = "etag"
-"""The version that the page of a form shows; empty for a relation that is too long to have one."""
+"""Field of the version that the page of a form shows; empty for a relation that is too long to have one."""
 MAX_BYTES: Final = 1024 * 1024
-"""Of a form: a list of members that was pasted is the largest."""
+"""Size of a form at most; the largest is a pasted list of members."""
 
 _MAX_FIELDS: Final = 5_000
 _WAS: Final = "was."
-"""Begins the names of the fields that repeat what a page showed before anything was typed."""
+"""Prefix of the hidden fields with the values that the page showed before anything was typed."""
 _ETAG: Final = re.compile(r'"[\x21\x23-\x7e]{1,128}"')
 
 
 class BadForm(Exception):  # noqa: N818 - the name is what happened
-    """The body is not a form that a page of ours sends."""
+    """The body is not a form that one of our pages sends."""
 
 
 class Form:
     """Entered values of a form, and their errors.
 
     Attributes:
-        errors: What is wrong, by field.
-        problem: What is wrong with no field in particular; empty if nothing is.
+        errors: The error of each field.
+        problem: An error of no field in particular; empty if there is none.
         is_overtaken: Whether what the page showed was changed before the form was sent.
-        saved: What is saved now, by the fields that were changed both here and meanwhile.
-        adopted: What the page had shown, by the fields that were changed meanwhile only, and now have what is saved.
+        saved: The current stored value of each field that was changed both here and meanwhile.
+        adopted: What the page had shown in each field that was only changed meanwhile, and now has its stored value.
     """
 
     def __init__(self, fields: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -53,7 +53,7 @@ class Form:
 
     @classmethod
     def editing(cls, etag: str | None, **values: object) -> "Form":
-        """Return the form of an entity in this version; a list has the values of checkboxes of one name."""
+        """Return the form that edits this version of an entity; a list has the values of checkboxes with one name."""
         shown = {
             name: [_shown(each) for each in (value if isinstance(value, list) else [value])]
             for name, value in values.items()
@@ -62,12 +62,12 @@ class Form:
 
     @property
     def shown(self) -> dict[str, list[str]]:
-        """The fields that repeat what the page showed."""
+        """The hidden fields with what the page showed."""
         return {name: list(values) for name, values in self._fields.items() if name.startswith(_WAS)}
 
     @property
     def fields(self) -> dict[str, list[str]]:
-        """All fields but the token against forgery, in their order."""
+        """All fields except the CSRF token, in their order."""
         return {name: list(values) for name, values in self._fields.items() if name != CSRF_FIELD}
 
     def value(self, name: str) -> str:
@@ -80,12 +80,12 @@ class Form:
         return self.value(name).strip() or None
 
     def number(self, name: str) -> Any:
-        """Return the number in a field, None if it is empty, and any other text as it is: the API refuses that."""
+        """Return the number in a field, None if it is empty, and any other text unchanged: the API refuses it."""
         text = self.text(name)
         return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= 15 else text
 
     def all(self, name: str) -> list[str]:
-        """Return every value of a field: of checkboxes of one name."""
+        """Return every value of a field, such as checkboxes with one name."""
         return list(self._fields.get(name, ()))
 
     def lines(self, name: str) -> list[str]:
@@ -97,10 +97,10 @@ class Form:
         return bool(self.value(name))
 
     def etag(self) -> str | UnsetType:
-        """Return the version that the page showed, for ``if_match``; UNSET for what has none.
+        """Return the version that the page showed, for ``if_match``; UNSET if there is none.
 
         Raises:
-            BadForm: No page of ours sends this.
+            BadForm: None of our pages sends this.
         """
         text = self._fields.get(ETAG_FIELD, ("-",))[-1]
         if text and _ETAG.fullmatch(text) is None:
@@ -108,32 +108,32 @@ class Form:
         return text or UNSET
 
     def version(self) -> str:
-        """Return the version that the page showed, of what always has one.
+        """Return the version that the page showed, where there always is one.
 
         Raises:
-            BadForm: No page of ours sends this.
+            BadForm: None of our pages sends this.
         """
         return self.single(ETAG_FIELD, _ETAG)
 
     def single(self, name: str, pattern: re.Pattern[str]) -> str:
-        """Return the value of a field that a page of ours sends once, in this form.
+        """Return the value of a field that our pages send exactly once, in this format.
 
         Raises:
-            BadForm: It is missing, repeated, or of another form.
+            BadForm: It is missing, repeated, or in another format.
         """
         values = self._fields.get(name, ())
         if len(values) != 1 or pattern.fullmatch(values[0]) is None:
             raise BadForm
         return values[0]
 
-    def compare(self, current: "Form", *, choices: Collection[str] = ()) -> None:
-        """Bring what was typed and what was saved meanwhile together, if the form is overtaken.
+    def merge(self, current: "Form", *, choices: Collection[str] = ()) -> None:
+        """Merge what was typed with what was saved meanwhile, if the form is overtaken.
 
-        A field that was not changed here gets what is saved now. One that was changed here and meanwhile keeps what was
-        typed, with what is saved beside it; sent again, the form replaces that.
+        A field that was not changed here gets the stored value. One that was changed both here and meanwhile keeps what
+        was typed, with the stored value beside it; sent again, the form replaces that value.
 
         Args:
-            current: What is saved now.
+            current: What is stored now.
             choices: Names of checkboxes: each of their values is changed or not.
         """
         if not self.is_overtaken:
@@ -153,11 +153,11 @@ class Form:
         self._fields = {**after, **current.shown, ETAG_FIELD: current.all(ETAG_FIELD)}
 
     def refuse(self, error: ApiError, fields: Mapping[str, str] | None = None) -> None:
-        """Take over what the API says is wrong.
+        """Set the errors that the API reports.
 
         Args:
-            error: What it says.
-            fields: The field that an error code is about.
+            error: The refusal.
+            fields: The field of each error code.
         """
         if isinstance(error, VersionMismatch):
             self.is_overtaken = True
@@ -182,7 +182,7 @@ async def read_form(request: Request) -> Form:  # type: ignore[type-arg]
     """Return the form that was sent.
 
     Raises:
-        BadForm: It is none, too large, or incomplete.
+        BadForm: The body is not a form, is too large, or incomplete.
     """
     content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if content_type != "application/x-www-form-urlencoded":

@@ -1,4 +1,4 @@
-"""``/console/invitation``: where an invited person chooses a password; without a sign-in."""
+"""``/console/invitation``: where an invited user chooses a password, without signing in."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ _FIELDS: Final = {"invitation.not_valid": "invitation"}
 
 
 def invitation_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
-    """Return the page and what its form does."""
+    """Return the routes of the page and its form."""
     address = urlsplit(context.base_url)
     own_origin = f"{address.scheme}://{address.netloc}"
 
@@ -29,7 +29,7 @@ def invitation_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
 
     @post(ACCEPTING, include_in_schema=False, status_code=200)
     async def accept(request: Request[Any, Any, Any]) -> Response[str]:
-        """Accept an invitation. The code itself is what no other site's form can know."""
+        """Accept an invitation. It needs no CSRF token: another site's form cannot know the code."""
         form = await read_form(request)
         if request.headers.get("Origin", own_origin) != own_origin:
             raise Forged

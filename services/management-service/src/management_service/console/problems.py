@@ -1,4 +1,4 @@
-"""The pages that say why a request was not carried out."""
+"""Error pages."""
 
 from functools import partial
 from typing import Any, Final
@@ -43,7 +43,7 @@ def _show_not_found(pages: Pages, request: AnyRequest, error: Exception) -> Resp
 
 
 def _show_refusal(pages: Pages, request: AnyRequest, error: ApiError) -> Response[str]:
-    """Answer what no page has a place for: another administrator was quicker, for example."""
+    """Show a refusal that no page handles: another administrator was quicker, for example."""
     language = language_of(request)
     return pages.render("failed.html", language, status=error.status, reason=error.message, request_id=error.request_id)
 

@@ -1,4 +1,4 @@
-"""Rendering of pages: a template in a language, in the frame with navigation and notices, as it is set to look."""
+"""Renders pages: a template in a language, with navigation, notices and the configured branding."""
 
 import secrets
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ def moment(milliseconds: int | None) -> str:
 
 
 class Look(msgspec.Struct, frozen=True):
-    """How the pages of an installation look.
+    """Branding of an installation's pages.
 
     Attributes:
         name: In the header and the title of every page.
-        color: Of buttons and links, ``#rrggbb``; empty for our own.
-        logo_uri: Of an image beside the name, on https; empty for our own.
+        color: Of buttons and links, ``#rrggbb``; empty for the default.
+        logo_uri: URL of an image beside the name, on https; empty for the default.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    """Renders pages with a look.
+    """Renders pages with one branding.
 
     Attributes:
         style: The stylesheet.
@@ -78,7 +78,7 @@ class Pages:
             status: HTTP status.
             cookies: To set.
             headers: Additional ones.
-            values: For the template; none with the name of what every page has, such as ``version``.
+            values: For the template; names that every page has, such as ``version``, are refused.
         """
         environment = self._environments[language]
         if hidden := values.keys() & environment.globals.keys():

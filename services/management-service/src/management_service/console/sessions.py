@@ -1,7 +1,7 @@
 """Sessions of administrators, in Redis, sealed under a secret that only the browser's cookie holds.
 
-A session has two parts that are written apart, so that a request that only leaves a notice cannot put back tokens that
-another request has renewed meanwhile.
+A session has two parts that are written separately, so that a request that only leaves a notice cannot overwrite tokens
+that another request has just renewed.
 """
 
 import base64
@@ -15,7 +15,7 @@ from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.redis import RedisCommands
 
 SESSION_TTL_S: Final = 8 * 3600
-"""Of a session that is not used."""
+"""Lifetime of an idle session."""
 
 _KEPT_S: Final = 3600
 _REFRESHING_MS: Final = 15_000  # longer than a refresh may take
@@ -26,7 +26,7 @@ class Tokens(msgspec.Struct):
     """Results of a sign-in; changed only by signing in and by renewing tokens.
 
     Attributes:
-        storage: Of ``stead.AsyncIdentityClient``.
+        storage: The storage of ``stead.AsyncIdentityClient``.
     """
 
     storage: dict[str, str] = {}
@@ -37,7 +37,7 @@ class Notice(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: Which text of ``notices.html``.
-        values: For the text.
+        values: Values of the text.
         secret: Shown once, to be copied.
     """
 
@@ -64,7 +64,7 @@ class Memory(msgspec.Struct):
     Attributes:
         revision: The highest ``Identity-Revision`` seen.
         notices: Shown by the next page.
-        draft: Put into its form again.
+        draft: Filled into its form again.
         return_to: Path to go to after the sign-in.
     """
 
@@ -109,7 +109,7 @@ class Session:
         await self._save("tokens", msgspec.json.encode(self.tokens))
 
     async def save_memory(self) -> None:
-        """Write the rest.
+        """Write the memory.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -131,7 +131,7 @@ class Session:
         return True
 
     async def lock_refresh(self) -> str | None:
-        """Begin the only refresh of this session, on whichever replica; None while there is another one.
+        """Acquire the lock for a refresh of the tokens, across replicas; None while another request holds it.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -141,7 +141,7 @@ class Session:
         return holder if taken else None
 
     async def unlock_refresh(self, holder: str) -> None:
-        """End the refresh that ``lock_refresh`` began.
+        """Release the lock that ``lock_refresh`` returned.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -149,7 +149,7 @@ class Session:
         await self._commands.execute("EVAL", _UNLOCK, 1, f"{self._key}:refresh", holder)
 
     async def keep(self, content: bytes) -> None:
-        """Keep something that is too large to be read with every request, for an hour, instead of what was kept before.
+        """Store content that is too large to read with every request, for an hour, in place of earlier content.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -158,7 +158,7 @@ class Session:
         await self._commands.execute("SET", key, self._seal.seal(content, name=key), "EX", _KEPT_S)
 
     async def kept(self) -> bytes | None:
-        """Return what is kept; None if there is nothing.
+        """Return the content that ``keep`` stored; None if there is none.
 
         Raises:
             StoreUnavailable: Redis does not answer.

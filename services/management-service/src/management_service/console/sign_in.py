@@ -19,12 +19,12 @@ _log = get_logger(__name__)
 
 
 async def begin(context: ConsoleContext, request: AnyRequest, form: Form | None = None) -> Response[str]:
-    """Send the browser to the sign-in, and remember what it wanted: a page, or a form that it has just sent.
+    """Send the browser to the sign-in, and remember what it requested: a page, or a form that it has just sent.
 
     Args:
-        context: Of the console.
-        request: Which cannot be carried out now.
-        form: What it sent, if that was read already.
+        context: The console.
+        request: The request, to be repeated after the sign-in.
+        form: Its form, if that was read already.
 
     Raises:
         NotConfigured: The console has no client yet.
@@ -54,17 +54,17 @@ async def _own_form(context: ConsoleContext, request: AnyRequest) -> Form | None
 
 
 def _page_of(request: AnyRequest) -> str:
-    """Return the path of a page, with its query; every form is sent to the address of its page."""
+    """Return the path of a page, with its query; every form is sent to the URL of its page."""
     query = request.scope["query_string"].decode("latin-1")
     return f"{request.url.path}?{query}" if query else str(request.url.path)
 
 
 def sign_in_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
-    """Return the route that the sign-in comes back to."""
+    """Return the route that the sign-in redirects to."""
 
     @get(CALLBACK, include_in_schema=False)
     async def callback(request: AnyRequest) -> Response[str]:
-        """Complete the sign-in, with a new session id: one that was planted in the browser is worth nothing."""
+        """Complete the sign-in under a new session id, against session fixation."""
         cookie = context.cookies.read(request.scope["headers"], COOKIE)
         before = await context.sessions.find(cookie)
         if before is None:

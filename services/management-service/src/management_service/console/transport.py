@@ -1,4 +1,4 @@
-"""How the console reaches the services."""
+"""Sends the console's requests to the services."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +18,7 @@ class RoutedTransport(httpx.AsyncBaseTransport):
 
     Args:
         base_url: The public address, which the requests name.
-        addresses: Of services, inside; the others are reached at the public address.
+        addresses: Internal addresses of services; the others are reached at the public address.
     """
 
     def __init__(self, base_url: str, addresses: Mapping[Service, str]) -> None:
@@ -27,7 +27,7 @@ class RoutedTransport(httpx.AsyncBaseTransport):
         self._transport = httpx.AsyncHTTPTransport(retries=0)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request as a part of the one that is being handled."""
+        """Send a request within the trace of the current one."""
         service = service_for(request.url.path.removeprefix(self._prefix))
         if service is not None and (inside := self._addresses.get(service)) is not None:
             request.url = request.url.copy_with(scheme=inside.scheme, host=inside.host, port=inside.port)

@@ -1,4 +1,4 @@
-"""One request of a signed-in administrator: the session, the API in their name, and the answer."""
+"""One request of a signed-in administrator: the session, the API on their behalf, and the response."""
 
 import asyncio
 import base64
@@ -34,18 +34,18 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
-    """No user is signed in at this browser, or no longer."""
+    """No user is signed in in this browser, or no longer."""
 
 
 class NoSuchPage(Exception):  # noqa: N818
-    """The address names something that is not there."""
+    """Nothing exists at this URL."""
 
 
 class NoRights(Exception):  # noqa: N818
-    """The person has no role for the Management API, or one that only reads.
+    """The user has no role for the Management API, or one that only reads.
 
     Attributes:
-        scope: What is missing.
+        scope: The missing scope.
     """
 
     def __init__(self, scope: str) -> None:
@@ -79,7 +79,7 @@ class ConsoleContext(msgspec.Struct, frozen=True):
         base_url: The public address.
         resource: Indicator of the Management API.
         trusted_proxies: How many proxies append to ``X-Forwarded-For``, in front of each service.
-        pages: Renders them.
+        pages: Renders pages.
         http: Shared by all requests.
     """
 
@@ -94,7 +94,7 @@ class ConsoleContext(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> str:
-        """The address of the first page."""
+        """The URL of the first page."""
         return f"{self.base_url}{HOME}"
 
     def forwarded(self, request: AnyRequest) -> dict[str, str]:
@@ -147,9 +147,9 @@ class Visit:
 
     Attributes:
         request: The request.
-        session: Of the browser.
+        session: The browser's session.
         api: The Management API, with the administrator's own token.
-        scope: ``all``, or ``read`` for those who may change nothing.
+        scope: ``all``, or ``read`` if the administrator may only read.
     """
 
     def __init__(self, context: ConsoleContext, request: AnyRequest, session: Session) -> None:
@@ -188,11 +188,11 @@ class Visit:
         return self.scope == "all"
 
     def parameter(self, name: str) -> str:
-        """Return a parameter of the address without blanks around it and NUL; empty if it is missing."""
+        """Return a query parameter, stripped and without NUL; empty if it is missing."""
         return str(self.request.query_params.get(name, "")).replace("\0", "").strip()
 
     def page_number(self) -> int:
-        """Return the page of a list that the address names; the first one unless it is a small number."""
+        """Return the page number in the URL; 1 unless it is a number of at most 9 digits."""
         text = self.parameter("page")
         return max(int(text), 1) if text.isascii() and text.isdecimal() and len(text) <= 9 else 1
 
@@ -206,7 +206,7 @@ class Visit:
         return Form(draft.fields)
 
     async def page(self, template: str, *, area: str, status: int = 200, **values: Any) -> Response[str]:
-        """Answer with a page, which shows the notices that are waiting.
+        """Answer with a page, which shows the pending notices.
 
         Args:
             template: Its name.
@@ -233,27 +233,27 @@ class Visit:
         )
 
     async def done(self, location: str, kind: str, *, secret: str | None = None, **values: str) -> Response[str]:
-        """Redirect after a change that every service has taken note of; the next page says what was done.
+        """Redirect after a change; the next page reports it, and whether a service has not applied it yet.
 
         Args:
             location: Path of the next page.
             kind: Which text of ``notices.html``.
             secret: Shown there, once.
-            values: For the text.
+            values: Values of the text.
         """
-        everywhere = await self._is_known_everywhere()
+        is_applied = await self._is_applied_everywhere()
         self.session.memory.notices.append(Notice(kind, values, secret))
-        if not everywhere:
+        if not is_applied:
             self.session.memory.notices.append(Notice("behind"))
         await self._remember(changed=True)
         return redirect(location)
 
     async def download(self, path: str, *, name: str) -> Stream:
-        """Pass on what the API answers, as it comes, as a file.
+        """Stream a response of the API as a file.
 
         Args:
-            path: Of the API.
-            name: Of the file.
+            path: Path of the API.
+            name: Name of the file.
 
         Raises:
             NoSuchPage: There is nothing at this path.
@@ -290,7 +290,7 @@ class Visit:
         )
 
     async def open(self) -> None:
-        """Find out what the administrator may do.
+        """Determine what the administrator may do.
 
         Raises:
             SignInNeeded: The session has ended.
@@ -304,9 +304,9 @@ class Visit:
             raise NoRights("read")
 
     async def sign_out(self) -> str:
-        """End the session and its tokens; return the address at which the person may end the sign-in too.
+        """End the session and its tokens; return the URL at which the user can also end the sign-in.
 
-        The address has no ``id_token_hint``: no token is given to the browser, so the page asks once more.
+        The URL has no ``id_token_hint``, because the browser is given no token; so the page asks for confirmation.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -334,7 +334,7 @@ class Visit:
             raise SignInNeeded from None
 
     async def _renewed(self, target: str, refused: str | None) -> str:
-        """Renew the token: once, whichever replicas the requests of a session come to."""
+        """Renew the token; only once, even if several replicas handle requests of the session."""
         deadline = time.monotonic() + _REFRESH_WAIT_S
         while (holder := await self.session.lock_refresh()) is None:
             if time.monotonic() > deadline:
@@ -352,10 +352,10 @@ class Visit:
         finally:
             await self.session.unlock_refresh(holder)
 
-    async def _is_known_everywhere(self) -> bool:
-        """Return whether token-service and template-service have taken note of every change of this session."""
-        asked = ("/api/configs/oidc/private-keys", "/api/organizations?page_size=1")
-        answers = await asyncio.gather(*(self.api.request("GET", path) for path in asked), return_exceptions=True)
+    async def _is_applied_everywhere(self) -> bool:
+        """Return whether token-service and template-service have applied every change of this session."""
+        paths = ("/api/configs/oidc/private-keys", "/api/organizations?page_size=1")
+        answers = await asyncio.gather(*(self.api.request("GET", path) for path in paths), return_exceptions=True)
         return not any(isinstance(answer, (ApiError, Unavailable, SignInNeeded)) for answer in answers)
 
     async def _remember(self, *, changed: bool) -> None:

@@ -1,4 +1,5 @@
-"""Ends of impersonations: recorded here, published on the bus, and made revocations by token-service.
+"""Ends of impersonations: recorded here, published on the bus, and turned into revocations by token-service.
 
-Owns who may end which. Does not own when they begin (``management_service.subject_tokens``), nor what an end revokes.
+Owns the rules of who may end which. Does not own when they begin (``management_service.subject_tokens``), nor what an
+end revokes.
 """

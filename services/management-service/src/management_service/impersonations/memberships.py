@@ -1,6 +1,6 @@
 """Ends of memberships of impersonated users, and of organizations, from the audit trail.
 
-Organizations and members are template-service's, which refuses their tokens; here is why they were refused.
+They explain why tokens were refused. Organizations and members themselves are template-service's.
 """
 
 from collections.abc import Collection, Iterator
@@ -44,22 +44,22 @@ class Membership(NamedTuple):
 
     @property
     def organization(self) -> str:
-        """The name of the organization among the parties of an impersonation."""
+        """The organization as a party of an impersonation."""
         return f"organization:{self.organization_id}"
 
     @property
     def member(self) -> str:
-        """The name of the member among the parties."""
+        """The member as a party of an impersonation."""
         return f"member:{self.organization_id}/{self.user_id}"
 
 
 async def find_membership_ends(
     connection: AsyncConnection, tenant_id: str, memberships: Collection[Membership], *, first: int, last: int
 ) -> dict[str, list[PartyEnd]]:
-    """Return what happened between two times to the organizations and members, by party, oldest first.
+    """Return the ends of organizations and members between two times, by party, oldest first.
 
-    Whom a request that replaces all users of an organization has changed was removed, or was no member before. An entry
-    does not list all whom it changed if there are many: of the others it is not known.
+    A user that was changed by a request that replaces all users of an organization was removed, or was not a member
+    before. An entry lists only some of very many changed users: the ends of the others are unknown.
     """
     values = {
         "tenant": tenant_id,
@@ -79,7 +79,7 @@ async def find_membership_ends(
 
 
 def _ended_by(entry: AuditEntry) -> Iterator[tuple[str, str]]:
-    """Yield each party that a request ended, and how."""
+    """Yield each party that a request ended, and the cause."""
     if entry.operation == _DELETION:
         yield f"organization:{entry.ids['organization_id']}", "deleted"
         return

@@ -1,6 +1,6 @@
-"""``/oidc/me/impersonations``: what a person sees of the impersonations of their own account, and how they end them.
+"""``/oidc/me/impersonations``: users list and end the impersonations of their own account.
 
-The caller is the person: a userinfo token from a sign-in, with the scope ``impersonations``.
+The caller is the user: a userinfo token from a sign-in, with the scope ``impersonations``.
 """
 
 from typing import Any, Final
@@ -41,7 +41,7 @@ def _forbidden() -> ApiError:
 
 
 def _require_own_sign_in(token: AccessToken) -> None:
-    """Refuse all tokens but those of a user without an actor or another party in between, with the scope.
+    """Refuse every token except one from a user's own sign-in, without an actor or an exchange, and with the scope.
 
     Raises:
         ApiError: 403.
@@ -55,14 +55,14 @@ def _require_own_sign_in(token: AccessToken) -> None:
 
 
 async def require_person(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Guard: a person with the scope ``impersonations``; ``admitted_caller`` returns it to the handler.
+    """Guard: a user with the scope ``impersonations``, whom ``admitted_caller`` returns to the handler.
 
     Raises:
         ApiError: See ``Access.require``; 400 for query parameters that the operation does not declare.
     """
     access: Access = connection.app.state.person_access
     caller = await access.require(connection.scope, _require_own_sign_in)
-    require_declared(connection.scope["query_string"], more_of(connection.route_handler))  # as below /api
+    require_declared(connection.scope["query_string"], more_of(connection.route_handler))  # as under /api
     access.admit(connection, handler, caller)
 
 

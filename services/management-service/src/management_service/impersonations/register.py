@@ -1,4 +1,7 @@
-"""Reads impersonations: pages of the audit trail, each entry completed to its story."""
+"""Lists impersonations, each reconstructed from its entries in the audit trail.
+
+Pages walk the entries that begin impersonations (``BEGINNINGS``); such an entry leads to all others of the same one.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
@@ -26,8 +29,8 @@ from management_service.party_ends import PartyEnd, find_party_ends
 from management_service.token_lifetimes import longest_lifetime_ms
 
 _READ_AT_ONCE: Final = 100
-_MOST_READ: Final = 1000
-"""How many impersonations a page looks at: one that few match is shorter than asked, and the next continues."""
+_MAX_READ: Final = 1000
+"""Entries that a page reads at most: if few of them match, it is shorter than requested, and the next one continues."""
 
 _decode = msgspec.json.Decoder(AuditEntry).decode
 
@@ -41,7 +44,7 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
         actor_id: The actor.
         person_id: The subject or the actor.
         client_id: The application that exchanged.
-        organization_id: That the access token was requested for.
+        organization_id: The organization that the access token was requested for.
         issued_to: The application that requested the subject token.
     """
 
@@ -78,7 +81,7 @@ class ImpersonationRegister:
         """Return an impersonation with its events.
 
         Raises:
-            ApiError: 404, also for one that a caller with neither ``all`` nor ``read`` did not ask for.
+            ApiError: 404, also if a caller with neither ``all`` nor ``read`` did not request it.
         """
         found = await self.find(impersonation_id)
         if found is None or (caller.scopes.isdisjoint(READING) and found.issued_to != caller.application_id):
@@ -107,7 +110,7 @@ class ImpersonationRegister:
             life_ms = longest_life_ms(await longest_lifetime_ms(connection, self._tenant_id))
             walks = _walks(filters, since=now - life_ms if filters.is_active else None)
             at_once = (size + 1) * len(walks) if filters.is_active is None else _READ_AT_ONCE
-            for _ in range(_MOST_READ // at_once):
+            for _ in range(_MAX_READ // at_once):
                 rows = await self._newest(connection, walks, after=position, limit=at_once)
                 entries = [_decode(row.entry) for row in rows]
                 traces = await self._traces(connection, [each.subject_token_id or "" for each in entries])
@@ -142,7 +145,7 @@ class ImpersonationRegister:
         return found
 
     async def _traces(self, connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Trace]:
-        """Return what the trail has about some impersonations, those that it has nothing about left out."""
+        """Return the entries about impersonations, by id; impersonations without any are left out."""
         entries = await self._entries(connection, ids)
         outer = {each: outer_ids(own) for each, own in entries.items()}
         if missing := {each for several in outer.values() for each in several} - entries.keys():
@@ -157,7 +160,7 @@ class ImpersonationRegister:
         happened = await find_party_ends(connection, self._tenant_id, parties) if parties else {}
         for party, ends in (await self._membership_ends(connection, traces)).items():
             happened.setdefault(party, []).extend(ends)
-        return [told for each in traces if (told := story(each, happened)) is not None]
+        return [found for each in traces if (found := story(each, happened)) is not None]
 
     async def _membership_ends(
         self, connection: AsyncConnection, traces: Collection[Trace]
@@ -175,18 +178,18 @@ class ImpersonationRegister:
 
 
 def seen_by(caller: Caller, filters: RegisterFilters) -> RegisterFilters:
-    """Return filters for what a caller may see: with neither ``all`` nor ``read``, what it asked for."""
+    """Restrict filters to what a caller may see: with neither ``all`` nor ``read``, only what it requested."""
     if not caller.scopes.isdisjoint(READING):
         return filters
     return msgspec.structs.replace(filters, issued_to=caller.application_id)
 
 
 def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]:
-    """Return the entries among which those that matching impersonations are told from are.
+    """Return filters of the trail that find an entry of every impersonation that matches.
 
     Args:
-        filters: What the impersonations must have.
-        since: When the oldest that matches may have begun, milliseconds since the epoch; None for no limit.
+        filters: Filters of the impersonations.
+        since: When the oldest match may have begun, milliseconds since the epoch; None for no limit.
     """
     if filters.person_id is not None:
         either = (
@@ -215,13 +218,13 @@ def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]
 
 
 def _first(trace: Trace, walks: Sequence[TrailFilters]) -> str | None:
-    """Return the id of the entry at which an impersonation is listed: the first that the walks look for."""
+    """Return the id of the entry at which to list an impersonation, once: the first that a walk finds."""
     found = ((walk, trace.find(walk.key or "")) for walk in walks)
     return next((entry.id for walk, entry in found if entry is not None and _is_on(walk, entry)), None)
 
 
 def _is_on(walk: TrailFilters, entry: AuditEntry) -> bool:
-    """Return whether a walk comes by an entry with its key: walks of one page differ in whom they look for."""
+    """Return whether a walk finds an entry with its key: the walks of a page differ in their subject and actor."""
     return walk.subject_id in {None, entry.user_id} and walk.actor_id in {None, entry.actor_id}
 
 

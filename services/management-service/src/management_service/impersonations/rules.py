@@ -1,4 +1,4 @@
-"""The requests, how long an impersonation may last, and the slot of an end. Pure."""
+"""The request bodies, how long an impersonation may last, and the slot of an end. Pure."""
 
 import re
 import zlib
@@ -13,12 +13,12 @@ from stead.impersonations import ALL, party
 
 _ID: Final = re.compile("[0-9a-z]{21}")
 _SUBJECT_TOKEN_MS: Final = 3_600_000
-"""The longest lifetime of a subject token that can be set."""
+"""The longest lifetime of a subject token that the settings allow."""
 _LEEWAY_MS: Final = 900_000
-"""For clocks that differ, and exchanges in flight."""
+"""Margin for clock skew, and exchanges in flight."""
 
 SLOTS: Final = 256
-MOST_IN_A_SLOT: Final = 4_000
+MAX_IN_A_SLOT: Final = 4_000
 """Keeps the state of a slot under the limit of an event: 512 KiB."""
 
 PartyId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -65,20 +65,20 @@ def selected_party(body: EndedImpersonations) -> str:
 
 
 def is_well_formed(impersonation_id: str) -> bool:
-    """Whether an id can be that of an impersonation."""
+    """Return whether an id has the format of an impersonation's."""
     return _ID.fullmatch(impersonation_id) is not None
 
 
 def longest_life_ms(token_lifetime_ms: int) -> int:
     """Return how long an impersonation may last whose access token has this lifetime, both in milliseconds.
 
-    Those within one that has ended last no longer: none of them begins afterwards.
+    Impersonations within an ended one last no longer: none of them begins after the end.
     """
     return _SUBJECT_TOKEN_MS + token_lifetime_ms + _LEEWAY_MS
 
 
 def slot_of(end_id: str) -> int:
-    """Return the slot of an end: cutoffs have slots of their own, so that ids never take their room."""
+    """Return the slot of an end; cutoffs have separate slots, which ends of single impersonations cannot fill."""
     offset = 0 if is_well_formed(end_id) else SLOTS
     return offset + zlib.crc32(end_id.encode()) % SLOTS
 

@@ -1,4 +1,4 @@
-"""Ending impersonations."""
+"""Ends impersonations."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ from identity_common.wire.subject_tokens import BegunImpersonation, impersonatio
 from management_service.impersonations import store
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.rules import (
-    MOST_IN_A_SLOT,
+    MAX_IN_A_SLOT,
     is_well_formed,
     longest_life_ms,
     slot_of,
@@ -30,12 +30,12 @@ _SLOTS_AT_ONCE: Final = 32
 
 
 class Impersonations:
-    """Ends impersonations: what is recorded here, token-service refuses as soon as it has the event.
+    """Ends impersonations: token-service refuses their tokens as soon as it has the event that is recorded here.
 
     Args:
         changes: Records ends.
-        redis: Knows the impersonations that began lately, also those that the audit trail does not have yet.
-        register: Knows all of the audit trail.
+        redis: Has recent impersonations, including those that the audit trail does not have yet.
+        register: Finds all impersonations in the audit trail.
         tenant_id: The tenant.
         clock: Clock, for tests.
     """
@@ -58,12 +58,12 @@ class Impersonations:
     async def end(self, caller: Caller, impersonation_id: str) -> dict[str, str]:
         """End one impersonation and those within it; return the headers of the answer.
 
-        A caller with the scope ``all`` may end any, also one that has left no trace: an id is only required to be
-        well-formed. Others may end what they asked for.
+        A caller with the scope ``all`` may end any, even one that has left no trace: the id only has to be well-formed.
+        Other callers may end those that they requested.
 
         Raises:
-            ApiError: 404 for an id that no impersonation has, or that the caller did not ask for; 422 when the register
-                of ends is full; 503 when a store does not answer.
+            ApiError: 404 for an id that no impersonation has, or one that the caller did not request; 422 when the
+                register of ends is full; 503 when a store does not answer.
         """
         if not is_well_formed(impersonation_id):
             raise missing_by_id("entity.not_found")
@@ -96,7 +96,7 @@ class Impersonations:
         return await self._record(ended, cutoff_id(ended), is_of_all=True)
 
     async def _begun(self, impersonation_id: str) -> BegunImpersonation | None:
-        """Return what is known of an impersonation: from Redis, or else from the audit trail; None for nothing."""
+        """Return an impersonation's requester and subject, from Redis or else from the audit trail; None if unknown."""
         is_down = False
         try:
             (stored,) = await self._redis.execute("MGET", impersonation_key(self._tenant_id, impersonation_id))
@@ -105,9 +105,9 @@ class Impersonations:
             stored, is_down = None, True
         if stored is not None and (begun := BegunImpersonation.parse(stored)) is not None:
             return begun
-        told = await self._register.find(impersonation_id)
-        if told is not None:
-            return BegunImpersonation(told.issued_to, told.user_id)
+        found = await self._register.find(impersonation_id)
+        if found is not None:
+            return BegunImpersonation(found.issued_to, found.user_id)
         if is_down:
             raise store_unavailable()
         return None
@@ -120,7 +120,7 @@ class Impersonations:
             await store.lock_slot(connection, self._tenant_id, slot)
             ends = await store.list_ends(connection, self._tenant_id, slot, now=now)
             if is_of_all or end_id not in {each.id for each in ends}:
-                if len(ends) >= MOST_IN_A_SLOT:
+                if len(ends) >= MAX_IN_A_SLOT:
                     raise too_many_ends()
                 expires_at = now + longest_life_ms(await longest_lifetime_ms(connection, self._tenant_id))
                 end = ImpersonationEnd(end_id, expires_at, now if is_of_all else None)
@@ -137,7 +137,7 @@ async def record_slot(transaction: Transaction, tenant_id: str, slot: int, *, no
 
 
 async def record_slots(tenant_id: str, transaction: Transaction, after: str) -> str | None:
-    """Record some slots again, for a republication; return the last of them, or None after the last of all."""
+    """Record the next batch of slots again, for a republication; return its last slot, None if there are no more."""
     slots = await store.list_slots(transaction.connection, tenant_id, after=int(after or -1), count=_SLOTS_AT_ONCE)
     now = now_ms()
     for slot in slots:

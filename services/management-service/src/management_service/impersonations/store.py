@@ -39,7 +39,7 @@ _SLOTS: Final = (
 
 
 async def lock_slot(connection: AsyncConnection, tenant_id: str, slot: int) -> None:
-    """Let no other transaction change a slot until this one ends."""
+    """Lock a slot against changes until the transaction ends."""
     await connection.execute(_LOCK, {"tenant": tenant_id, "slot": slot})
 
 
@@ -50,13 +50,13 @@ async def list_ends(connection: AsyncConnection, tenant_id: str, slot: int, *, n
 
 
 async def put_end(connection: AsyncConnection, tenant_id: str, slot: int, end: ImpersonationEnd, *, now: int) -> None:
-    """Store an end, the later of two, and forget the slot's expired ones."""
+    """Store an end, or the later times of two with the same id; delete the slot's expired ends."""
     await connection.execute(_FORGET, {"tenant": tenant_id, "slot": slot, "now": now})
     values = {"id": end.id, "expires_at": end.expires_at, "begun_until": end.begun_until}
     await connection.execute(_PUT, {"tenant_id": tenant_id, "slot": slot, **values})
 
 
 async def list_slots(connection: AsyncConnection, tenant_id: str, *, after: int, count: int) -> Sequence[int]:
-    """Return the first slots after one that have ends."""
+    """Return the next slots after one that have ends, in ascending order."""
     values = {"tenant": tenant_id, "after": after, "count": count}
     return (await connection.scalars(_SLOTS, values)).all()

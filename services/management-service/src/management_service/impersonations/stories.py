@@ -1,4 +1,4 @@
-"""An impersonation as one story, told from its entries in the audit trail and the ends that cover it. Pure."""
+"""Reconstructs an impersonation from its entries in the audit trail and the ends that cover it. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -71,7 +71,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
     events: list[AuditEntry] | None = None
 
     def is_active(self, now: int) -> bool:
-        """Whether it neither ended nor expired by a time in milliseconds."""
+        """Return whether it has neither ended nor expired at a time in milliseconds."""
         return self.ended_at is None and self.expires_at > now
 
 
@@ -80,8 +80,8 @@ class Trace(msgspec.Struct, frozen=True):
 
     Attributes:
         entries: All entries about it, oldest first.
-        outer: Those about each impersonation that it is within, the innermost first.
-        lifetime_ms: How long its access token is valid at most, while its outcome is not known.
+        outer: The entries about each impersonation that it is within, the innermost first.
+        lifetime_ms: How long its access token may be valid at most, for an exchange whose outcome is unknown.
     """
 
     entries: Sequence[AuditEntry]
@@ -94,7 +94,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def beginning(self) -> AuditEntry | None:
-        """The first of ``BEGINNINGS`` that the trail has; None without any that says whom it is about."""
+        """The first of ``BEGINNINGS`` that the trail has; None unless one names the subject token and the subject."""
         found = (self.find(key) for key in BEGINNINGS)
         return next((each for each in found if each is not None and each.subject_token_id and each.user_id), None)
 
@@ -105,14 +105,14 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def exchange(self) -> AuditEntry | None:
-        """Facts about the exchange."""
+        """The entry about the exchange: its success, or else that the subject token was taken; None before."""
         return self.find(SUCCEEDED) or self.find(TAKEN)
 
     @property
     def expires_at(self) -> int:
         """When the access token expires, or may expire at the latest; milliseconds since the epoch.
 
-        When the subject token expires before it is taken.
+        Until the subject token is taken, its own expiry.
         """
         issued, taken, succeeded = (self.find(key) for key in BEGINNINGS)
         if succeeded is not None and succeeded.expires_at is not None:
@@ -142,7 +142,7 @@ def outer_ids(entries: Sequence[AuditEntry]) -> tuple[str, ...]:
 
 
 def ended_parties(trace: Trace) -> dict[str, str]:
-    """Return the parties whose end, asked for, covers an impersonation, and what each says as its reason."""
+    """Return the parties whose requested end covers an impersonation, with the reason that each gives."""
     beginning, exchange = trace.beginning, trace.exchange
     if beginning is None:
         return {}
@@ -162,9 +162,9 @@ def ended_parties(trace: Trace) -> dict[str, str]:
 
 
 def ending_parties(trace: Trace) -> dict[str, tuple[str, int]]:
-    """Return the parties of an impersonation; of each its role, and since when what happens to it ends this one.
+    """Return the parties whose changes end an impersonation, with the role of each, and since when its changes count.
 
-    All but the subject are judged when the subject token is exchanged: what happened to them before is over.
+    All but the subject are checked at the exchange, so their earlier changes do not count.
     """
     beginning, exchange = trace.beginning, trace.exchange
     if beginning is None:
@@ -187,8 +187,8 @@ def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> Imperso
     """Return the story of one impersonation.
 
     Args:
-        trace: What the trail has about it.
-        party_ends: The ends of its ``ended_parties``, and what happened to its ``ending_parties``, oldest first.
+        trace: Its entries.
+        party_ends: The ends of its ``ended_parties`` and ``ending_parties``, oldest first.
 
     Returns:
         None if the trail has none of ``BEGINNINGS`` (any more).
@@ -202,7 +202,7 @@ def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> Imperso
         ended_at, reason = refused.occurred_at, refused.reason
     else:
         covering = _covering(trace, party_ends)
-        covering += _after_what_happened(trace, party_ends)
+        covering += _party_changes(trace, party_ends)
         in_time = (each for each in covering if each[0] < trace.expires_at)
         ended_at, reason, ended_by = min(in_time, key=lambda each: each[:2], default=(None, None, None))
     return ImpersonationStory(
@@ -226,7 +226,7 @@ def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> Imperso
 
 
 def _covering(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> list[tuple[int, str, str | None]]:
-    """Return time, reason and author of each end that was asked for and covers an impersonation."""
+    """Return time, reason and author of each requested end that covers an impersonation."""
     own = [entry for entry in trace.entries if entry.operation in _ENDS]
     return [(entry.occurred_at, "ended", entry.user_id or entry.application_id) for entry in own] + [
         (end.ended_at, reason, end.ended_by)
@@ -236,10 +236,8 @@ def _covering(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> lis
     ]
 
 
-def _after_what_happened(
-    trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]
-) -> list[tuple[int, str, str | None]]:
-    """Return time, reason and author of what happened to a party while the impersonation went on."""
+def _party_changes(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> list[tuple[int, str, str | None]]:
+    """Return time, reason and author of each change of a party that ends an impersonation."""
     return [
         (end.ended_at, f"{role}_{end.cause}", end.ended_by)
         for party, (role, since) in ending_parties(trace).items()

@@ -45,9 +45,9 @@ class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
     """An invitation without its value.
 
     Attributes:
-        user_id: Who is invited; has one invitation at most.
+        user_id: The invited user, who has at most one invitation.
         sha256: Of the value, hexadecimal.
-        tokens_valid_after: Of the user, when the invitation was created.
+        tokens_valid_after: The user's value when the invitation was created.
         expires_at: Milliseconds since the epoch.
     """
 
@@ -65,6 +65,6 @@ class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             now: Milliseconds since the epoch.
-            tokens_valid_after: Of the user, now.
+            tokens_valid_after: The user's current value.
         """
         return now < self.expires_at and tokens_valid_after == self.tokens_valid_after

@@ -1,4 +1,4 @@
-"""Indexes of the audit trail without the entries that have no such member."""
+"""Partial indexes of the audit trail, without the entries that lack the member."""
 
 from alembic import op
 

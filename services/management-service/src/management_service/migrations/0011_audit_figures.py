@@ -1,4 +1,4 @@
-"""How many entries of each key of the audit trail each hour has, those that are stored already included."""
+"""Number of audit entries by hour and key, including the entries that are stored already."""
 
 from alembic import op
 

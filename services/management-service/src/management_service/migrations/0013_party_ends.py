@@ -1,4 +1,4 @@
-"""When something about a user, an application or a resource ended the impersonations that concern it."""
+"""When a change of a user, an application or a resource ended its impersonations."""
 
 from alembic import op
 

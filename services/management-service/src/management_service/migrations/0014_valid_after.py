@@ -1,4 +1,4 @@
-"""From when on tokens are valid: of an application that may exchange again, of a resource that was created again."""
+"""Since when tokens are valid: of an application that may exchange again, and of a resource that was created again."""
 
 from alembic import op
 

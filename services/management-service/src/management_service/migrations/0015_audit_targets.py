@@ -1,6 +1,6 @@
-"""What each entry of the audit trail was about: the objects in the path of a write, and those that it changed.
+"""The targets of each entry of the audit trail: the objects in the path of a write, and those that it changed.
 
-A trigger stores them, so that they are right for entries that a replica of the previous release stores as well.
+A trigger stores them, so that entries stored by a replica of the previous release have them too.
 """
 
 from alembic import op
@@ -35,7 +35,7 @@ PARTITIONS = """
         END LOOP;
     END $$
 """
-WRITES = "log IN ('management', 'template', 'token')"  # the others have a subject token, and neither of both
+WRITES = "log IN ('management', 'template', 'token')"  # the others have a subject token, and no targets
 
 
 def upgrade() -> None:

@@ -1,4 +1,4 @@
-"""What an entry of the audit trail was about includes the ids that the body of the request gave."""
+"""The targets of an entry of the audit trail include the ids in the body of the request."""
 
 from alembic import op
 

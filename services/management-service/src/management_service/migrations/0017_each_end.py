@@ -1,4 +1,4 @@
-"""Each end of impersonations that was asked for, beside the ends of parties: stories tell the first that applied."""
+"""Requested ends of impersonations beside the ends of parties: an impersonation shows the first that applied."""
 
 from alembic import op
 

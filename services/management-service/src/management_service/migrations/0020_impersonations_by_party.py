@@ -1,4 +1,4 @@
-"""Indexes of what impersonations are told from: the register walked everything of a user, an application."""
+"""Indexes of the entries about impersonations: the register walked all entries of a user or an application."""
 
 from alembic import op
 

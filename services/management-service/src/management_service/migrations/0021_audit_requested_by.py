@@ -1,6 +1,6 @@
 """The user for whom an application requested a subject token, in a separate column with an index.
 
-No release has stored entries that name one, so there is none to fill in.
+No release has stored entries that name one, so there is nothing to backfill.
 """
 
 from alembic import op

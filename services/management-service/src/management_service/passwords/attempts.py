@@ -24,14 +24,14 @@ redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
 if redis.call('TTL', KEYS[1]) < 0 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
 return 0
 """
-_TAKE_BACK: Final = """
+_UNCOUNT: Final = """
 if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') > 0 then redis.call('HINCRBY', KEYS[1], ARGV[1], -1) end
 return 0
 """
 
 
 class SignInAttempts:
-    """Counts attempts.
+    """Counts attempts, and limits them.
 
     Args:
         window_s: Length of a window.
@@ -59,16 +59,16 @@ class SignInAttempts:
         """
         return int(await self._commands.execute("EVAL", _COUNT, 1, account, source, self._limit, self._window_s))
 
-    async def take_back(self, account: str, source: str) -> None:
-        """Take an attempt back whose password was not checked.
+    async def uncount(self, account: str, source: str) -> None:
+        """Uncount an attempt whose password was not checked.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        await self._commands.execute("EVAL", _TAKE_BACK, 1, account, source)
+        await self._commands.execute("EVAL", _UNCOUNT, 1, account, source)
 
-    async def forgive(self, account: str, source: str) -> None:
-        """Reset a count after a right password; the account's other counts stay.
+    async def reset(self, account: str, source: str) -> None:
+        """Reset a count after a correct password; the account's other counts stay.
 
         Raises:
             StoreUnavailable: Redis does not answer.

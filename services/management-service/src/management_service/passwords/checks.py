@@ -33,7 +33,7 @@ class PasswordChecks:
         self._tenant_id = tenant_id
 
     def responder(self, bus: Bus) -> Responder:
-        """Return what replies to the requests of token-service."""
+        """Return the responder to requests of token-service."""
         return Responder(
             bus,
             password_check_subject(self._tenant_id),
@@ -46,7 +46,7 @@ class PasswordChecks:
         )
 
     async def check(self, question: PasswordQuestion, *, deadline: float) -> PasswordAnswer:
-        """Return the user with this identifier and password, if there is one and the limit of attempts allows a check.
+        """Return the user with this identifier and password, if there is one and the limit on attempts allows a check.
 
         An attempt is counted before the password is checked, so that concurrent attempts all count. Unknown names are
         counted as well: otherwise the limit would reveal which names exist.
@@ -62,7 +62,7 @@ class PasswordChecks:
         """
         if max(len(question.identifier), len(question.password)) > _MAX_CHARACTERS or "\0" in question.identifier:
             return PasswordAnswer()
-        with self._passwords.admitted(deadline):  # before the database is asked, whose connections are few
+        with self._passwords.admitted(deadline):  # before the query: database connections are few
             return await self._check(question, deadline)
 
     async def _check(self, question: PasswordQuestion, deadline: float) -> PasswordAnswer:
@@ -75,16 +75,16 @@ class PasswordChecks:
             _log.info("password-check.throttled", user_id=found.id if found else None, address=question.address)
             return PasswordAnswer(retry_after_s=wait_s)
         try:
-            is_right = await self._passwords.verify(
+            is_correct = await self._passwords.verify(
                 found.password_hash if found else None, question.password, deadline=deadline
             )
         except Busy:
-            await self._attempts.take_back(account, source)
+            await self._attempts.uncount(account, source)
             raise
-        if not is_right or found is None:
+        if not is_correct or found is None:
             _log.info("password-check.refused", user_id=found.id if found else None, address=question.address)
             return PasswordAnswer()
-        await self._attempts.forgive(account, source)
+        await self._attempts.reset(account, source)
         await self._renew_hash(found, question.password)
         return PasswordAnswer(user_id=found.id, tokens_valid_after=found.tokens_valid_after, revision=found.revision)
 

@@ -42,9 +42,9 @@ class Busy(ApiError):  # noqa: N818 - the name is what happened
 class Passwords:
     """Hashes and verifies passwords in composed form (NFC), as keyboards differ in how they encode a character.
 
-    The queue is as long as what can be hashed before the callers' deadlines, by the time that hashing has taken lately.
-    Beyond that a request is refused at once, and one whose deadline has passed is dropped: hashing for callers who have
-    given up would make the next ones wait until they give up too.
+    The queue admits only what can be hashed before the callers' deadlines, judging by recent hashing times. Any other
+    request is refused at once, and one whose deadline has passed is dropped: hashing for callers that have given up
+    would delay the next ones until they give up too.
 
     Args:
         threads: Passwords hashed concurrently.
@@ -67,7 +67,7 @@ class Passwords:
             deadline: In seconds of the monotonic clock.
 
         Raises:
-            Busy: Those before it take too long.
+            Busy: The queue is too long.
         """
         ahead_s = self._typical_s * self._admitted / self._threads
         has_free_thread = self._admitted < self._threads
@@ -90,7 +90,7 @@ class Passwords:
             return await self._in_thread(deadline, self._hasher.hash, _composed(password))
 
     async def verify(self, password_hash: str | None, password: str, *, deadline: float) -> bool:
-        """Return whether the password matches; False without a hash, after the same time. The caller is ``admitted``.
+        """Return whether the password matches; False without a hash, in the same time. The caller is ``admitted``.
 
         Raises:
             Busy: The deadline has passed.

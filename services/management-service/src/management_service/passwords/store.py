@@ -15,7 +15,7 @@ class PasswordHash(msgspec.Struct, frozen=True):
 
     Attributes:
         password_hash: None if the user has no password.
-        revision: Of the database at the time of reading.
+        revision: Revision of this service that the row includes.
     """
 
     id: str
@@ -51,7 +51,7 @@ _RENEW: Final = (
 
 
 async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
-    """Return the password of the user with this e-mail address, user name or telephone number.
+    """Return the password hash of the user with this e-mail address, user name or telephone number.
 
     Only an e-mail address contains an @, and no user name is a telephone number. One statement for every identifier:
     their number would reveal whether a name exists.

@@ -23,14 +23,14 @@ _NAMED: Final = (
 
 
 class NamedScope(NamedTuple):
-    """A scope as tokens have it."""
+    """A scope as it is named in tokens."""
 
     indicator: str
     name: str
 
 
 async def named_scopes(connection: AsyncConnection, tenant_id: str, scope_ids: Collection[str]) -> list[NamedScope]:
-    """Return the names of those of these scopes that exist."""
+    """Return the names of the scopes that exist."""
     if not scope_ids:
         return []
     rows = await connection.execute(_NAMED, {"tenant": tenant_id, "ids": list(scope_ids)})
@@ -38,9 +38,9 @@ async def named_scopes(connection: AsyncConnection, tenant_id: str, scope_ids: C
 
 
 def record_lost_scopes(transaction: Transaction, lost: Collection[NamedScope]) -> None:
-    """Record that tokens may have a scope that their holder has lost: a role granted it, or it had this name."""
+    """Record that tokens may name scopes that their holders have lost: a role granted them, or they were renamed."""
     for scope in lost:
-        # By name: another scope of the name, or another name of the scope, must not replace the event on the bus.
+        # Keyed by name: another scope with this name, or a later name of it, must not replace the event on the bus.
         id_ = hashlib.sha256("\n".join(scope).encode()).hexdigest()[:32]
         state = NarrowingState(id=id_, kind="scope", indicator=scope.indicator, name=scope.name)
         transaction.record("narrowing", ("scope", id_), "updated", state)

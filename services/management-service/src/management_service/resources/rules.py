@@ -12,7 +12,7 @@ from identity_common.scope_names import ScopeName
 
 DEFAULT_ACCESS_TOKEN_TTL_S: Final = 3600
 MANAGEMENT_API_ID: Final = "management-api"
-"""Under this id, too, the resource of the Management API answers."""
+"""An alias for the id of the Management API's resource."""
 
 # Only the length: is_resource_indicator checks the format, with a 422.
 Indicator = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -80,7 +80,7 @@ class ScopeUpdate(Body):
 
 
 def is_resource_indicator(indicator: str, *, urn_namespace: str, issuer: str) -> bool:
-    """Whether this is an acceptable indicator: an absolute URI without fragment, outside of our own namespaces.
+    """Return whether this is an acceptable indicator: an absolute URI without fragment, outside of our own namespaces.
 
     Source:
         RFC 8707 section 2.

@@ -50,7 +50,7 @@ class Resources:
 
     Args:
         management_api: Indicator of the Management API, whose resource is read-only.
-        issuer: No indicator may be a URL of the issuer.
+        issuer: The issuer; no indicator may be one of its URLs.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Resources:
         return resource
 
     async def management_api_id(self) -> str:
-        """Return the id of the Management API's resource; one that no resource has until it exists."""
+        """Return the id of the Management API's resource; until that exists, an id that no resource has."""
         async with self._reader.connect() as connection:
             resource = await store.find_resource_by_indicator(connection, self._tenant_id, self._management_api)
         return rules.MANAGEMENT_API_ID if resource is None else resource.id

@@ -158,7 +158,7 @@ class Assignments:
 
     async def _require_machines(self, transaction: Transaction, kind: HolderKind, holder_ids: Sequence[str]) -> None:
         if kind == "application":
-            fitting = await holders.machine_to_machine(transaction.connection, self._tenant_id, holder_ids)
+            fitting = await holders.count_machine_to_machine(transaction.connection, self._tenant_id, holder_ids)
             if fitting != len(holder_ids):
                 raise wrong_kind("Only machine-to-machine applications have roles.")
 

@@ -52,7 +52,7 @@ _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 async def lock_holders(
     connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder_ids: Collection[str]
 ) -> list[str]:
-    """Return which of these holders exist, locked against changes of their roles until the transaction ends.
+    """Return the holders that exist, locked against changes of their roles until the transaction ends.
 
     Locked in the order of ids, and always before roles, so that two transactions cannot deadlock.
     """
@@ -66,7 +66,9 @@ async def lock_holders(
     return list(await connection.scalars(statement, {"tenant": tenant_id, "ids": list(holder_ids)}))
 
 
-async def machine_to_machine(connection: AsyncConnection, tenant_id: str, application_ids: Collection[str]) -> int:
+async def count_machine_to_machine(
+    connection: AsyncConnection, tenant_id: str, application_ids: Collection[str]
+) -> int:
     """Return how many of these applications are of the type ``MachineToMachine``."""
     statement = (
         select(func.count())

@@ -129,5 +129,5 @@ class AddedApplications(Body):
 
 
 def may_be_default(role_type: RoleType) -> bool:
-    """Whether new holders may get a role of this type by default; applications get their roles explicitly."""
+    """Return whether new holders may get a role of this type by default; applications get their roles explicitly."""
     return role_type == "User"

@@ -28,7 +28,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoleFilter(msgspec.Struct, frozen=True):
-    """Which roles a list is to have; None does not restrict it.
+    """A filter of roles; None does not restrict the list.
 
     Attributes:
         type: Of this type.
@@ -144,7 +144,7 @@ async def list_roles(
 
 
 async def lock_scopes(connection: AsyncConnection, tenant_id: str, scope_ids: Collection[str]) -> set[str]:
-    """Return which of these scopes exist, locked against deletion until the transaction ends."""
+    """Return the scopes that exist, locked against deletion until the transaction ends."""
     return set(await connection.scalars(_LOCK_SCOPES, {"tenant": tenant_id, "ids": list(scope_ids)}))
 
 

@@ -1,4 +1,4 @@
-"""The check of the caller that mints a subject token: it ends in the round trip to Redis that stores the token."""
+"""Checks the caller that mints a subject token; the last check shares the round trip to Redis that stores the token."""
 
 import msgspec
 from litestar.types import Scope
@@ -65,7 +65,7 @@ class CallerCheck:
         await self._authentication.require_unrevoked(self._token)
 
     async def finish(self) -> Caller:
-        """Ask what has not been asked yet: in Redis always, in the database unless ``named_user`` did.
+        """Make the remaining checks: of revocation in Redis, and in the database unless ``named_user`` made it.
 
         Raises:
             ApiError: 401, or 503 when a store does not answer.

@@ -1,4 +1,4 @@
-"""The request, and the format of subject tokens."""
+"""The request body, and the format of subject tokens."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -34,5 +34,5 @@ def missing_context(context: Mapping[str, Any], required: Iterable[str]) -> list
 
 
 def context_is_too_large(context: bytes) -> bool:
-    """Whether a context, as JSON, exceeds the limit."""
+    """Return whether a context, as JSON, exceeds the limit."""
     return len(context) > MAX_CONTEXT_BYTES

@@ -1,4 +1,4 @@
-"""Minting."""
+"""Mints subject tokens."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -81,12 +81,12 @@ class SubjectTokens:
         try:
             creation = await read_creation()
         except ApiError:
-            await check.finish()  # 401 goes first
+            await check.finish()  # a 401 takes precedence
             raise
         try:
             record = await self._record(check, creation)
         except ApiError:
-            await check.require_unrevoked()  # 401 goes first
+            await check.require_unrevoked()  # a 401 takes precedence
             raise
         subject_token = new_subject_token()
         storing = self._store.store(
@@ -138,5 +138,5 @@ class SubjectTokens:
 
 
 def _context_required(missing: list[str]) -> ApiError:
-    message = "The context must say, as text, what is named in data.missing."
+    message = "The context must have the members in data.missing, as text that is not blank."
     return ApiError(422, "subject_token.context_required", message, data=ErrorData(missing=missing))

@@ -29,8 +29,7 @@ _FULL: Final = 0
 
 # KEYS: the subject token, the stream and the numbering of the audit trail, the impersonation. ARGV: how many entries
 # may wait in the stream, id of the entry, the entry, the record, its TTL in milliseconds, the ``BegunImpersonation``,
-# and its TTL. Returns 0 if the stream is full, which stores nothing; none if the token
-# exists.
+# and its TTL. Returns 0 if the stream is full, and nil if the token exists; neither stores anything.
 _STORE: Final = (
     LUA_APPEND
     + """
@@ -44,7 +43,7 @@ return 1
 
 
 class SubjectTokenStore:
-    """Puts subject tokens into Redis, from where token-service takes them.
+    """Stores subject tokens in Redis, from where token-service takes them.
 
     Args:
         redis: Commands to Redis.
@@ -70,7 +69,7 @@ class SubjectTokenStore:
         address: str,
         user_agent: str,
     ) -> "asyncio.Future[Any]":
-        """Send the token to Redis and return the future answer, for ``require_stored``.
+        """Send the token to Redis and return the future of the reply, for ``require_stored``.
 
         Args:
             subject_token: Only its hash is stored.
@@ -133,7 +132,7 @@ class _Context(msgspec.Struct, rename="camel"):
 
 
 def _audited(context: msgspec.Raw) -> AuditContext | None:
-    """Return what people read of a context, where it is text."""
+    """Return the reason and the ticket of a context, where they are strings, cut to 256 characters."""
     known = msgspec.json.decode(context, type=_Context)
     reason, ticket_id = (
         value[:_MAX_TEXT] if isinstance(value, str) else None for value in (known.reason, known.ticket_id)

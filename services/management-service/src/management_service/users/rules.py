@@ -1,4 +1,4 @@
-"""The rules for a user's members."""
+"""The rules for a user's members, and the conditions of a search."""
 
 import re
 import unicodedata
@@ -118,7 +118,7 @@ class FieldSearch(msgspec.Struct, frozen=True):
 
     Attributes:
         field: The field.
-        text: What it must be. In the mode ``like``, each ``%`` stands for any text, also none.
+        text: What it must be. In the mode ``like``, each ``%`` stands for any text, even none.
         mode: How to compare.
     """
 
@@ -134,8 +134,8 @@ class UserSearch(msgspec.Struct, frozen=True):
         text: Part of any of the fields; empty for no such condition.
         fields: Conditions on single fields.
         joint: Whether all conditions must hold, or one.
-        ids: Only those with one of these ids, whatever ``joint`` is; empty for all.
-        without_role_id: Only those that do not hold this API role, whatever ``joint`` is; None for all.
+        ids: Only users with one of these ids, regardless of ``joint``; empty for all.
+        without_role_id: Only users that do not hold this API role, regardless of ``joint``; None for all.
     """
 
     text: str = ""
@@ -153,13 +153,13 @@ def canonical(text: str) -> str:
 def next_tokens_valid_after(*, now: int, tokens_valid_after: int) -> int:
     """Return the new tokensValidAfter: later than the time in any token issued until now.
 
-    A token has the time of its issue, but none before the tokensValidAfter of that moment. An access token has it in
-    whole seconds, rounded up if the last change was in the same second. So the second of two changes within a second
-    must get a time after the end of that second. See docs/decisions/0004.
+    A token carries its time of issue, but never a time before the tokensValidAfter at that moment. An access token
+    carries it in whole seconds, rounded up if the last change was in the same second. So the later of two changes
+    within a second must get a time after the end of that second. See docs/decisions/0004.
 
     Args:
-        now: Milliseconds.
-        tokens_valid_after: The current value, milliseconds.
+        now: Milliseconds since the epoch.
+        tokens_valid_after: The current value, milliseconds since the epoch.
     """
     return max(now, -(-tokens_valid_after // 1000) * 1000) + 1
 

@@ -165,7 +165,7 @@ class Users:
     async def list_users(
         self, page: Page, search: rules.UserSearch, *, without: Sequence[str]
     ) -> tuple[list[User], int]:
-        """Return a page of the users that match a search and have none of some ids, and the total of matches.
+        """Return a page of the users that match a search, except the ids in ``without``, and the total of matches.
 
         Raises:
             ApiError: 422 for a search that takes too long.
@@ -239,7 +239,7 @@ class Users:
         return user, transaction.revision_header
 
     async def store_password(self, transaction: Transaction, user: User, password_hash: str) -> User:
-        """Store and record a new password, which invalidates earlier tokens, of a user that is locked."""
+        """Store and record a new password of a locked user, which invalidates earlier tokens."""
         members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
         return await self._store_change(transaction, user, members, password_hash=password_hash)
 

@@ -38,7 +38,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         custom_data: JSON.
         profile: JSON.
-        tokens_valid_after: Milliseconds; tokens issued before are invalid.
+        tokens_valid_after: Milliseconds since the epoch; tokens issued earlier are invalid.
     """
 
     tenant_id: str
@@ -92,7 +92,7 @@ _FIELDS: Final[Mapping[SearchField, tuple[ColumnElement[Any], Callable[[str], st
     "primaryPhone": (users.c.primary_phone_key, lambda phone: phone.replace("+", "")),
     "name": (_NAME, canonical),
 }
-"""Each field that can be searched: its column, and the key of a text that is compared with it."""
+"""The searchable fields: the column of each, and how a search text is normalized for it."""
 
 
 def user_from(row: RowMapping) -> User:
@@ -114,7 +114,7 @@ def _values(user: User) -> dict[str, Any]:
 
 
 def matching_users(statement: Select[Any], search: str) -> Select[Any]:
-    """Return a statement about users, narrowed to those that match a search."""
+    """Narrow a statement about users to those that match a search."""
     return statement.where(_MATCHES).params(term=search_term(search)) if search else statement
 
 
@@ -152,7 +152,7 @@ async def delete_user(connection: AsyncConnection, tenant_id: str, user_id: str)
 async def list_users(
     connection: AsyncConnection, tenant_id: str, page: Page, search: UserSearch, *, without: Sequence[str]
 ) -> tuple[list[User], int]:
-    """Return a page of the matching users without those with some ids, by name and then id, and the total of matches.
+    """Return a page of the matching users, except the ids in ``without``, by name and then id, and their total.
 
     The page is found in an index of names and ids; only its own rows are read.
     """

@@ -1,6 +1,6 @@
 """The edges in front of the three services, each rendered from the routing table.
 
-Owns what an edge must say about paths. Host names, TLS and the choice of a gateway are the operator's.
+Owns the paths of an edge. Host names, TLS and the choice of a gateway are the operator's.
 """
 
 from collections.abc import Callable, Mapping

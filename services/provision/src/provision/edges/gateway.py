@@ -18,8 +18,8 @@ spec:
   rules:
 """
 
-# No limit, as it is one of the whole answer: it would cut the events of the not-valid feed and the export of the audit
-# trail. Some implementations stop after 15 s by default, and a poll of permissions waits for 20 s.
+# No limit, as it applies to the whole response: it would cut off the events of the not-valid feed and the export of the
+# audit trail. Some implementations stop after 15 s by default, and a poll of permissions waits for 20 s.
 _TIMEOUTS: Final = "      timeouts: {request: 0s}\n"
 
 

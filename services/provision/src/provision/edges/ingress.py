@@ -16,7 +16,7 @@ _NGINX: Final = {
     "nginx.ingress.kubernetes.io/proxy-body-size": "11m",
     "nginx.ingress.kubernetes.io/proxy-read-timeout": "75",
     "nginx.ingress.kubernetes.io/enable-access-log": "false",
-    # Without "timeout": a slow answer is not asked for again.
+    # Without "timeout": a slow request is not sent again.
     "nginx.ingress.kubernetes.io/proxy-next-upstream": "error",
 }
 _TRAEFIK: Final = {

@@ -1,9 +1,9 @@
 """nginx, the edge in containers: of Docker Compose, and of the Kubernetes overlay with everything in the cluster.
 
 No request is sent twice, whatever its method. ``proxy_next_upstream error`` would send GET, PUT and DELETE again after
-a service received them and closed the connection, and cannot be limited to connections that fail. So it is off, and the
-page of the error decides: while not a byte was sent, there is another attempt, which reaches another replica in one of
-two cases. That is what helps while connections still go to a process that was just killed, a second or two.
+a service received them and closed the connection, and cannot be limited to connections that fail. So it is off, and
+``error_page`` decides: as long as no byte was sent, it makes another attempt, which reaches another replica about every
+second time. This bridges the second or two in which connections still go to a process that was just killed.
 """
 
 from typing import Final

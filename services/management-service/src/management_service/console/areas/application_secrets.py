@@ -58,7 +58,7 @@ async def rename_secret(visit: Visit, application_id: str, form: Form) -> Respon
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, {_NAME_EXISTS: "newName"})
-        if problem := form.errors.pop("name", None):  # the API calls the new one so
+        if problem := form.errors.pop("name", None):  # the API reports the new name as this member
             form.errors["newName"] = problem
         return await _renaming_page(visit, application_id, form, status=error.status)
     return await visit.done(f"{PATH}/{application_id}", "saved", name=renamed.name)
@@ -83,7 +83,7 @@ async def _new_page(visit: Visit, application_id: str, form: Form, *, status: in
 
 
 async def _deletion(visit: Visit, application_id: str, name: str) -> Deletion:
-    """Return what the deletion of a secret would delete.
+    """Return the deletion of a secret, to be confirmed.
 
     Raises:
         NotFound: There is no such application.
@@ -99,7 +99,7 @@ async def _deletion(visit: Visit, application_id: str, name: str) -> Deletion:
         delete=functools.partial(visit.api.applications.delete_secret, application_id, name),
         then=f"{PATH}/{application_id}",
         notice="secret.deleted",
-        told={"name": name},
+        notice_values={"name": name},
     )
 
 
@@ -130,7 +130,7 @@ async def _secret(visit: Visit, application_id: str, name: str) -> ApplicationSe
 
 
 def _name(visit: Visit, typed: Form | None) -> str:
-    """Return the name of the secret that the address, or what was typed, is about; blanks belong to it."""
+    """Return the name of the secret, from a form that was typed earlier or from the URL; not stripped: blanks count."""
     return str(visit.request.query_params.get("name", "")) if typed is None else typed.value("name")
 
 

@@ -60,7 +60,7 @@ async def create_application(visit: Visit, form: Form) -> Response[str]:
     try:
         created = await visit.api.applications.create(
             name=form.value("name"),
-            type=form.value("type"),  # type: ignore[arg-type]  # the API says which there are
+            type=form.value("type"),  # type: ignore[arg-type]  # the API validates it
             description=form.text("description"),
             is_third_party=form.is_checked("isThirdParty"),
         )
@@ -130,7 +130,7 @@ async def delete_application(visit: Visit, application_id: str, form: Form) -> R
 
 
 async def _page(visit: Visit, application_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
-    application, secrets, organizations, lately = await asyncio.gather(
+    application, secrets, organizations, recent = await asyncio.gather(
         visit.api.applications.get(application_id),
         visit.api.applications.secrets(application_id).page(),
         visit.api.applications.organizations(application_id).page(),
@@ -139,7 +139,7 @@ async def _page(visit: Visit, application_id: str, *, form: Form | None = None, 
     is_machine = application.type == _MACHINE
     current = Form.editing(application.etag, **_values(application))
     values = form or visit.typed() or current
-    values.compare(current)
+    values.merge(current)
     return await visit.page(
         "applications/detail.html",
         area=_AREA,
@@ -151,7 +151,7 @@ async def _page(visit: Visit, application_id: str, *, form: Form | None = None, 
         secrets=secrets,
         roles=await visit.api.applications.roles(application_id).page() if is_machine else None,
         organizations=organizations,
-        entries=lately.items,
+        entries=recent.items,
     )
 
 
@@ -187,7 +187,7 @@ def _values(application: Application) -> dict[str, object]:
 
 
 def _settings(form: Form, kind: str) -> dict[str, Any]:
-    """Return the settings that a form has for this type of application, as the API takes them."""
+    """Return the settings in a form for this type of application, as arguments of the API."""
     custom: dict[str, Any] = {"allowTokenExchange": form.is_checked(f"{_CUSTOM}.allowTokenExchange")}
     if kind == _MACHINE:
         return {"custom_client_metadata": custom}
@@ -218,15 +218,15 @@ def _settings(form: Form, kind: str) -> dict[str, Any]:
 
 
 def _pretty(data: dict[str, Any]) -> str:
-    """Return an object as JSON for people; empty for an empty one."""
+    """Return an object as indented JSON; an empty text for an empty object."""
     return msgspec.json.format(msgspec.json.encode(data)).decode() if data else ""
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    """Return the object that a text has; an empty one for no text.
+    """Parse a JSON object; a blank text is an empty one.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The text is not a JSON object.
     """
     try:
         return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
@@ -267,5 +267,5 @@ async def _deletion(visit: Visit, application_id: str) -> Deletion:
         delete=functools.partial(visit.api.applications.delete, application_id),
         then=PATH,
         notice="application.deleted",
-        told={"name": application.name},
+        notice_values={"name": application.name},
     )

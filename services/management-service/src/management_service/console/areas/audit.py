@@ -1,4 +1,4 @@
-"""``/console/audit``: the audit trail, and whether it is unaltered."""
+"""``/console/audit``: the audit trail, and the verification that it is unaltered."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -86,7 +86,7 @@ async def proof(visit: Visit, entry_id: str) -> Response[Any]:
 
 
 def _period(form: Form) -> dict[str, int]:
-    """Return the bounds that two dates name, in UTC, both included; what is no date is refused in the form."""
+    """Return the bounds of two dates in UTC, both inclusive; a text that is not a date becomes an error of the form."""
     bounds = {}
     for name, member, days in (("from", "start_time", 0), ("until", "end_time", 1)):
         text = form.text(name)
@@ -101,7 +101,7 @@ def _period(form: Form) -> dict[str, int]:
 
 
 async def _keys(visit: Visit) -> KeySet:
-    """Return the keys of heads; none before the first head."""
+    """Return the keys that verify heads; empty before the first head."""
     try:
         return KeySet.parse(msgspec.json.encode(await visit.api.logs.keys()))
     except ValueError:
@@ -155,7 +155,7 @@ async def _chain_page(visit: Visit, form: Form, *, compare: bool = False) -> Res
 
 
 def _accepted(token: str, keys: KeySet) -> Head | None:
-    """Return a head whose signature is one of ours; None for any other text."""
+    """Return a head that one of these keys signed; None for any other text."""
     try:
         return read_head(token, keys)
     except InvalidHead:
@@ -163,7 +163,7 @@ def _accepted(token: str, keys: KeySet) -> Head | None:
 
 
 async def _continues(visit: Visit, earlier: Head, keys: KeySet) -> bool:
-    """Return whether the trail still begins with everything that an earlier head covers."""
+    """Return whether the trail extends the tree of an earlier head."""
     try:
         proof = await visit.api.logs.consistency(max(earlier.tree_size, 1))
         head = read_head(proof.head, keys)

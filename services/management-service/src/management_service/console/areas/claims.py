@@ -1,4 +1,4 @@
-"""``/console/claims``: the custom-claims function, its versions, trials and failures."""
+"""``/console/claims``: the custom-claims function, its versions, tests, dry runs and failures."""
 
 import asyncio
 import difflib
@@ -52,12 +52,12 @@ AREA: Final = Area()
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a script gave no claims, and where.
+    """Why a script failed, and where.
 
     Attributes:
         message: What is wrong.
-        line: From 1; None if no place is to blame.
-        column: From 1.
+        line: From 1; None if unknown.
+        column: From 1; None if unknown.
         text: The line itself.
     """
 
@@ -68,12 +68,12 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a script; exactly one is set.
+    """Outcome of a test or a dry run; exactly one attribute is set.
 
     Attributes:
         tested: The claims of a test.
         denied: The message with which it denied access.
-        report: A dry run over the recorded inputs.
+        report: The report of a dry run over the recorded inputs.
         problem: Why it failed.
     """
 
@@ -84,7 +84,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """The candidate.
+    """What to test or dry-run: a script, or a saved version.
 
     Attributes:
         script: What was typed, or that of the version.
@@ -98,7 +98,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """How the API names it."""
+        """The candidate as arguments of the API."""
         if self.version is not None:
             return {"version": self.version}
         return {"script": self.script, "environment_variables": self.variables}
@@ -118,50 +118,52 @@ async def function(visit: Visit, kind: str) -> Response[str]:
 
 @AREA.action("/claims/{kind:str}")
 async def save_or_try(visit: Visit, kind: str, form: Form) -> Response[str]:
-    of = _kind(kind)
+    token_kind = _kind(kind)
     step = form.value("step")
     try:
         variables, samples = _variables(form), _samples(form)
     except _InvalidFieldError as invalid:
         form.errors[invalid.field] = invalid.error
-        return await _page(visit, of, form=form, status=422)
+        return await _page(visit, token_kind, form=form, status=422)
     candidate = Candidate(form.value("script"), variables)
     try:
         if step == "test":
-            return await _page(visit, of, form=form, trial=await _test(visit, of, candidate, samples))
+            return await _page(visit, token_kind, form=form, trial=await _test(visit, token_kind, candidate, samples))
         if step == "dry-run":
-            return await _page(visit, of, form=form, trial=await _dry_run(visit, of, candidate))
-        before = await _active(visit, of)
-        saved = await _save(visit, of, form, variables, samples)
+            return await _page(visit, token_kind, form=form, trial=await _dry_run(visit, token_kind, candidate))
+        before = await _active(visit, token_kind)
+        saved = await _save(visit, token_kind, form, variables, samples)
     except Unavailable as error:
         form.problem = str(error)
-        return await _page(visit, of, form=form, status=503)
+        return await _page(visit, token_kind, form=form, status=503)
     except Conflict as error:
         trial = Trial(problem=_problem(candidate.script, error))
-        return await _page(visit, of, form=form, trial=trial, status=error.status)
-    except NotFound:  # switched off meanwhile
+        return await _page(visit, token_kind, form=form, trial=trial, status=error.status)
+    except NotFound:  # deactivated meanwhile
         form.is_overtaken = True
-        return await _page(visit, of, form=form, status=412)
+        return await _page(visit, token_kind, form=form, status=412)
     except (InvalidInput, VersionMismatch) as error:
         form.refuse(error)
-        return await _page(visit, of, form=form, status=error.status)
+        return await _page(visit, token_kind, form=form, status=error.status)
     if before is not None and saved.version == before.version:
-        return await visit.done(f"{PATH}/{of}", "unchanged")
-    return await visit.done(f"{PATH}/{of}", "claims.saved", name=str(saved.version), undo=_undo(of, before))
+        return await visit.done(f"{PATH}/{token_kind}", "unchanged")
+    return await visit.done(
+        f"{PATH}/{token_kind}", "claims.saved", name=str(saved.version), undo=_undo(token_kind, before)
+    )
 
 
 @AREA.action("/claims/{kind:str}/recording")
 async def record(visit: Visit, kind: str, form: Form) -> Response[str]:
-    of = _kind(kind)
+    token_kind = _kind(kind)
     try:
-        recording = await visit.api.custom_claims.record(of, form.number("minutes"))
+        recording = await visit.api.custom_claims.record(token_kind, form.number("minutes"))
     except InvalidInput as error:
         form.refuse(error)
-        return await _page(visit, of, to_record=form, status=error.status)
+        return await _page(visit, token_kind, to_record=form, status=error.status)
     if recording.expires_at is None:
-        return await visit.done(f"{PATH}/{of}", "claims.recording_stopped")
+        return await visit.done(f"{PATH}/{token_kind}", "claims.recording_stopped")
     minutes = max(0, round((recording.expires_at - time.time() * 1000) / 60_000))
-    return await visit.done(f"{PATH}/{of}", "claims.recording", name=str(minutes))
+    return await visit.done(f"{PATH}/{token_kind}", "claims.recording", name=str(minutes))
 
 
 @AREA.page("/claims/{kind:str}/delete", scope="all")
@@ -181,20 +183,26 @@ async def version(visit: Visit, kind: str, number: str) -> Response[str]:
 
 @AREA.action("/claims/{kind:str}/versions/{number:str}")
 async def activate_or_try(visit: Visit, kind: str, number: str, form: Form) -> Response[str]:
-    of, step = _kind(kind), form.value("step")
-    saved = await _version(visit, of, number)
+    token_kind, step = _kind(kind), form.value("step")
+    saved = await _version(visit, token_kind, number)
     if step in {"test", "dry-run"}:
         candidate = Candidate(saved.script, version=saved.version)
-        samples = dict(saved.token_sample or _TOKENS[of]), dict(saved.context_sample or _CONTEXTS[of])
+        samples = dict(saved.token_sample or _TOKENS[token_kind]), dict(saved.context_sample or _CONTEXTS[token_kind])
         try:
-            trial = await (_test(visit, of, candidate, samples) if step == "test" else _dry_run(visit, of, candidate))
+            trial = await (
+                _test(visit, token_kind, candidate, samples)
+                if step == "test"
+                else _dry_run(visit, token_kind, candidate)
+            )
         except Unavailable as error:
             form.problem = str(error)
-            return await _version_page(visit, of, number, form=form, status=503)
-        return await _version_page(visit, of, number, trial=trial)
-    before = await _active(visit, of)
-    activated = await visit.api.custom_claims.activate(of, saved.version)
-    return await visit.done(f"{PATH}/{of}", "claims.activated", name=str(activated.version), undo=_undo(of, before))
+            return await _version_page(visit, token_kind, number, form=form, status=503)
+        return await _version_page(visit, token_kind, number, trial=trial)
+    before = await _active(visit, token_kind)
+    activated = await visit.api.custom_claims.activate(token_kind, saved.version)
+    return await visit.done(
+        f"{PATH}/{token_kind}", "claims.activated", name=str(activated.version), undo=_undo(token_kind, before)
+    )
 
 
 class _InvalidFieldError(Exception):
@@ -205,14 +213,14 @@ class _InvalidFieldError(Exception):
 
 
 def differences(before: str, after: str) -> list[tuple[str, str]]:
-    """Return the lines in which two scripts differ, with some around them: a mark, ``+-@`` or a blank, and the text."""
+    """Return the unified diff of two scripts: the mark of each line, ``+``, ``-``, ``@`` or a blank, and its text."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=_CONTEXT_LINES)
     marked = ((line[0], line if line.startswith("@@") else line[1:]) for line in lines)
-    return [*marked][2:]  # without the names of the files
+    return [*marked][2:]  # without the file header
 
 
 def _kind(kind: str) -> Kind:
-    """Return which tokens the function is for.
+    """Return the kind of token in a path.
 
     Raises:
         NoSuchPage: There is no such kind.
@@ -224,7 +232,7 @@ def _kind(kind: str) -> Kind:
 
 
 def _undo(kind: Kind, before: ClaimsFunction | None) -> str:
-    """Return the page on which what was active before can be made active again; on that nothing was, switched off."""
+    """Return the page that restores what was active before: a version, or no function."""
     return f"{PATH}/{kind}/delete" if before is None else f"{PATH}/{kind}/versions/{before.version}"
 
 
@@ -245,7 +253,7 @@ async def _deletion(visit: Visit, kind: Kind) -> Deletion:
         delete=functools.partial(visit.api.custom_claims.delete, kind),
         then=f"{PATH}/{kind}",
         notice="claims.deactivated",
-        told={"undo": _undo(kind, active)},
+        notice_values={"undo": _undo(kind, active)},
     )
 
 
@@ -278,7 +286,7 @@ async def _version(visit: Visit, kind: Kind, number: str) -> ClaimsFunction:
 
 
 def _variables(form: Form) -> dict[str, str] | None:
-    """Return the environment variables that were typed, ``NAME=value`` on each line; None to keep those there are."""
+    """Return the environment variables that were typed, ``NAME=value`` on each line; None to keep the stored ones."""
     if not form.is_checked("replace"):
         return None
     variables = {}
@@ -311,7 +319,7 @@ async def _save(
     variables: dict[str, str] | None,
     samples: tuple[dict[str, Any], dict[str, Any]],
 ) -> ClaimsFunction:
-    """Save a new version of the active one, or the first one."""
+    """Save the form as a new version."""
     token, context = samples
     blocks, etag = form.is_checked("blockIssuanceOnError"), form.etag()
     if etag is UNSET:
@@ -394,7 +402,7 @@ async def _page(
         contextSample=_pretty((active.context_sample if active else None) or _CONTEXTS[kind]),
     )
     values = form or visit.typed() or current
-    values.compare(current)
+    values.merge(current)
     return await visit.page(
         "claims/function.html",
         area=_AREA,
@@ -463,7 +471,7 @@ async def _compared(
 
 
 async def _authors(visit: Visit, versions: Sequence[Any]) -> dict[str, Any]:
-    """Return the names of those who saved versions."""
+    """Return the names of the users and applications that saved versions."""
     users, applications = await asyncio.gather(
         user_names(visit, [each.created_by.user_id for each in versions]),
         application_names(visit, [each.created_by.application_id for each in versions]),

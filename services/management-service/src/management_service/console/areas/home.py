@@ -46,9 +46,9 @@ class Attention(msgspec.Struct, frozen=True):
     """Something that needs attention.
 
     Attributes:
-        kind: Which text of the page.
+        kind: Which text the page shows.
         count: How many.
-        about: What it is about; empty if the kind says it.
+        about: The kind of token that it concerns; empty for other kinds.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Attention(msgspec.Struct, frozen=True):
 async def home(visit: Visit) -> Response[str]:
     now = int(time.time() * 1000)
     begin = now - (_HOURS - 1) * _HOUR_MS
-    figures, lately, active, keys, feed_keys, *failures = await asyncio.gather(
+    figures, recent, active, keys, feed_keys, *failures = await asyncio.gather(
         visit.api.logs.figures(start_time=begin, end_time=now),
         visit.api.logs.list(start_time=now - _DAY_MS, page_size=_SHOWN).page(),
         visit.api.impersonations.list(active=True, page_size=_COUNTED).page(),
@@ -85,7 +85,7 @@ async def home(visit: Visit) -> Response[str]:
         chart=_chart(hours),
         width=WIDTH,
         height=HEIGHT,
-        entries=lately.items,
+        entries=recent.items,
     )
 
 
@@ -109,7 +109,7 @@ async def _failures(visit: Visit, kind: _Kind) -> list[ClaimsFunctionFailure] | 
 
 
 def _hours(figures: Sequence[AuditFigure], begin: int) -> list[Hour]:
-    """Return what happened in each hour, also where nothing did."""
+    """Return the counts of every hour, including those without entries."""
     counts: dict[int, list[int]] = {begin - begin % _HOUR_MS + place * _HOUR_MS: [0, 0, 0] for place in range(_HOURS)}
     for figure in figures:
         series = _series(figure.key)
@@ -148,6 +148,6 @@ def _failing(failures: Sequence[Sequence[ClaimsFunctionFailure] | None], begin: 
 
 
 def old_keys(kind: str, keys: Sequence[dict[str, Any]], now: int) -> list[Attention]:
-    """Return the attention that a key needs which has signed for long; ``keys`` as the API has them."""
+    """Return what to report of keys, as the API lists them: current ones that are older than 90 days."""
     ages = [(now - key["createdAt"]) // _DAY_MS for key in keys if key["status"] == "Current"]
     return [Attention(kind, age) for age in ages if age > _KEY_AGE_DAYS]

@@ -1,4 +1,4 @@
-"""``/console/impersonations``: who acts as whom, why, and the end of it."""
+"""``/console/impersonations``: who acts as whom and why, and how to end it."""
 
 import time
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ async def new_subject_token(visit: Visit) -> Response[str]:
 
 @AREA.action("/impersonations/new")
 async def create_subject_token(visit: Visit, form: Form) -> Response[str]:
-    """Show a subject token once, to be exchanged by hand; the administrator's console is the application that asks."""
+    """Mint a subject token and show it once, to be exchanged by hand; the console's own client requests it."""
     context = {name: text for name in _CONTEXT if (text := form.text(name))}
     try:
         token = await visit.api.subject_tokens.create(form.value("userId").strip(), context)
@@ -126,7 +126,7 @@ async def _new_page(visit: Visit, form: Form, *, status: int = 200) -> Response[
 
 
 def _party(visit: Visit) -> dict[str, str]:
-    """Return the parties that the address names."""
+    """Return the parties that the URL names."""
     return {name: value for name in _PARTIES if (value := visit.parameter(name))}
 
 
@@ -140,7 +140,7 @@ def _arguments(party: dict[str, str]) -> dict[str, Any]:
 
 
 async def _word(visit: Visit, party: dict[str, str]) -> str:
-    """Return what is typed to confirm the end of many: whose they are.
+    """Return the text to type to end several impersonations: the name of their party, or ``all``.
 
     Raises:
         NoSuchPage: Several parties are named.
@@ -170,12 +170,12 @@ async def _ending_many_page(visit: Visit, party: dict[str, str], form: Form, *, 
 async def _called(
     visit: Visit, found: Sequence[Impersonation], party: dict[str, str], events: tuple[AuditEntry, ...] = ()
 ) -> dict[str, Any]:
-    """Return the names of the users that a page mentions."""
-    people = [person for each in found for person in (each.user_id, each.actor_id, each.requested_by)]
-    people += [party.get("userId"), party.get("actorId"), *(each.user_id for each in events)]
-    clients = [each.client_id for each in found] + [each.issued_to for each in found]
-    clients += [party.get("clientId"), *(each.application_id for each in events)]
-    return {"users": await user_names(visit, people), "applications": await application_names(visit, clients)}
+    """Return the names of the users and applications that a page mentions."""
+    user_ids = [user_id for each in found for user_id in (each.user_id, each.actor_id, each.requested_by)]
+    user_ids += [party.get("userId"), party.get("actorId"), *(each.user_id for each in events)]
+    client_ids = [each.client_id for each in found] + [each.issued_to for each in found]
+    client_ids += [party.get("clientId"), *(each.application_id for each in events)]
+    return {"users": await user_names(visit, user_ids), "applications": await application_names(visit, client_ids)}
 
 
 def _is_active(found: Impersonation) -> bool:

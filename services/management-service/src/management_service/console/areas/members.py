@@ -30,7 +30,7 @@ class Members(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: ``users`` or ``applications``: the last segment of the path.
-        role_type: Of the roles that they can have.
+        role_type: Type of the roles that these members can have.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Line(msgspec.Struct):
         text: As it was typed.
         who: An id, or for users also a user name or an e-mail address.
         roles: Names of roles.
-        member_id: Whom it means, if that is known.
+        member_id: Id of the member; empty if unknown.
         problem: ``unknown``, ``ambiguous`` or ``role``; empty if the line can be used.
         detail: The name of an unknown role.
     """
@@ -85,7 +85,7 @@ class Granted(msgspec.Struct, frozen=True):
     """A permission that a member has.
 
     Attributes:
-        name: Of the permission.
+        name: Name of the permission.
         resource: Name of the API; empty for an organization permission.
         roles: Names of the roles that it comes from.
     """
@@ -201,13 +201,13 @@ async def _member_page(
                 search=search or None, type=operations.role_type, page_size=_PAGE_SIZE
             ).page(),
         )
-    except Conflict:  # no member, or no longer
+    except Conflict:  # not a member, or no longer
         raise NoSuchPage from None
     held = found.items if found.following is None else await _all(operations.roles(organization_id, member_id))
     current = Form.editing(found.etag, role=[role.id for role in held])
     values = form or current
     changed = set(values.all("was.role")) ^ set(current.all("role")) if values.is_overtaken else set()
-    values.compare(current, choices={"role"})
+    values.merge(current, choices={"role"})
     contents = {role.id: role for role in offered.items}
     named = {*current.all("role"), *values.all("role"), *changed}
     contents |= await _roles_by_id(visit, named - contents.keys())
@@ -241,7 +241,7 @@ async def _roles_by_id(visit: Visit, ids: Iterable[str]) -> dict[str, Organizati
 
 
 async def _removal(visit: Visit, organization_id: str, kind: str, member_id: str) -> Deletion:
-    """Return what the removal of a member would take from it.
+    """Return the removal of a member, to be confirmed.
 
     Raises:
         NotFound: There is no such organization.
@@ -254,7 +254,7 @@ async def _removal(visit: Visit, organization_id: str, kind: str, member_id: str
             _name_of(visit, kind, member_id),
             _all(operations.roles(organization_id, member_id)),
         )
-    except Conflict:  # no member, or no longer
+    except Conflict:  # not a member, or no longer
         raise NoSuchPage from None
     here = f"{PATH}/{organization_id}/{kind}"
     return Deletion(
@@ -270,7 +270,7 @@ async def _removal(visit: Visit, organization_id: str, kind: str, member_id: str
         delete=functools.partial(operations.remove, organization_id, member_id),
         then=here,
         notice="member.removed",
-        told={"name": name},
+        notice_values={"name": name},
     )
 
 
@@ -286,37 +286,37 @@ def granted_by(roles: Sequence[OrganizationRole]) -> list[Granted]:
 
 
 def _read_line(number: int, text: str) -> Line:
-    """Return a line: who, and after commas or semicolons the names of roles."""
+    """Parse a line: a member and the names of roles, separated by commas or semicolons."""
     cells = next(csv.reader([text.replace(";", ",")], skipinitialspace=True), [""])
     who, *roles = (cell.strip() for cell in cells)
     return Line(number, text, who, [role for role in roles if role])
 
 
 async def _find_members(visit: Visit, lines: Sequence[Line], kind: str, roles: dict[str, str]) -> None:
-    """Find whom each line means; note what is wrong with it."""
-    turns = asyncio.Semaphore(_AT_ONCE)
+    """Resolve the member of each line; set the problem of each line that cannot be used."""
+    limit = asyncio.Semaphore(_AT_ONCE)
 
     async def find(line: Line) -> None:
         unknown = [name for name in line.roles if name not in roles]
         if unknown:
             line.problem, line.detail = "role", unknown[0]
             return
-        async with turns:
-            found = await _members_called(visit, line.who, kind)
+        async with limit:
+            found = await _find_ids(visit, line.who, kind)
         line.member_id = found[0] if len(found) == 1 else ""
         line.problem = "" if line.member_id else "ambiguous" if found else "unknown"
 
     await asyncio.gather(*map(find, lines))
 
 
-async def _members_called(visit: Visit, who: str, kind: str) -> list[str]:
+async def _find_ids(visit: Visit, who: str, kind: str) -> list[str]:
     """Return the ids of the users or applications that a text names."""
     if not who or len(who) > 128:
         return []
     if kind == "applications":
         try:
             return [(await visit.api.applications.get(who)).id]
-        except (NotFound, ValueError):  # ValueError: no text that an address can hold
+        except (NotFound, ValueError):  # ValueError: a path cannot contain the text
             return []
     named = {"id": who, "username": who, "primaryEmail": who}
     try:
@@ -327,7 +327,7 @@ async def _members_called(visit: Visit, who: str, kind: str) -> list[str]:
 
 
 def _by_roles(lines: Sequence[Line]) -> dict[tuple[str, ...], list[str]]:
-    """Return the members by the roles that they get, as one request assigns the same roles to many."""
+    """Group the members by the roles that they get, since one request can assign the same roles to many."""
     grouped: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
         if line.roles:

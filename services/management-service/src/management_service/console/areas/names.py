@@ -11,12 +11,12 @@ _MAX_LENGTH: Final = 128
 
 
 def shown_name(user: User) -> str:
-    """Return what a user is called: by the name, or whatever else there is."""
+    """Return the display name of a user: the name, or else another identifier."""
     return user.name or user.username or user.primary_email or user.primary_phone or user.id
 
 
 async def user_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
-    """Return the names of users by id; one that was deleted keeps its id."""
+    """Return the names of users by id; the id itself for a deleted user."""
     names = {each: each for each in ids if each}
     for some in batches(names):
         found = await visit.api.users.list(ids=some).page()
@@ -25,7 +25,7 @@ async def user_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
 
 
 async def application_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
-    """Return the names of applications by id; one that was deleted keeps its id."""
+    """Return the names of applications by id; the id itself for a deleted application."""
     names = {each: each for each in ids if each}
     for some in batches(names):
         found = await visit.api.applications.list(ids=some).page()
@@ -34,7 +34,7 @@ async def application_names(visit: Visit, ids: Iterable[str | None]) -> dict[str
 
 
 def batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:
-    """Yield the ids that the API can be asked for, as many at a time as it takes."""
-    asked = sorted(each for each in ids if len(each) <= _MAX_LENGTH and "\0" not in each)
-    for first in range(0, len(asked), _AT_ONCE):
-        yield asked[first : first + _AT_ONCE]
+    """Yield the ids in batches that the API accepts, without those that it would refuse."""
+    accepted = sorted(each for each in ids if len(each) <= _MAX_LENGTH and "\0" not in each)
+    for first in range(0, len(accepted), _AT_ONCE):
+        yield accepted[first : first + _AT_ONCE]

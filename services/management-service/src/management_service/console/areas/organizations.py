@@ -1,4 +1,4 @@
-"""``/console/organizations``: organizations themselves; ``members.py`` has their members."""
+"""``/console/organizations``: organizations; ``members.py`` has their members."""
 
 import asyncio
 import functools
@@ -72,7 +72,7 @@ async def delete_organization(visit: Visit, organization_id: str, form: Form) ->
 
 
 async def _page(visit: Visit, organization_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
-    shown, users, applications, lately = await asyncio.gather(
+    shown, users, applications, recent = await asyncio.gather(
         visit.api.organizations.get(organization_id),
         visit.api.organizations.users(organization_id, page_size=1).page(),
         visit.api.organizations.applications(organization_id, page_size=1).page(),
@@ -80,7 +80,7 @@ async def _page(visit: Visit, organization_id: str, *, form: Form | None = None,
     )
     current = Form.editing(shown.etag, name=shown.name, description=shown.description)
     values = form or visit.typed() or current
-    values.compare(current)
+    values.merge(current)
     return await visit.page(
         "organizations/detail.html",
         area=NAME,
@@ -88,7 +88,7 @@ async def _page(visit: Visit, organization_id: str, *, form: Form | None = None,
         organization=shown,
         form=values,
         counts={"users": users.total, "applications": applications.total},
-        entries=lately.items,
+        entries=recent.items,
     )
 
 
@@ -107,5 +107,5 @@ async def _deletion(visit: Visit, organization_id: str) -> Deletion:
         delete=functools.partial(visit.api.organizations.delete, organization_id),
         then=PATH,
         notice="organization.deleted",
-        told={"name": shown.name},
+        notice_values={"name": shown.name},
     )

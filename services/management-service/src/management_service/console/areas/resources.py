@@ -132,14 +132,14 @@ async def delete_resource(visit: Visit, resource_id: str, form: Form) -> Respons
 
 async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
     number = visit.page_number()
-    resource, scopes, lately = await asyncio.gather(
+    resource, scopes, recent = await asyncio.gather(
         visit.api.resources.get(resource_id),
         visit.api.resources.scopes(resource_id, page_size=_PAGE_SIZE).page(str(number)),
         visit.api.logs.list(target_id=resource_id, page_size=_ENTRIES).page(),
     )
     current = Form.editing(resource.etag, name=resource.name, accessTokenTtl=resource.access_token_ttl)
     values = form or visit.typed() or current
-    values.compare(current)
+    values.merge(current)
     return await visit.page(
         "resources/detail.html",
         area=_AREA,
@@ -148,7 +148,7 @@ async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, sta
         form=values,
         scopes=scopes,
         number=number,
-        entries=lately.items,
+        entries=recent.items,
     )
 
 
@@ -195,7 +195,7 @@ async def _scope_deletion(visit: Visit, resource_id: str, scope_id: str) -> Dele
         delete=functools.partial(visit.api.resources.delete_scope, resource_id, scope_id),
         then=f"{PATH}/{resource_id}",
         notice="deleted",
-        told={"name": scope.name},
+        notice_values={"name": scope.name},
     )
 
 
@@ -212,5 +212,5 @@ async def _deletion(visit: Visit, resource_id: str) -> Deletion:
         delete=functools.partial(visit.api.resources.delete, resource_id),
         then=PATH,
         notice="deleted",
-        told={"name": resource.name},
+        notice_values={"name": resource.name},
     )

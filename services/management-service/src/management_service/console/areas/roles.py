@@ -1,4 +1,4 @@
-"""``/console/roles``: API roles, the scopes that they grant, and who holds them."""
+"""``/console/roles``: API roles, the scopes that they grant, and their holders."""
 
 import asyncio
 import functools
@@ -44,7 +44,7 @@ async def create_role(visit: Visit, form: Form) -> Response[str]:
         created = await visit.api.roles.create(
             form.value("name"),
             form.value("description"),
-            form.value("type"),  # type: ignore[arg-type]  # the API says which there are
+            form.value("type"),  # type: ignore[arg-type]  # the API validates it
             is_default=form.is_checked("isDefault"),
         )
     except (InvalidInput, Conflict) as error:
@@ -135,7 +135,7 @@ async def delete_role(visit: Visit, role_id: str, form: Form) -> Response[str]:
 
 async def _page(visit: Visit, role_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
     role = await visit.api.roles.get(role_id)
-    granted, indicators, held, lately = await asyncio.gather(
+    granted, indicators, held, recent = await asyncio.gather(
         visit.api.roles.scopes(role_id).page(),
         _indicators(visit),
         _held_by(visit, role),
@@ -143,7 +143,7 @@ async def _page(visit: Visit, role_id: str, *, form: Form | None = None, status:
     )
     current = Form.editing(role.etag, name=role.name, description=role.description, isDefault=role.is_default)
     values = form or visit.typed() or current
-    values.compare(current)
+    values.merge(current)
     return await visit.page(
         "roles/detail.html",
         area=_AREA,
@@ -153,12 +153,12 @@ async def _page(visit: Visit, role_id: str, *, form: Form | None = None, status:
         scopes=granted,
         indicators=indicators,
         holders=held,
-        entries=lately.items,
+        entries=recent.items,
     )
 
 
 async def _held_by(visit: Visit, role: Role, *, page: str = "1") -> dict[str, Any]:
-    """Return a page of those who hold a role: their ids and names, and how many there are."""
+    """Return a page of a role's holders: ids and names, the total, and the next page."""
     if role.type == "User":
         users = await visit.api.roles.users(role.id, page_size=_PAGE_SIZE).page(page)
         named, total, following = [(each.id, shown_name(each)) for each in users.items], users.total, users.following
@@ -230,5 +230,5 @@ async def _deletion(visit: Visit, role_id: str) -> Deletion:
         delete=functools.partial(visit.api.roles.delete, role_id),
         then=PATH,
         notice="deleted",
-        told={"name": role.name},
+        notice_values={"name": role.name},
     )

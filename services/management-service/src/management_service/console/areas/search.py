@@ -1,4 +1,4 @@
-"""``/console/search``: one field for everything; an id leads to its page at once."""
+"""``/console/search``: one field for everything; an id redirects to its page."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""``/console/template``: the matrix of roles and permissions, and what a change of it does before it is saved."""
+"""``/console/template``: the matrix of roles and permissions, and the preview of a change."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -43,7 +43,7 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Undo(msgspec.Struct, frozen=True):
-    """The cells that a saved change has to be undone by."""
+    """The changes of cells that undo a saved change."""
 
     grant: list[Cell]
     revoke: list[Cell]
@@ -110,7 +110,7 @@ def _permissions(role: TemplateRole) -> list[Permission]:
 
 
 def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: Iterable[Cell]) -> OrganizationTemplate:
-    """Return the document with some cells changed; what it no longer has is left out."""
+    """Return the document with some cells changed; a cell whose role is gone is ignored."""
     added, removed = list(granted), list(revoked)
 
     def role_after(role: TemplateRole) -> TemplateRole:
@@ -133,7 +133,7 @@ async def _matrix_page(visit: Visit) -> Response[str]:
     role_filter, permission_filter = visit.parameter("roles"), visit.parameter("permissions")
     roles = [role for role in document.roles if role.type == kind and role_filter.lower() in role.name.lower()]
     rows = [each for each in everything if permission_filter.lower() in f"{each.name} {each.resource}".lower()]
-    column, row = _place(visit, "column", len(roles)), _place(visit, "row", len(rows))
+    column, row = _offset(visit, "column", len(roles)), _offset(visit, "row", len(rows))
     columns, shown = roles[column : column + _ROLES], rows[row : row + _PERMISSIONS]
     window = Window(columns, shown, _held(columns, shown), len(roles), len(rows))
     return await visit.page(
@@ -156,7 +156,7 @@ async def _undoing(visit: Visit, form: Form) -> Form:
     """Return the form that undoes a change, on the template as it is now.
 
     Raises:
-        BadForm: The change is none that a page of ours names.
+        BadForm: None of our pages sends this change.
     """
     try:
         undo = msgspec.json.decode(form.value("undo"), type=Undo)
@@ -174,7 +174,7 @@ async def _undoing(visit: Visit, form: Form) -> Form:
 
 
 async def _preview(visit: Visit, form: Form, *, status: int = 200) -> Response[str]:
-    """Show what the changed cells do."""
+    """Show the effect of the changed cells."""
     document = await visit.api.organization_template.get()
     others: tuple[list[Cell], list[Cell]] = ([], [])
     if form.value("step") == "save":
@@ -184,7 +184,7 @@ async def _preview(visit: Visit, form: Form, *, status: int = 200) -> Response[s
         form.is_overtaken = form.etag() != document.etag
         if form.is_overtaken:
             others = _changed_by_others(form, document)
-    form.compare(Form.of(etag=document.etag))
+    form.merge(Form.of(etag=document.etag))
     granted, done = _split(granted, document, held=False)
     revoked, undone = _split(revoked, document, held=True)
     report = None
@@ -231,7 +231,7 @@ async def _api_permissions(visit: Visit) -> list[Permission]:
 
 
 def _differences(form: Form) -> tuple[list[Cell], list[Cell]]:
-    """Return the cells that were checked and those that were cleared, beside what the page had shown.
+    """Return the cells that were checked and those that were cleared, compared with what the page showed.
 
     A browser sends every cell that is checked; the console's script sends the cells that differ instead.
 
@@ -259,7 +259,7 @@ def _changed_by_others(form: Form, document: OrganizationTemplate) -> tuple[list
 
 
 def _split(cells: Iterable[Cell], document: OrganizationTemplate, *, held: bool) -> tuple[list[Cell], list[Cell]]:
-    """Return the cells that a change finds as it expects them, and those that it has nothing to do with any more."""
+    """Split cells into those in the expected state, granted if ``held``, and those that need no change any more."""
     roles = {role.name: role for role in document.roles}
     found: list[Cell] = []
     rest: list[Cell] = []
@@ -300,8 +300,8 @@ def _encode(value: Cell | Undo) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _place(visit: Visit, name: str, count: int) -> int:
-    """Return where a window begins: a number that the address names, inside the list."""
+def _offset(visit: Visit, name: str, count: int) -> int:
+    """Return the offset of a window from the URL; 0 if it is outside the list."""
     text = visit.parameter(name)
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
     return number if number < count else 0

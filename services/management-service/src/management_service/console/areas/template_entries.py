@@ -1,4 +1,4 @@
-"""``/console/template/roles`` and ``/console/template/permissions``: what the columns and rows of the matrix are."""
+"""``/console/template/roles`` and ``/console/template/permissions``: the columns and rows of the matrix."""
 
 import asyncio
 import functools
@@ -76,7 +76,7 @@ async def delete_entry(visit: Visit, kind: str, entry_id: str, form: Form) -> Re
 
 
 def without(document: OrganizationTemplate, kind: str, name: str) -> OrganizationTemplate:
-    """Return the document without a role, or without a permission, which no role grants any more."""
+    """Return the document without a role, or without a permission and its grants."""
     if kind == _ROLES:
         return msgspec.structs.replace(document, roles=[role for role in document.roles if role.name != name])
     return msgspec.structs.replace(
@@ -90,10 +90,10 @@ def without(document: OrganizationTemplate, kind: str, name: str) -> Organizatio
 
 
 def _api(visit: Visit, kind: str) -> Any:
-    """Return the operations on roles or permissions, which are called the same.
+    """Return the API's operations on roles or permissions, which have the same names.
 
     Raises:
-        NoSuchPage: It is neither.
+        NoSuchPage: The kind is neither.
     """
     if kind == _ROLES:
         return visit.api.organization_roles
@@ -103,7 +103,7 @@ def _api(visit: Visit, kind: str) -> Any:
 
 
 def _name_in_use(error: InvalidInput | Conflict | VersionMismatch) -> dict[str, str]:
-    """Return where the only conflict that a name and a description can have belongs."""
+    """Map a conflict to the field of the name: a name in use is the only possible one."""
     return {error.code: "name"} if isinstance(error, Conflict) else {}
 
 
@@ -115,12 +115,12 @@ async def _new_page(visit: Visit, kind: str, form: Form, *, status: int = 200) -
 async def _page(
     visit: Visit, kind: str, entry_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
-    found, lately = await asyncio.gather(
+    found, recent = await asyncio.gather(
         _api(visit, kind).get(entry_id), visit.api.logs.list(target_id=entry_id, page_size=_ENTRIES).page()
     )
     current = Form.editing(found.etag, name=found.name, description=found.description)
     values = form or visit.typed() or current
-    values.compare(current)
+    values.merge(current)
     return await visit.page(
         "template/entry.html",
         area=_AREA,
@@ -128,7 +128,7 @@ async def _page(
         kind=kind,
         entry=found,
         form=values,
-        entries=lately.items,
+        entries=recent.items,
     )
 
 
@@ -147,5 +147,5 @@ async def _deletion(visit: Visit, kind: str, entry_id: str) -> Deletion:
         delete=functools.partial(_api(visit, kind).delete, entry_id),
         then=f"{PATH}/{kind}",
         notice="deleted",
-        told={"name": found.name},
+        notice_values={"name": found.name},
     )

@@ -1,4 +1,4 @@
-"""``/console/template/file``: the template as a file, to be kept, compared, applied, and taken back."""
+"""``/console/template/file``: the template as a file: export, compare, apply and undo."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ PATH: Final = "/console/template"
 _AREA: Final = "template"
 _UNDO: Final = f"{PATH}/file/undo"
 _OTHER_FIELDS: Final = 1024
-"""Bytes, at most, of the fields beside the document."""
+"""Upper bound, in bytes, of the fields beside the document."""
 
 AREA: Final = Area()
 
@@ -36,7 +36,7 @@ async def export(visit: Visit) -> Response[Any]:
 
 @AREA.page("/template/file/undo", scope="all")
 async def undo(visit: Visit) -> Response[str]:
-    """Show what it does to apply the template that a file has replaced."""
+    """Preview the return to the template that a file has replaced."""
     former = await visit.session.kept()
     if former is None:
         raise NoSuchPage
@@ -71,9 +71,9 @@ async def _compare_or_apply(visit: Visit, form: Form) -> Response[str]:
 
 
 async def _compared(visit: Visit, document: Mapping[str, Any]) -> tuple[OrganizationTemplate, TemplateReport]:
-    """Return the template as it is, and what a file does to it.
+    """Return the current template, and the report of what a file changes.
 
-    The template is read first: if it changes before the report, saving is refused.
+    The template is read first, so saving is refused if it changes before the report.
 
     Raises:
         InvalidInput: The file is not a template.

@@ -183,7 +183,7 @@ async def withdraw_consent(visit: Visit, user_id: str, application_id: str, form
 
 
 async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
-    user, roles, consents, organizations, lately = await asyncio.gather(
+    user, roles, consents, organizations, recent = await asyncio.gather(
         visit.api.users.get(user_id),
         visit.api.users.roles(user_id).page(),
         visit.api.users.consents(user_id),
@@ -199,7 +199,7 @@ async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, st
         primaryPhone=user.primary_phone,
     )
     values = form or visit.typed() or current
-    values.compare(current)
+    values.merge(current)
     return await visit.page(
         "users/detail.html",
         area=_AREA,
@@ -211,7 +211,7 @@ async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, st
         consents=consents,
         application_names=names,
         organizations=organizations,
-        entries=lately.items,
+        entries=recent.items,
     )
 
 
@@ -236,12 +236,12 @@ async def _deletion(visit: Visit, user_id: str) -> Deletion:
         delete=functools.partial(visit.api.users.delete, user_id),
         then=PATH,
         notice="user.deleted",
-        told={"name": name},
+        notice_values={"name": name},
     )
 
 
 async def _withdrawal(visit: Visit, user_id: str, application_id: str) -> Deletion:
-    """Return what the withdrawal of a consent would withdraw.
+    """Return the withdrawal of a consent, to be confirmed.
 
     Raises:
         NotFound: There is no such user or application.
