@@ -174,6 +174,8 @@ async def test_a_malformed_message_is_skipped_with_a_line_in_the_log(trail: Trai
         msgspec.json.encode(trail.entry(2, occurred_at=-1)),
         msgspec.json.encode(trail.entry(2, occurred_at=2**60)),
         msgspec.json.encode(trail.entry(2, user_id="u" * 100_000)),
+        msgspec.json.encode(trail.entry(2, requested_by="u" * 100_000)),
+        msgspec.json.encode(trail.entry(2, given={"roleIds": ("r" * 100_000,)})),
         msgspec.json.encode(msgspec.structs.replace(trail.entry(2), tenant_id="another")),
     ]
     several = [trail.entry(2, user_id="\0"), trail.entry(2, log="template"), good]
