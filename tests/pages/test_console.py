@@ -333,6 +333,13 @@ def test_members_are_added_by_lines_and_wrong_lines_stay(
     assert administrator.sends(administrator.opens(f"{path}/add"), members=" \n").status_code == 422
 
 
+def test_a_line_beyond_any_name_is_no_match(administrator: Administrator, organization: str) -> None:
+    page = administrator.opens(f"{ORGANIZATIONS}/{organization}/users/add")
+    refused = administrator.sends(page, members="x" * 131_073)  # more than a field of CSV may have
+    assert refused.status_code == 422
+    assert "no match" in refused.text
+
+
 def test_a_members_permissions_name_the_roles_that_they_come_from(
     administrator: Administrator, organization: str, user: str
 ) -> None:

@@ -287,7 +287,10 @@ def granted_by(roles: Sequence[OrganizationRole]) -> list[Granted]:
 
 def _read_line(number: int, text: str) -> Line:
     """Parse a line: a member and the names of roles, separated by commas or semicolons."""
-    cells = next(csv.reader([text.replace(";", ",")], skipinitialspace=True), [""])
+    try:
+        cells = next(csv.reader([text.replace(";", ",")], skipinitialspace=True), [""])
+    except csv.Error:  # longer than a field may be
+        cells = [text]
     who, *roles = (cell.strip() for cell in cells)
     return Line(number, text, who, [role for role in roles if role])
 
