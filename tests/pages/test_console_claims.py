@@ -233,7 +233,7 @@ def test_a_dry_run_compares_recorded_inputs(stack: RunningStack, administrator: 
     assert re.search(r"\d inputs are held\.", text(reader))  # their own sign-in added some
     assert "forget the inputs" not in reader.text
     stopped = administrator.follows(administrator.sends(recording, f"{HERE}/recording", minutes="0"))
-    assert notices(stopped) == ["Nothing is recorded any more, and the inputs are forgotten."]
+    assert notices(stopped) == ["Nothing is recorded any more, and the inputs are deleted."]
     assert "Nothing is recorded. " in text(stopped)
     assert "No inputs are recorded." in text(administrator.sends(page, script=changed, step="dry-run"))
     for wrong in ("", "1441", "-1", "soon"):

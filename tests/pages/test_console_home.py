@@ -54,7 +54,7 @@ def test_a_refused_exchange_needs_attention_and_is_counted(stack: RunningStack, 
 
     eventually(is_told)
     page = unescape(administrator.opens(CONSOLE).text)
-    assert re.search(r"\d+ impersonations? (is|are) going on", page)
+    assert re.search(r"\d+ impersonations? (is|are) active", page)
     assert set(re.findall(r'<rect class="([a-z-]+)" x=', page)) >= {"exchanges", "refusals"}
 
 

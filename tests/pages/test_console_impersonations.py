@@ -75,7 +75,7 @@ def test_all_of_a_user_are_ended_after_the_name_was_typed(stack: RunningStack, a
     impersonation_id = begun(stack, user)
     page = administrator.opens(f"{IMPERSONATIONS}/end?userId={user}")
     assert heading(page) == "End all impersonations of this user?"
-    assert "1 is going on." in page.text
+    assert "1 is active." in page.text
     refused = administrator.sends(page, confirmation="Mary")
     assert (refused.status_code, errors(refused)) == (422, {"confirmation": "This is not the name."})
     assert stack.management.impersonations.get(impersonation_id).ended_at is None
@@ -187,7 +187,7 @@ def test_the_trail_continues_a_head_that_was_kept(stack: RunningStack, administr
     assert "The trail still begins with everything that this head covers." in " ".join(answer.text.split())
     for forged in ("", "x", kept[:-4] + "AAAA", "<script>"):
         answer = administrator.sends(page, earlier=forged)
-        assert (answer.status_code, errors(answer)) == (422, {"earlier": "This is no head that was signed here."})
+        assert (answer.status_code, errors(answer)) == (422, {"earlier": "This head was not signed here."})
 
 
 @pytest.mark.heavy

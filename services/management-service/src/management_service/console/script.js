@@ -1,9 +1,9 @@
-/* Comfort only: every page works without this script. */
+/* Progressive enhancement: every page works without this script. */
 "use strict";
 
 const isTyping = (target) => target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select") !== null;
 
-/* Shortcuts of single keys can be switched off, as speech input may type them: WCAG 2.2, success criterion 2.1.4. */
+/* Single-key shortcuts can be switched off, since speech input may type them: WCAG 2.2, success criterion 2.1.4. */
 const SINGLE_KEYS = "stead-single-keys";
 const usesSingleKeys = () => localStorage.getItem(SINGLE_KEYS) !== "off";
 for (const box of document.querySelectorAll("[data-single-keys]")) {
@@ -42,7 +42,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-/* A deletion can be sent only when the name was typed. */
+/* A deletion can be sent only after the name is typed. */
 const confirmation = document.querySelector("input[data-expected]");
 if (confirmation) {
   const button = confirmation.form.querySelector("button[type=submit]");
@@ -51,7 +51,7 @@ if (confirmation) {
   update();
 }
 
-/* The matrix shows which cells differ from what is stored, and sends these only. */
+/* The matrix shows which cells differ from what is stored, and sends only these. */
 const matrix = document.querySelector(".matrix");
 if (matrix) {
   const count = document.getElementById("changed");
@@ -100,7 +100,7 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   button.addEventListener("click", () => navigator.clipboard.writeText(document.getElementById(button.dataset.copies).textContent));
 }
 
-/* A script has the numbers of its lines beside it, and a mark at the one that is wrong. */
+/* A script editor shows line numbers, and marks the line with an error. */
 for (const script of document.querySelectorAll("textarea[data-lines]")) {
   const editor = document.createElement("div");
   const gutter = document.createElement("pre");
@@ -124,7 +124,7 @@ for (const script of document.querySelectorAll("textarea[data-lines]")) {
   number();
 }
 
-/* Clocks run down; who wants no motion sees the time that was left when the page was made. */
+/* Clocks count down; with reduced motion, they keep the time that was left when the page was rendered. */
 const clocks = document.querySelectorAll("[data-until]");
 if (clocks.length && !matchMedia("(prefers-reduced-motion: reduce)").matches) {
   setInterval(() => {
