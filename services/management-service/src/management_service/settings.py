@@ -48,10 +48,10 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             read at each use; empty for no console.
         console_name: Product name in the header and title of every page of the console.
         console_color: Colour of its buttons and links, ``#rrggbb``; empty for Stead's colour.
-        console_logo_uri: https address of an image beside the name; empty for Stead's logo.
-        management_url: Address at which the console reaches this service, if not ``base_url``.
-        token_url: Address at which it reaches token-service, if not ``base_url``.
-        template_url: Address at which it reaches template-service, if not ``base_url``.
+        console_logo_uri: https URL of an image beside the name; empty for Stead's logo.
+        management_url: URL at which the console reaches this service, if not ``base_url``.
+        token_url: URL at which it reaches token-service, if not ``base_url``.
+        template_url: URL at which it reaches template-service, if not ``base_url``.
         audit_backlog: How many entries about subject tokens may wait in Redis for the bus; then minting gets 503.
     """
 

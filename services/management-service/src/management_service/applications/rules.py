@@ -39,7 +39,7 @@ class OidcClientMetadata(Body):
 
 
 class CustomClientMetadata(Body):
-    """Settings of the client; an absent member is kept, null and an absent one of a new application are the default.
+    """Settings of the client. An absent member keeps its value; null, or absence in a new application, is the default.
 
     Attributes:
         allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.

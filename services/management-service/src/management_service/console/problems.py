@@ -43,7 +43,7 @@ def _show_not_found(pages: Pages, request: AnyRequest, error: Exception) -> Resp
 
 
 def _show_refusal(pages: Pages, request: AnyRequest, error: ApiError) -> Response[str]:
-    """Show a refusal that no page handles: another administrator was quicker, for example."""
+    """Show a refusal that no page handles: a change by another administrator at the same time, for example."""
     language = language_of(request)
     return pages.render("failed.html", language, status=error.status, reason=error.message, request_id=error.request_id)
 

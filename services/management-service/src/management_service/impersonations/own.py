@@ -55,7 +55,7 @@ def _require_own_sign_in(token: AccessToken) -> None:
 
 
 async def require_person(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Guard: a user with the scope ``impersonations``, whom ``admitted_caller`` returns to the handler.
+    """Guard: a user with the scope ``impersonations``, which ``admitted_caller`` returns to the handler.
 
     Raises:
         ApiError: See ``Access.require``; 400 for query parameters that the operation does not declare.
@@ -76,7 +76,7 @@ def _permission(request: HTTPScope, _: bytes | None) -> Headers | None:
 
 
 class OwnImpersonationController(Controller):
-    """Shows a person the impersonations of their account, and ends them one by one."""
+    """Lists the impersonations of the user's own account, and ends them one by one."""
 
     path = PATH
     tags = ("Impersonations",)

@@ -110,7 +110,7 @@ async def change_roles(visit: Visit, application_id: str, form: Form) -> Respons
         if added:
             await visit.api.applications.assign_roles(application_id, added)
         for role_id in removed:
-            with suppress(NotFound):  # another administrator was quicker
+            with suppress(NotFound):  # another administrator has removed it already
                 await visit.api.applications.remove_role(application_id, role_id)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)

@@ -86,7 +86,7 @@ async def change_scopes(visit: Visit, role_id: str, form: Form) -> Response[str]
         if added:
             await visit.api.roles.assign_scopes(role_id, added)
         for scope_id in removed:
-            with suppress(NotFound):  # another administrator was quicker
+            with suppress(NotFound):  # another administrator has removed it already
                 await visit.api.roles.remove_scope(role_id, scope_id)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)

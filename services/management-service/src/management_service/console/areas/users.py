@@ -163,7 +163,7 @@ async def change_roles(visit: Visit, user_id: str, form: Form) -> Response[str]:
         if added:
             await visit.api.users.assign_roles(user_id, added)
         for role_id in removed:
-            with suppress(NotFound):  # another administrator was quicker
+            with suppress(NotFound):  # another administrator has removed it already
                 await visit.api.users.remove_role(user_id, role_id)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
