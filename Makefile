@@ -72,7 +72,7 @@ example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= chan
 test: $(INSTALLED) ## the tests that are quick
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed and not kubernetes and not manifests and not observed'
 
-test-heavy: $(INSTALLED) ## the tests that take more than a second or two
+test-heavy: $(INSTALLED) ## the tests that take half a second or more
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients and not observed'
 
 test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms
