@@ -16,6 +16,7 @@ import pytest
 
 from stead import AccessTokenVerifier, AsyncAccessTokenVerifier
 from stead.errors import TokenInvalid, Unavailable
+from stead.impersonations import actors_of, organization_of
 from stead.not_valid import NotValidFeed
 from stead.not_valid._endpoint import repeat
 from stead.not_valid._http_source import _data_of
@@ -511,3 +512,33 @@ def test_records_survive_packing() -> None:
     assert list(unpack(record.pack() * 2)) == [record, record]
     with pytest.raises(ValueError, match="incomplete"):
         list(unpack(record.pack()[1:]))
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {"sub": "user2", "act": {"sub": 7, "act": {"sub": "user3"}}},
+        {"act": {"sub": "user2", "act": {"sub": "user3"}}},
+        {"sub": "user2", "act": {"sub": "user3", "act": "user4"}},
+    ],
+)
+def test_a_malformed_actor_claim_does_not_hide_its_other_actors_from_the_feed(malformed: dict[str, Any]) -> None:
+    lookups = lookups_of(access_token(actor=malformed), stale_permissions=False)
+    users = {entry for _, names in lookups for entry, kind in names.items() if kind == "user"}
+    assert users == {entry_of("user", each) for each in ("user1", "user2", "user3")}
+    assert actors_of(malformed) is None
+
+
+@pytest.mark.parametrize(
+    ("audience", "organization_id", "organization"),
+    [
+        ("urn:service:organization:o1", None, "o1"),
+        ("urn:service:organization:o1", "o2", "o1"),
+        ("https://api.example.com", "o2", "o2"),
+        ("https://api.example.com/:organization:o1", None, None),
+    ],
+)
+def test_the_organization_of_a_token_is_its_audience_or_its_claim(
+    audience: str, organization_id: str | None, organization: str | None
+) -> None:
+    assert organization_of(access_token(audience=audience, organization_id=organization_id)) == organization

@@ -1,12 +1,14 @@
-"""Impersonations in access tokens: their ids, whom they concern, and when they began. Pure.
+"""Impersonations in access tokens: their ids, their parties, and when they began. Pure.
 
-An impersonation begins with its subject token and has the public id of that. The access token that is got for the
-subject token carries the id in its ``jti``, after those of the impersonations within which it was got, the outermost
-first: ``<ancestor>.<own id>.<random>``. The last segment begins with the time at which the impersonation began.
+An impersonation begins with its subject token and has that token's public id. The access token that is exchanged for
+the subject token carries the id in its ``jti``, after the ids of the enclosing impersonations, the outermost first:
+``<ancestor>.<own id>.<random>``. The last segment begins with the time at which the impersonation began.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -17,7 +19,7 @@ from stead.verification import AccessToken
 
 ALL: Final = "all"
 _TIME_DIGITS: Final = 12
-_ORGANIZATION: Final = ":organization:"
+_ORGANIZATION: Final = re.compile(r"urn:[^:]+:organization:(.+)")
 
 
 class ImpersonationSegments(msgspec.Struct, frozen=True):
@@ -51,10 +53,10 @@ class ImpersonationSegments(msgspec.Struct, frozen=True):
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """What an access token that was got by exchange says about its impersonation.
+    """What an exchanged access token says about its impersonation.
 
     Attributes:
-        parties: Whom it concerns: see ``party``; ``all`` is among them.
+        parties: See ``party``; ``all`` is among them.
         begun_at: Milliseconds since the epoch, UTC.
     """
 
@@ -63,17 +65,17 @@ class Impersonation(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, token: AccessToken) -> Impersonation | None:
-        """Return the impersonation of a token; None if the token was not got by exchange."""
+        """Return the impersonation of a token; None if the token was not issued by token exchange."""
         if token.grant_type is None:
             return None
         segments = ImpersonationSegments.parse(token.id)
         return cls(
             parties_of(
                 user_id=token.subject,
-                actor_ids=actors_of(token.actor) or (),
+                actor_ids=readable_actors_of(token),
                 ancestors=len(segments.ids) - 1,
                 client_id=token.client_id,
-                organization_id=_organization_of(token),
+                organization_id=organization_of(token),
             ),
             segments.begun_at,
         )
@@ -87,15 +89,15 @@ def party(kind: str, party_id: str) -> str:
 def parties_of(
     *, user_id: str | None, actor_ids: Sequence[str], ancestors: int, client_id: str, organization_id: str | None
 ) -> tuple[str, ...]:
-    """Return whom an impersonation concerns.
+    """Return the parties of an impersonation.
 
     Args:
         user_id: The subject; None if it is not known yet.
         actor_ids: The actors, the current one first.
         ancestors: How many impersonations it is within: the current actor is the subject of the innermost of them,
             the actor behind that one the subject of the next.
-        client_id: The application that exchanged.
-        organization_id: That the token is for, or restricted to.
+        client_id: The application that exchanged the subject token.
+        organization_id: The organization that the token is for, or restricted to; None without one.
     """
     users = [*(() if user_id is None else (user_id,)), *actor_ids[: max(0, ancestors)]]
     return (
@@ -107,11 +109,15 @@ def parties_of(
     )
 
 
-def _organization_of(token: AccessToken) -> str | None:
-    """Return the organization of a token: its claim ``organization_id``, or its audience."""
-    if token.organization_id is None and _ORGANIZATION in token.audience:
-        return token.audience.rpartition(_ORGANIZATION)[2]
-    return token.organization_id
+def organization_of(token: AccessToken) -> str | None:
+    """Return the organization that a token is for (its audience) or restricted to (``organization_id``), if any."""
+    return _organization_of_audience(token.audience) or token.organization_id
+
+
+@functools.lru_cache(maxsize=1024)
+def _organization_of_audience(audience: str) -> str | None:
+    named = _ORGANIZATION.fullmatch(audience)
+    return named[1] if named else None
 
 
 def actors_of(actor: Mapping[str, Any] | None) -> list[str] | None:
@@ -120,11 +126,27 @@ def actors_of(actor: Mapping[str, Any] | None) -> list[str] | None:
     Source:
         RFC 8693 section 4.1.
     """
-    subjects = []
-    while actor is not None:
-        subject, nested = actor.get("sub"), actor.get("act")
-        if not isinstance(subject, str) or not isinstance(nested, dict | None):
-            return None
-        subjects.append(subject)
-        actor = nested
-    return subjects
+    actor_ids, is_malformed = _read_actors(actor)
+    return None if is_malformed else actor_ids
+
+
+def readable_actors_of(token: AccessToken) -> tuple[str, ...]:
+    """Return the user ids in the ``act`` claim of a token, the current actor first.
+
+    Levels without a valid ``sub`` are skipped: a malformed claim must not hide the other actors from a revocation.
+    """
+    return tuple(_read_actors(token.actor)[0])
+
+
+def _read_actors(actor: object) -> tuple[list[str], bool]:
+    """Return the user ids that can be read, and whether the claim is malformed."""
+    actor_ids: list[str] = []
+    is_malformed = False
+    while isinstance(actor, dict):
+        subject = actor.get("sub")
+        if isinstance(subject, str):
+            actor_ids.append(subject)
+        else:
+            is_malformed = True
+        actor = actor.get("act")
+    return actor_ids, is_malformed or actor is not None

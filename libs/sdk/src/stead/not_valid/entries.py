@@ -7,13 +7,12 @@ compute it with the same function. Its record adds two times.
 from __future__ import annotations
 
 import functools
-import re
 import struct
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
-from stead.impersonations import ImpersonationSegments, parties_of, party
+from stead.impersonations import ImpersonationSegments, organization_of, parties_of, party, readable_actors_of
 from stead.verification import AccessToken
 
 Kind = Literal["token", "key", "user", "client", "exchange", "resource", "organization", "member", "permissions"]
@@ -54,7 +53,6 @@ _SHARED: Final = 4096
 _DOMAIN: Final = b"stead.not-valid.v1"
 _LENGTH: Final = struct.Struct(">I")
 _HALF: Final = 2**32
-_ORGANIZATION: Final = re.compile(r"urn:[^:]+:organization:(.+)")
 
 
 class NotValid(NamedTuple):
@@ -123,9 +121,9 @@ def lookups_of(token: AccessToken, *, stale_permissions: bool) -> list[Lookup]:
         token: The token.
         stale_permissions: Whether permissions that were lost since count: ``permissions``.
     """
-    issued_at, organization_id = token.issued_at, _organization_of(token)
+    issued_at, organization_id = token.issued_at, organization_of(token)
     is_exchanged = token.grant_type is not None
-    actor_ids = _actor_ids_of(token)
+    actor_ids = readable_actors_of(token)
     lookups = [
         (issued_at, _own_names(token, organization_id)),
         (issued_at, _shared_names(token.key_id, token.client_id, token.audience, is_exchanged, organization_id)),
@@ -168,15 +166,6 @@ def _names_of_users(user_ids: tuple[str, ...]) -> Names:
     return Names((entry_of("user", each), "user") for each in user_ids)
 
 
-def _actor_ids_of(token: AccessToken) -> tuple[str, ...]:
-    actor_ids = []
-    actor: object = token.actor
-    while isinstance(actor, dict):
-        actor_ids.append(str(actor.get("sub")))
-        actor = actor.get("act")
-    return tuple(actor_ids)
-
-
 def narrowed_entries(kind: Narrowed | Numbered, *ids: str, revision: int) -> dict[bytes, int]:
     """Return the entries of a narrowing, each with the number below which a token's is stale.
 
@@ -194,14 +183,14 @@ def narrowed_entries(kind: Narrowed | Numbered, *ids: str, revision: int) -> dic
 def impersonation_lookups(token: AccessToken) -> list[Lookup]:
     """Return what would end all impersonations of a party of this one, by the time at which this one began.
 
-    They are empty for a token that was not got by exchange.
+    Empty for a token that was not issued by token exchange.
     """
     if token.grant_type is None:
         return []
     segments = ImpersonationSegments.parse(token.id)
     upper, lower = divmod(segments.begun_at, _HALF)
     ancestors = len(segments.ids) - 1
-    others = _names_of_others(_actor_ids_of(token), ancestors, token.client_id, _organization_of(token), str(upper))
+    others = _names_of_others(readable_actors_of(token), ancestors, token.client_id, organization_of(token), str(upper))
     lookups: list[Lookup] = []
     for of_lower, of_upper in (_names_of_parties((party("user", token.subject),), str(upper)), others):
         lookups += [(lower, of_lower), (upper, of_upper)]
@@ -231,7 +220,7 @@ def _names_of_others(
 def _permission_lookups(token: AccessToken, organization_id: str | None) -> list[Lookup]:
     """Return what would make the permissions of a token stale, by its own revision.
 
-    They are empty for a token without ``pv``: its scopes do not come from roles.
+    Empty for a token without ``pv``: its scopes do not come from roles.
     """
     revisions = token.claims.get("pv")
     if not isinstance(revisions, dict):
@@ -249,13 +238,3 @@ def _permission_lookups(token: AccessToken, organization_id: str | None) -> list
         (lower, Names((entry_of(kind, *ids, str(upper)), "permissions") for kind, ids in narrowed)),
         (upper, Names((entry_of(kind, *ids), "permissions") for kind, ids in narrowed)),
     ]
-
-
-def _organization_of(token: AccessToken) -> str | None:
-    return _organization_of_audience(token.audience) or token.organization_id
-
-
-@functools.lru_cache(maxsize=1024)
-def _organization_of_audience(audience: str) -> str | None:
-    named = _ORGANIZATION.fullmatch(audience)
-    return named[1] if named else None
