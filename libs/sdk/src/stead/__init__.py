@@ -21,7 +21,7 @@ Manage users, applications, roles and organizations, and act on behalf of a user
         scope="read:orders",
     )
 
-Sign people in: ``IdentityClient``. React to changes of permissions: ``stead.events``, which needs the extra ``events``.
+Sign users in: ``IdentityClient``. React to changes of permissions: ``stead.events``, which needs the extra ``events``.
 
 Everything that blocks has an asyncio twin whose name begins with ``Async`` or ``async_``. The names in ``__all__`` are
 the public interface. Failures are raised as ``IdentityError``; ``stead.errors`` shows the tree.
@@ -103,7 +103,7 @@ __all__ = [
     "Access",
     "OrganizationAware",
     "access_token_of",
-    # applications that people sign in to
+    # applications that users sign in to
     "IdentityClient",
     "AsyncIdentityClient",
     "Storage",

@@ -112,7 +112,7 @@ async def async_run(operation: Operation[T], send: Callable[[Request], Awaitable
 
 
 def issuer_at(base_url: str) -> str:
-    """Return the issuer of a service: what its tokens name as ``iss``.
+    """Return the issuer of a service: the ``iss`` of its tokens.
 
     Raises:
         ValueError: ``base_url`` is not an http or https URL, or has credentials, a query or a fragment.

@@ -105,7 +105,7 @@ class _List(Generic[P, T]):
 
 
 class Users(Group[R]):
-    """``client.users``: people who sign in, their API roles and their consents."""
+    """``client.users``: users who sign in, their API roles and their consents."""
 
     create = _Method(users.create_user)
     get = _Method(users.get_user)
@@ -281,7 +281,7 @@ class SubjectTokens(Group[R]):
 
 
 class Impersonations(Group[R]):
-    """``client.impersonations``: what began with a subject token: who acts for whom, and the end of it."""
+    """``client.impersonations``: list impersonations, read one, and end it."""
 
     get = _Method(impersonations.get_impersonation)
     list = _List(impersonations.list_impersonations)

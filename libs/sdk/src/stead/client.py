@@ -1,4 +1,4 @@
-"""The client for applications that people sign in to: authorization code flow with PKCE, and token renewal.
+"""The client for applications that users sign in to: authorization code flow with PKCE, and token renewal.
 
 ``IdentityClient`` (threads) and ``AsyncIdentityClient`` (tasks) run the same operations (``_oidc_operations``) over the
 same state (``_client_state``).
@@ -175,7 +175,7 @@ class IdentityClient(_Client):
         self.close()
 
     def close(self) -> None:
-        """Close the connections, except those of an ``http`` of your own."""
+        """Close the connections, except those of an ``http`` that you passed in."""
         if self._owns_http:
             self._http.close()
 
@@ -329,7 +329,7 @@ class AsyncIdentityClient(_Client):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections, except those of an ``http`` of your own."""
+        """Close the connections, except those of an ``http`` that you passed in."""
         if self._owns_http:
             await self._http.aclose()
 

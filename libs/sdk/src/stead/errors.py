@@ -73,7 +73,7 @@ class ApiError(IdentityError):
         status: The HTTP status.
         code: Machine-readable, such as ``entity.not_exists_with_id``; ``unexpected_answer`` if the answer does not come
             from the service, but from a proxy for example.
-        message: One sentence in English, for people.
+        message: One sentence in English, for humans.
         data: Details of the refusal; may be empty.
         request_id: The ``X-Request-Id`` to quote to the operator of the service; None if absent.
     """

@@ -174,9 +174,9 @@ class ManagementClient(_Client[Run]):
             scope: ``all``, or a narrower one: ``read``, ``subject-tokens``.
             revision: ``last_revision`` of another client, whose changes the answers of this one shall include.
             headers: Sent with each request.
-            timeout_s: Timeout of each request in seconds; ignored with an ``http`` of your own.
+            timeout_s: Timeout of each request in seconds; ignored if ``http`` is given.
             clock: Monotonic clock in seconds, to tell the token's age.
-            http: Client for all requests, for a proxy or certificates of your own. You close it.
+            http: Client for all requests, for a proxy or your own certificates. You close it.
 
         Raises:
             ValueError: ``base_url`` is not an http or https URL, or there are no credentials and no supplier, or both.
@@ -225,7 +225,7 @@ class ManagementClient(_Client[Run]):
         return self._run(_any_request(method, path, json, params))
 
     def close(self) -> None:
-        """Close the connections, except those of an ``http`` of your own."""
+        """Close the connections, except those of an ``http`` that you passed in."""
         if self._http_is_ours:
             self._http.close()
 
@@ -331,7 +331,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         return await self._run(_any_request(method, path, json, params))
 
     async def aclose(self) -> None:
-        """Close the connections, except those of an ``http`` of your own."""
+        """Close the connections, except those of an ``http`` that you passed in."""
         if self._http_is_ours:
             await self._http.aclose()
 

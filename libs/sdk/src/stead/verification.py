@@ -59,7 +59,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
         scopes: The scope tokens; empty if the token grants none.
         issued_at: ``iat``, seconds since the epoch. Informational: it is not validated.
         expires_at: ``exp``, seconds since the epoch; may lie in the past by up to the leeway.
-        actor: ``act`` (RFC 8693 section 4.1): who really acts when the subject is impersonated; None otherwise.
+        actor: ``act`` (RFC 8693 section 4.1): the user who acts as the subject; None without impersonation.
         grant_type: ``gty``: the grant that issued the token, set by token exchange; None otherwise.
         organization_id: The only organization in which the scopes are valid; None if they are valid everywhere.
         claims: All claims, including custom ones. A copy that the caller may change.

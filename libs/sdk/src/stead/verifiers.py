@@ -70,12 +70,12 @@ class AccessTokenVerifier:
             leeway_s: Tolerated clock difference in seconds; with a feed at most 900, for which it remembers.
             refresh_floor_s: Minimum number of seconds between two requests for keys, whatever tokens arrive.
             cache_size: How many verified tokens to cache, as a hash with their claims; 0 disables the cache.
-            timeout_s: Timeout of a request for keys in seconds; ignored with an ``http`` of your own.
+            timeout_s: Timeout of a request for keys in seconds; ignored if ``http`` is given.
             feed: Of this issuer; tells what was ended before it expires.
             reject_stale_permissions: Whether the feed also ends tokens with permissions that were lost after they were
                 issued (``pv``). By default a token keeps its scopes until it expires.
             clock: Returns seconds since the epoch.
-            http: Client for fetching keys, for a proxy or certificates of your own. You close it.
+            http: Client for fetching keys, for a proxy or your own certificates. You close it.
 
         Raises:
             ValueError: Not exactly one of ``base_url`` and ``issuer`` is given, one of them or the audience is invalid,

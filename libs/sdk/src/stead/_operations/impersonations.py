@@ -72,7 +72,7 @@ def list_user_impersonations(
 
 
 def end_impersonation(impersonation_id: str) -> Operation[None]:
-    """End an impersonation: its subject token, and every access token that was got from it.
+    """End an impersonation: its subject token, and every access token obtained with it.
 
     Ending it again changes nothing.
 

@@ -26,8 +26,8 @@ def list_log_entries(
     """Iterate over the entries of the audit trail that match everything given, newest first.
 
     Args:
-        user_id: Only entries about this user: as the subject, as the one who wrote, as the one written to, or as the
-            one for whom an application requested a subject token (``requested_by``).
+        user_id: Only entries about this user: as the subject, the author or the target of a write, or the user on
+            whose behalf an application requested a subject token (``requested_by``).
         target_id: Only writes to the object with this id, of any kind, and those that changed it.
         actor_id: Only entries in which this user acts for another.
         application_id: Only requests that this application sent.

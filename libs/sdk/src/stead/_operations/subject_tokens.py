@@ -21,7 +21,7 @@ def create_subject_token(user_id: str, context: FreeForm | None = None) -> Opera
         tokens = exchange_subject_token(base_url, client_id=..., subject_token=subject_token, resource=...)
 
     Args:
-        user_id: The user whom the access token will represent.
+        user_id: The user that the access token will represent.
         context: Passed to the custom-claims function at the exchange; at most 16 KiB of JSON. It is not put into the
             access token.
 

@@ -60,7 +60,7 @@ class EventBus:
             password: Its password.
             tenant_id: The tenant.
             name: The name of this connection in the server's monitoring.
-            tls: For ``tls://`` with certificates of your own.
+            tls: For ``tls://`` with your own certificates.
             connect_timeout_s: How many seconds entering waits for the first connection; None waits until there is one.
         """
         self.tenant_id = tenant_id

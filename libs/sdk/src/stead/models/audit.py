@@ -52,7 +52,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         application_id: The application that sent the request.
         user_id: The person that a write was made by, or the subject.
         actor_id: The user who acts for the subject.
-        requested_by: The person for whom an application requested a subject token; None if it did so by itself.
+        requested_by: The user on whose behalf an application requested a subject token; None if it acted for itself.
         organization_id: The organization that a token was requested for.
         subject_token_id: Public id of the subject token.
         resource: The resource that a token was requested for.

@@ -13,8 +13,8 @@ class SubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         token: Secret; hand it only to the application that exchanges it.
         expires_in: Lifetime in seconds.
-        impersonation_id: Names the impersonation that begins with this token; no secret. Empty if the service did not
-            send it.
+        impersonation_id: Id of the impersonation that begins with this token; not a secret. Empty if the
+            service did not send it.
     """
 
     token: str = msgspec.field(name="subjectToken")
@@ -38,7 +38,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         scope: The scopes that were granted, separated by spaces.
         context: Reason and ticket, as given by the requesting application.
         issued_to: The application that requested the subject token.
-        requested_by: The person for whom that application requested it; None if it did so by itself.
+        requested_by: The user on whose behalf the application requested it; None if it acted for itself.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
         expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.

@@ -115,7 +115,7 @@ def _domain_and(kind: str) -> bytes:
 def lookups_of(token: AccessToken, *, stale_permissions: bool) -> list[Lookup]:
     """Return everything that can end an access token.
 
-    Hashes cost more than all else, so those of names that many tokens share are kept.
+    Hashing dominates the cost, so the entries that many tokens share are cached.
 
     Args:
         token: The token.

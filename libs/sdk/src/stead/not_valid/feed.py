@@ -73,7 +73,7 @@ class NotValidFeed:
                 to a verifier that has just started is noticed from here on.
             issuer: Of the tokens, if that is not ``{base_url}/oidc``.
             clock: Returns seconds since the epoch.
-            http: Client for a proxy or certificates of your own, used by another thread. You close it.
+            http: Client for a proxy or your own certificates, used by another thread. You close it.
 
         Raises:
             ValueError: The address is invalid, or a number is not positive.
@@ -115,7 +115,7 @@ class NotValidFeed:
             user: The NATS user, from the operator of the service.
             password: Its password.
             tenant_id: The tenant.
-            tls: For ``tls://`` with certificates of your own.
+            tls: For ``tls://`` with your own certificates.
             client_id: Id of any application with a secret; None if the operator made the feed public.
             client_secret: Its secret.
             stale_after_s: Seconds after the last heartbeat from which the feed is stale.
@@ -124,7 +124,7 @@ class NotValidFeed:
             clock_leeway_s: Tolerated difference between the clocks of issuer and verifier.
             issuer: Of the tokens, if that is not ``{base_url}/oidc``.
             clock: Returns seconds since the epoch.
-            http: Client for a proxy or certificates of your own, used by another thread. You close it.
+            http: Client for a proxy or your own certificates, used by another thread. You close it.
 
         Raises:
             ImportError: The extra is not installed.
