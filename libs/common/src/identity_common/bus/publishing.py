@@ -58,7 +58,7 @@ async def publisher_on(bus: Bus) -> AsyncGenerator["Publisher", None]:
     """Yield a publisher; it works on the current connection only.
 
     Raises:
-        nats.errors.Error: There is no connection.
+        nats.errors.Error: The connection is down.
     """
     publisher = Publisher(bus)
     subscription = await bus.client.subscribe(f"{publisher.inbox}.*.*", cb=publisher.take)

@@ -1,4 +1,4 @@
-"""How every server of ours runs, standalone and embedded: one set of options for uvicorn."""
+"""How all our servers run, standalone and embedded: one set of options for uvicorn."""
 
 from collections.abc import Mapping
 from typing import Any, Final

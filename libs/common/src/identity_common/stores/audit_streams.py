@@ -79,7 +79,7 @@ class AuditStreamKeys(NamedTuple):
 
     @staticmethod
     def prefix(tenant_id: str) -> str:
-        """Return what the keys of all logs begin with, and no others."""
+        """Return the prefix of the keys of all logs, which no other key has."""
         return f"identity:{tenant_id}:audit:"
 
 

@@ -46,7 +46,7 @@ def _resolve(future: "asyncio.Future[Result]", result: Result | Exception) -> No
 class Coalescer(_Batcher[Item, Result]):
     """Processes the items of one tick of the event loop in one call.
 
-    Under load this divides the cost of a round trip by the size of the batch; a single item costs what it costs.
+    Under load this divides the cost of a round trip by the size of the batch; a single item costs a full round trip.
 
     Args:
         process: Returns a result for each item, in their order; an exception is raised at the submitter of its item.

@@ -24,7 +24,7 @@ _EXPORTERS: Final = ("otlp", "console")
 
 
 class InvalidTracingError(Exception):
-    """The variables ask for what is not there; ``str()`` names the variable."""
+    """A variable requests an unsupported option; ``str()`` names the variable."""
 
 
 class Tracing(Protocol):
