@@ -217,7 +217,7 @@ def _member_permissions(
 def _provided(
     settings: Settings, connections: _Connections, background: _Background, tokens: UnrevokedTokens
 ) -> Mapping[str, object]:
-    """Return what handlers and guards take by name."""
+    """Return the dependencies that handlers and guards take by name."""
     tenant_id, urn_namespace, management_api = (
         settings.tenant_id,
         settings.urn_namespace,

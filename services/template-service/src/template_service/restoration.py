@@ -26,7 +26,7 @@ _READ_AGAIN: Final = text("DELETE FROM directory_position WHERE tenant_id = :ten
 
 
 async def restore(changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
-    """Raise the revision and all versions, delete on the bus what the database does not know.
+    """Raise the revision and all versions; delete from the bus what the database does not have.
 
     The service publishes all of it when it starts.
 
@@ -48,7 +48,7 @@ async def restore(changes: Changes, republication: Republication, bus: Bus, *, t
 
 
 async def _hold_nothing(transaction: Transaction, members: list[Published], *, version: int, tenant_id: str) -> None:
-    """Have it published that these members, which the database does not know, hold no permissions."""
+    """Schedule events with no permissions for these members, which the database does not know."""
     values = {
         "tenant": tenant_id,
         "version": version,

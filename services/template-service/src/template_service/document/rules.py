@@ -1,4 +1,4 @@
-"""The template document, what can be wrong with one, and the difference between two templates. No I/O."""
+"""The template document: its validation, and the difference between two templates. No I/O."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping

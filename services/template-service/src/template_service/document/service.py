@@ -112,7 +112,7 @@ class OrganizationTemplate:
         return plan.report, transaction.revision_header
 
     def _require_sound(self, document: TemplateDocument) -> None:
-        """Refuse a document that is wrong by itself, whatever is stored."""
+        """Refuse a document that is invalid regardless of what is stored."""
         if rules.is_too_large(document):
             raise body_too_large(f"The roles grant more than {rules.MAX_GRANTS} permissions together.")
         if repeated := rules.repetitions(document):

@@ -60,7 +60,7 @@ class ReadRequest(NamedTuple):
 
 
 class AuthorizedState(NamedTuple):
-    """What holds for a member, as a caller may know it that is authenticated and live; only ``authorize`` makes one.
+    """The member's state as an authenticated, live caller may see it; only ``authorize`` creates one.
 
     Attributes:
         caller: The client and the subject of the access token.
@@ -118,7 +118,7 @@ class ReadAccess:
         self._organization = f"urn:{urn_namespace}:organization:"
 
     async def authorize(self, request: ReadRequest) -> AuthorizedState:
-        """Authenticate the caller of a request, as of now, and return what holds for the member.
+        """Authenticate the caller of a request, as of now, and return the member's state.
 
         The state is read while the revocation of the token is checked. An organization token from a token exchange,
         which has an actor, reads what its subject may do; a Management API token with an actor is refused. One from

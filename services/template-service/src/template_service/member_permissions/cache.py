@@ -1,4 +1,4 @@
-"""A cache of what decides about a member's permissions, valid as long as the database does not change.
+"""A cache of what determines a member's permissions, valid until the database changes.
 
 One row tells whether it has changed, for all the polls of a tick of the event loop. A state that was read at another
 version of the database than the latest one read is looked up without asking for the version first: after a change, a

@@ -40,7 +40,7 @@ def scopes_routes(permissions: MemberPermissions) -> Sequence[ASGIRouteHandler]:
 
 
 def readable_by_any_page(request: HTTPScope, _: bytes | None) -> Headers | None:
-    """Let every page read what a user may do, with the user's own token: programs in browsers do."""
+    """Allow every origin to read what a user may do with the user's own token: browser apps do."""
     return ANY_PAGE if _READABLE_BY_ANY_PAGE.fullmatch(request["path"]) else None
 
 

@@ -87,7 +87,7 @@ class MemberPermissions:
     async def _wait_for_change(
         self, request: ReadRequest, caller: Caller, disconnected: Disconnected, wait_s: int
     ) -> AuthorizedState | None:
-        """Return the state once it differs from what the caller knows, or the time is up.
+        """Return the state once it differs from what the caller knows, or at the deadline.
 
         None without a free place to wait. The wait holds no connection to the database. Token, liveness and membership
         are checked again with every reading of the state, and the last reading is the answer.

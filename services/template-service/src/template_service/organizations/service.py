@@ -41,7 +41,7 @@ def _members(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dic
 
 
 def _require_supported(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> None:
-    """Refuse members that nothing honours: to store them would promise what no sign-in keeps.
+    """Refuse members that nothing implements: storing them would promise what no sign-in does.
 
     Raises:
         ApiError: 422.

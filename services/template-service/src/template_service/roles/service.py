@@ -165,7 +165,7 @@ class OrganizationRoles:
         return transaction.revision_header
 
     async def replace(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
-        """Make these permissions or scopes, and no others of their kind, what a role grants.
+        """Replace what a role grants of one kind with these permissions or scopes.
 
         Raises:
             ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
