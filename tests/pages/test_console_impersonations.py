@@ -131,6 +131,9 @@ def test_a_subject_token_is_shown_once_and_exchanged(stack: RunningStack, admini
     eventually(lambda: any(each.issued_to for each in stack.management.impersonations.list(user_id=user)))
     (found,) = stack.management.impersonations.list(user_id=user)
     assert (found.context.reason, found.context.ticket_id) == (REASON, "T-1")
+    issued = next(each for each in stack.management.impersonations.get(found.id).events if each.requested_by)
+    entry = administrator.opens(f"{AUDIT}/{issued.id}").text
+    assert re.search(r"<dt>Requested by</dt><dd><bdi>Grace Hopper</bdi>", entry)
 
     for wrong in ("unknown", "../x", ""):
         refused = administrator.sends(form, userId=wrong)

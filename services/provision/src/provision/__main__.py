@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -165,7 +166,7 @@ def _seed(options: argparse.Namespace) -> str:
             options.base_url,
             urn_namespace=_URN_NAMESPACE,
             known=read_credentials(options.output),
-            bootstrap=lambda: msgspec.json.decode(options.first_client.read_bytes(), type=ManagementApi),
+            bootstrap=partial(_first_client, options.first_client),
             nats=BusSubscriber(
                 url=f"nats://{options.nats}", user=subscriber.username or "", password=subscriber.password or ""
             ),
@@ -178,6 +179,13 @@ def _seed(options: argparse.Namespace) -> str:
     write_files(options.rendered, [(f"console/console_{name}", value) for name, value in console.items()])
     write_credentials(options.output, credentials)
     return f"the credentials are in {options.output}"
+
+
+def _first_client(file: Path) -> ManagementApi:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=ManagementApi)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProvisionError(f"{file}: {error}") from None
 
 
 def _subscriber(options: argparse.Namespace) -> str:

@@ -75,7 +75,7 @@ async def entry(visit: Visit, entry_id: str) -> Response[str]:
         entry=found,
         proof=proof,
         is_proved=proof is not None and _is_proved(proof, await _keys(visit)),
-        users=await user_names(visit, [found.user_id, found.actor_id]),
+        users=await user_names(visit, [found.user_id, found.actor_id, found.requested_by]),
         applications=await application_names(visit, [found.application_id]),
     )
 
