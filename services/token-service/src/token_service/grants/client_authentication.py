@@ -132,12 +132,14 @@ class ClientAuthenticator:
         Raises:
             OAuthError: ``invalid_client``, the same for every reason.
         """
-        client = self._directory.in_memory.application(credentials.client_id)
-        if not is_authentic(client, credentials, now=self._clock()):
+        client = self._authentic(credentials)
+        if client is None:
             await self._directory.catch_up()
-            client = self._directory.in_memory.application(credentials.client_id)
-            if not is_authentic(client, credentials, now=self._clock()):
-                raise invalid_client()
+            client = self._authentic(credentials)
         if client is None:
             raise invalid_client()
         return client
+
+    def _authentic(self, credentials: ClientCredentials) -> ApplicationState | None:
+        client = self._directory.in_memory.application(credentials.client_id)
+        return client if is_authentic(client, credentials, now=self._clock()) else None
