@@ -59,7 +59,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
         subject_token_id: Public id of the subject token, once it was taken.
         issued_token_id: ``jti`` of the token to be issued.
         scope: The granted scopes.
-        expires_at: When a token that is got by exchange expires, milliseconds since the epoch.
+        expires_at: When an exchanged token expires, milliseconds since the epoch.
         reason: Code of the refusal, where the error of OAuth does not say enough.
         is_taken: Whether the answer of Redis says that the subject token was taken; then the attempt is recorded.
     """
@@ -152,7 +152,7 @@ class TokenAudit:
         self._append("token.session.ended", _at_a_browser(user_id, client_id, origin))
 
     def signed_out_of(self, client_id: str, user_id: str, *, origin: Origin) -> None:
-        """Record that what an application got in a session ended, and not the session."""
+        """Record that an application's authorization in a session ended, and not the session."""
         self._append("token.session.left", _at_a_browser(user_id, client_id, origin))
 
     def _append(

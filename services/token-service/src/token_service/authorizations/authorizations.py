@@ -253,7 +253,7 @@ class Authorizations:
         return await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, **of_application)
 
     async def settle(self, third_parties: Collection[str]) -> None:
-        """Settle the rows from before it was recorded what an application was: then it is what it is now.
+        """Treat authorizations from before the kind of the application was recorded as those of its current kind.
 
         Args:
             third_parties: The ids of all third-party applications.

@@ -1,4 +1,4 @@
-"""Ends what an application got while it was first-party, once it is third-party: no user consented to it."""
+"""Ends the authorizations that an application obtained as first-party once it is third-party: no user consented."""
 
 import asyncio
 from typing import Final

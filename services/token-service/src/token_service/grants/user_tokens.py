@@ -288,7 +288,7 @@ class UserTokens:
 
 
 def _require_asked(authorization: Authorization, client: ApplicationState) -> None:
-    """Refuse what a third-party application got while it was first-party: the user was not asked.
+    """Refuse an authorization that a third-party application obtained as first-party: the user did not consent.
 
     Raises:
         OAuthError: ``invalid_grant``; ``temporarily_unavailable`` while it is not settled what the application was.

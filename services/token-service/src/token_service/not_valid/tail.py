@@ -51,7 +51,7 @@ class LiveMessage(NamedTuple):
 
 
 class _Reader:
-    """A reader with what it has not taken yet."""
+    """A reader with the messages that are queued for it."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[LiveMessage | None] = asyncio.Queue()

@@ -28,7 +28,7 @@ class ActingParty(msgspec.Struct, frozen=True):
 
     Attributes:
         claim: The ``act`` claim.
-        within: The impersonations that the actor token was got in; none for one from a sign-in.
+        within: The impersonations within which the actor token was exchanged; none for one from a sign-in.
     """
 
     claim: Actor

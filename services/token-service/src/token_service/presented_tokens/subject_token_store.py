@@ -130,7 +130,7 @@ class SubjectTokenStore:
         Args:
             subject_token: As presented.
             organization_id: The organization whose member the subject must be, if any.
-            parties: Whom the impersonation concerns besides the subject.
+            parties: Of the impersonation, without the subject.
             within: The impersonations within which it is exchanged.
             most_memberships: How many memberships of the subject to read at most: all of them, or none.
             request: Recorded as an attempt if the token is taken; gets what the token says, and why it was refused.

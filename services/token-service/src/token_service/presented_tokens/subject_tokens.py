@@ -141,7 +141,7 @@ def _code(person: Person | None) -> str:
 
 
 def _parties(exchange: Exchange) -> tuple[str, ...]:
-    """Return whom the impersonation concerns besides its subject, who is not known before the take."""
+    """Return the parties of the impersonation without its subject, which is not known before the take."""
     actor = exchange.actor
     return parties_of(
         user_id=None,

@@ -39,7 +39,7 @@ class Devices:
         ]
 
     def read(self, cookie: str | None) -> tuple[KnownDevice, ...]:
-        """Return what a browser is known as; nothing if the cookie is not genuine."""
+        """Return the users that have signed in at a browser; none if the cookie is not genuine."""
         if cookie is None or len(cookie) > _MAX_CHARACTERS:
             return ()
         payload, _, _ = cookie.partition(".")

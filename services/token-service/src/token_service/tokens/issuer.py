@@ -15,7 +15,7 @@ from token_service.tokens.signing import SigningKey
 
 
 def new_jti(authorization_id: str | None = None) -> str:
-    """Return the id of a new access token that was not got by exchange (``ImpersonationSegments``).
+    """Return the id of a new access token that was not exchanged (``ImpersonationSegments``).
 
     Args:
         authorization_id: The authorization that the token descends from; ending it revokes the token.

@@ -220,7 +220,7 @@ class SigningKeys:
 
         Redis is asked at once, so the answer may arrive while the caller does something else; a caller that has no use
         for it need not await it. Another replica may have retired the key; then the keys are loaded. While Redis does
-        not answer, the loaded key goes on signing: services refuse what a retired key has signed.
+        not answer, the loaded key continues to sign: services refuse tokens of a retired key.
 
         Raises:
             OAuthError: ``temporarily_unavailable``, when it is awaited.

@@ -62,7 +62,7 @@ def longest_answer(limits: Limits) -> int:
 
 
 def read_run(answer: bytes, limits: Limits) -> Outcome:
-    """Return what the script's run came to; an answer that no worker gives is ``WORKER_DIED``."""
+    """Return the outcome of a run; ``WORKER_DIED`` for an answer that no worker gives."""
     kind, content = answer[:1], answer[1:]
     try:
         if kind == b"C":

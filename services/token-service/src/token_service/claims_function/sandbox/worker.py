@@ -223,7 +223,7 @@ class Worker:
         raise AssertionError("the engine ran a script that it was to parse")
 
     def _limited(self) -> Any:
-        """Return the context, with what is left of the call's time as the CPU time of the engine's next entry."""
+        """Return the context, with the rest of the call's time as the engine's limit of CPU time."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise self._engine.JSException("InternalError: interrupted")

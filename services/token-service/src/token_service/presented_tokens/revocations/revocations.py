@@ -114,7 +114,7 @@ class Revocations:
         Args:
             token_id: ``jti`` of a token whose signature is valid.
             kid: Of the key that signed it.
-            impersonation: Its impersonation, if it was got by exchange.
+            impersonation: Its impersonation, if it was exchanged.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
