@@ -224,7 +224,7 @@ class AsyncAccessTokenVerifier:
 def _check_of(
     feed: NotValidFeed | None, *, leeway_s: float, reject_stale_permissions: bool
 ) -> Callable[[AccessToken], AccessToken]:
-    """Return what is done with a verified token before it is accepted."""
+    """Return the last check of a verified token, which returns it; without a feed there is none."""
     if feed is None:
         if reject_stale_permissions:
             raise ValueError("reject_stale_permissions needs a feed")

@@ -105,6 +105,6 @@ def diffed_against(change: PermissionChange, seen: MemberSnapshot | None) -> Per
 
 
 def snapshot_of(state: DecodedPermissions | PermissionChange) -> MemberSnapshot:
-    """Return what is known of a member after an event or a change."""
+    """Return a member's state after an event or a change."""
     is_known = not state.incomplete or (isinstance(state, PermissionChange) and state.healed)
     return MemberSnapshot(state.version, state.permissions if is_known else None, state.incomplete)

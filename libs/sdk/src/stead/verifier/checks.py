@@ -54,10 +54,10 @@ def _check(scopes: bytes, organization_aware: bool) -> Check | None:
 
 
 def identity_headers(token: AccessToken) -> list[tuple[bytes, bytes]]:
-    """Return who a request comes from: always all four, empty where unused.
+    """Return the headers that identify the caller: always all four, empty where unused.
 
-    A header that were left out would let the client's own through in some proxies. ``%`` and whatever is not visible
-    ASCII is percent-encoded as UTF-8, so that no claim can end a header.
+    Some proxies would forward the client's own header in place of an omitted one. ``%`` and anything that is not
+    visible ASCII is percent-encoded as UTF-8, so that no claim can end a header.
     """
     actor = (token.actor or {}).get("sub")
     return [

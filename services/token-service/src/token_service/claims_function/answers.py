@@ -78,7 +78,7 @@ class ClaimsFunctionAnswers:
         self._worker_count = worker_count
 
     def responder(self, bus: Bus) -> Responder:
-        """Return what replies to the requests on the bus."""
+        """Return the responder to the requests on the bus."""
 
         def unavailable(request: bytes) -> bytes:
             return self._requests.seal_answer(Unavailable(), sealed_question=request)

@@ -52,7 +52,7 @@ def of_revocation(revoked_id: str, expires_at_ms: int, begun_until_ms: int | Non
 
 
 def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int, revision: int = 0) -> list[Change]:
-    """Return what the new state of an aggregate means.
+    """Return the changes of the feed that the new state of an aggregate causes.
 
     Args:
         kind: Of the aggregate: ``user``, ``application``, ``resource``, ``narrowing``, ``organization``, ``member`` or

@@ -106,7 +106,7 @@ class _Heard:
             self._caught_up_at = time.monotonic()
 
     async def resume(self) -> StreamPosition:
-        """Return where to read on, and count as far behind until the end of the stream is reached."""
+        """Return the position to continue from; until the end of the stream is reached, this reader is not recent."""
         self._caught_up_at = -math.inf
         return self.position
 

@@ -30,5 +30,5 @@ def signing_keys(
 
 
 def longest_lifetime_s(in_memory: InMemoryDirectory) -> Callable[[], int]:
-    """Return what tells the longest lifetime of an access token, which changes with the resources."""
+    """Return a function for the longest lifetime of an access token, which changes with the resources."""
     return lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, in_memory.longest_lifetime_s)

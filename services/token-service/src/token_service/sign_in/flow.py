@@ -354,7 +354,7 @@ class SignInFlow:
         return await self._issue_code(request, who, authorization)
 
     async def _concerning(self, wanted: Consented, who: SignedIn) -> Consented:
-        """Return what concerns a user: nothing about organizations for one who belongs to none."""
+        """Return the part of a request that applies to a user: without organizations if they belong to none."""
         rest = without_organizations(wanted, urn_namespace=self._urn_namespace)
         if rest == wanted or await self._directory.memberships_of(who.person.user.id, at_least={}):
             return wanted

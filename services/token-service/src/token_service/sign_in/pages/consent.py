@@ -98,7 +98,7 @@ def _about_you(wanted: Consented, before: Consented) -> list[Item]:
 
 
 def _groups(wanted: Consented, before: Consented, descriptions: Descriptions) -> list[Group]:
-    """Return what is requested of each API; one without scopes learns who the user is."""
+    """Return the requested permissions by API. An API without any is listed too: its tokens identify the user."""
     groups = []
     for indicator, names in wanted.resource_scopes.items():
         known = before.resource_scopes.get(indicator)
