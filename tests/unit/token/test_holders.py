@@ -10,7 +10,7 @@ from stead.event_types import MemberState, MemberType, OrganizationState
 from token_service.directory import Membership, Person
 from token_service.grants.holders import ScopeHolder, UserHolder, organization_roles
 from token_service.grants.targets import Target
-from token_service.presented_tokens.liveness import why_no_member
+from token_service.presented_tokens.liveness import why_not_member
 
 USERINFO = Target(audience="https://id.example.com/oidc/me", lifetime_s=3600)
 ORGANIZATION = Target(audience="urn:service:organization:o", lifetime_s=3600, organization_id="o")
@@ -54,7 +54,7 @@ def test_a_token_is_not_dated_before_the_membership_that_it_is_issued_for() -> N
 @pytest.mark.parametrize("member_type", ["user", "application"])
 def test_the_roles_are_those_of_the_membership(member_type: MemberType) -> None:
     assert organization_roles(membership(member_type), member_type) == ("a", "b")
-    assert why_no_member(membership(member_type), member_type) is None
+    assert why_not_member(membership(member_type), member_type) is None
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_a_non_member_is_denied_access(found: Membership | None, asked: MemberTy
         organization_roles(found, asked)
 
     assert (refused.value.error, refused.value.status, refused.value.description) == ("access_denied", 403, description)
-    assert why_no_member(found, asked) is not None
+    assert why_not_member(found, asked) is not None

@@ -118,16 +118,16 @@ def consented_from(text: str) -> Consented:
 
 
 async def prolong(connection: AsyncConnection, tenant_id: str, authorization_id: str, *, until: int) -> None:
-    """Record when an access token will expire (milliseconds), before it is signed."""
+    """Record when an access token will expire (milliseconds since the epoch), before it is signed."""
     values = {"tenant": tenant_id, "authorization": authorization_id, "until": until + EXPIRY_MARGIN_MS}
     await connection.execute(_PROLONG, values)
 
 
 class Agreement:
-    """A transaction that holds the consent of a user to an application: it cannot be withdrawn meanwhile.
+    """A transaction that locks a user's consent to an application, so that it cannot be withdrawn meanwhile.
 
     Attributes:
-        known: The consent at the beginning.
+        known: The consent when the transaction began.
     """
 
     def __init__(self, connection: AsyncConnection, tenant_id: str, known: KnownConsent, clock: Clock) -> None:
@@ -138,10 +138,10 @@ class Agreement:
         self.known = known
 
     async def begin(self, authorization: Authorization, *, implicit: bool) -> None:
-        """Begin an authorization, and record what is new in its consent: both or neither.
+        """Begin an authorization and record what it adds to the consent, both or neither.
 
         Args:
-            authorization: Not begun yet.
+            authorization: The authorization to store.
             implicit: Whether its consent is recorded without a page.
         """
         now, consented = self._clock(), authorization.consented
@@ -159,7 +159,7 @@ class Agreement:
         await self._connection.execute(_INSERT, row)
 
     async def record(self, user_id: str, application_id: str) -> None:
-        """Tell the audit trail at the end of the transaction if the consent has changed."""
+        """Record an audit entry if the consent has changed, as the transaction's last statement."""
         if self._has_changed:
             is_new = self.known.recorded == Consented(organizations=frozenset())
             await record_write(
@@ -190,7 +190,7 @@ class Authorizations:
         )
 
     def start(self) -> None:
-        """Begin to forget what is over, from time to time, in the background."""
+        """Start deleting what has expired, periodically in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
@@ -199,14 +199,15 @@ class Authorizations:
 
     @asynccontextmanager
     async def agreement(self, user_id: str, application_id: str, *, alone: bool = False) -> AsyncIterator[Agreement]:
-        """Hold the consent of a user to an application, in the transaction in which authorizations begin.
+        """Lock a user's consent to an application, in the transaction in which authorizations begin.
 
-        A concurrent withdrawal waits, and then ends what was begun; an earlier one is visible.
+        A concurrent withdrawal waits, and then ends the new authorizations; an earlier one is visible here.
 
         Args:
             user_id: The user.
             application_id: The application.
-            alone: Whether to exclude other agreements too; needed to remove picked organizations without missing one.
+            alone: Whether to exclude other agreements too; needed to replace the picked organizations without missing
+                one.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -220,14 +221,14 @@ class Authorizations:
                 await agreement.record(user_id, application_id)
 
     async def redeem(self, connection: AsyncConnection, authorization_id: str, *, tokens_expire_at: int) -> bool:
-        """Mark the code of an authorization as redeemed; return whether that was possible.
+        """Mark an authorization's code as redeemed; return whether it could be redeemed.
 
-        It is not if the authorization has ended, nor a second time, even if Redis has lost the mark of the first.
+        It cannot if the authorization has ended, nor a second time, even if Redis has lost the mark of the first use.
 
         Args:
-            connection: In the transaction of the redemption.
+            connection: In the redemption's transaction.
             authorization_id: From the code.
-            tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
+            tokens_expire_at: When the access token about to be signed will expire, milliseconds since the epoch.
         """
         until = tokens_expire_at + EXPIRY_MARGIN_MS
         values = {"tenant": self._tenant_id, "authorization": authorization_id, "until": until, "now": self._clock()}
@@ -253,7 +254,7 @@ class Authorizations:
         return await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, **of_application)
 
     async def settle(self, third_parties: Collection[str]) -> None:
-        """Treat authorizations from before the kind of the application was recorded as those of its current kind.
+        """Fill in ``first_party`` and ``implicit`` in rows older than these columns, from what each application is now.
 
         Args:
             third_parties: The ids of all third-party applications.
@@ -268,7 +269,7 @@ class Authorizations:
                 await connection.execute(_SETTLE, values)
 
     async def end_of_third_parties(self, third_parties: Collection[str]) -> None:
-        """End what began while these applications were first-party.
+        """End the authorizations that began while these applications were first-party.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.

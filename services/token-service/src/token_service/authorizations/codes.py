@@ -19,10 +19,10 @@ _log = get_logger(__name__)
 
 CODE_TTL_S: Final = 60
 MARK_TTL_S: Final = 3600
-"""How long a second use of a code is detected."""
+"""For how long, in seconds, a second use of a code is detected."""
 
 _PREFIX: Final = "cod_"
-"""Begins every code, so that no other class of token can be mistaken for one."""
+"""The prefix of every code, so that no other kind of token can be mistaken for one."""
 
 _UNUSED: Final = b"+"
 
@@ -41,12 +41,12 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
     """The record of a code.
 
     Attributes:
-        authorization: Has begun already; the redemption issues its tokens.
+        authorization: Already stored; the redemption issues its tokens.
         redirect_uri: Where the code was sent; the token request must name the same.
-        code_challenge: Of PKCE, method S256; none if the client may do without and did.
+        code_challenge: The PKCE challenge, method S256; None if the client need not use PKCE and did not.
         nonce: For the ID token.
-        revision: Of management, as of the sign-in: the redemption waits for it, so that it does not judge the user by
-            older records.
+        revision: Management's revision at the sign-in: the redemption waits for it, so that it does not read older
+            records.
     """
 
     authorization: Authorization
@@ -61,7 +61,7 @@ class UsedCode(msgspec.Struct, frozen=True):
 
     Attributes:
         code: Its record.
-        is_first_use: Whether it was not used before.
+        is_first_use: Whether this is its first use.
     """
 
     code: Code

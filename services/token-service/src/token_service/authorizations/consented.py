@@ -22,11 +22,11 @@ class Consented(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     organizations: frozenset[str] | None = None
 
     def everything(self) -> frozenset[str]:
-        """Return all scope tokens, of whatever kind."""
+        """Return all scope tokens, of every kind."""
         return self.scopes.union(self.organization_permissions, *self.resource_scopes.values())
 
     def covers(self, other: "Consented") -> bool:
-        """Return whether this includes the other one, picked organizations aside."""
+        """Return whether this includes all of the other, apart from picked organizations."""
         return (
             other.scopes <= self.scopes
             and other.organization_permissions <= self.organization_permissions
@@ -42,12 +42,12 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: Safe to log; ``jti`` of every access token that descends from it begins with it and a dot.
-        session_id: Of the sign-in session, if there was one.
+        session_id: The sign-in session, if there was one.
         auth_time: When the user signed in, milliseconds; never before the user's tokensValidAfter, which may be in the
             future (docs/decisions/0004).
-        consented: As of the issuing of the code.
-        first_party: Whether the application was first-party, so that the user need not be asked. None if that was not
-            recorded yet, until ``Authorizations.settle``.
+        consented: The consented access when the code was issued.
+        first_party: Whether the application was first-party, so that no consent page was needed. None in rows older
+            than this column, until ``Authorizations.settle``.
     """
 
     id: str

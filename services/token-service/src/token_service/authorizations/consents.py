@@ -1,7 +1,7 @@
 """Consents in PostgreSQL: a row for every name that a user has consented to, for each application.
 
 A row is *implicit* if it was recorded at a sign-in to a first-party application, without a page. Implicit rows never
-count for a third-party application: what the application is now decides at every read.
+count for a third-party application; every read goes by what the application is now.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -91,15 +91,15 @@ def _lock(function: str) -> TextClause:
     return text(f"SELECT {function}({key})").bindparams(*whose)
 
 
-_KEEP: Final = _lock("pg_advisory_xact_lock_shared")
-_HOLD: Final = _lock("pg_advisory_xact_lock")
+_LOCK_SHARED: Final = _lock("pg_advisory_xact_lock_shared")
+_LOCK_EXCLUSIVE: Final = _lock("pg_advisory_xact_lock")
 
 
 class Consent(msgspec.Struct, frozen=True):
     """The consent of a user to one application.
 
     Attributes:
-        consented_at: The last addition, milliseconds.
+        consented_at: When it was last extended, milliseconds since the epoch.
         implicit: Whether any of it was recorded without a page.
     """
 
@@ -110,7 +110,7 @@ class Consent(msgspec.Struct, frozen=True):
 
 
 class KnownConsent(msgspec.Struct, frozen=True):
-    """The consent of a user to one application, with its implicit part and without it."""
+    """A user's consent to one application: ``recorded`` with its implicit part, ``given`` without it."""
 
     recorded: Consented
     given: Consented
@@ -124,9 +124,9 @@ class Consents:
         self._tenant_id = tenant_id
 
     async def find(self, user_id: str, application_id: str) -> Consented:
-        """Return what a user has consented to on a page, for one application; empty without a consent.
+        """Return what a user has consented to for one application, on a page; empty without a consent.
 
-        ``organizations`` is never none here.
+        ``organizations`` is never None here.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -136,9 +136,9 @@ class Consents:
                 return (await _find(connection, _whose(self._tenant_id, user_id, application_id))).given
 
     async def picked(self, user_id: str, application: ApplicationState) -> frozenset[str] | None:
-        """Return the organizations that an application gets tokens and claims for; none for all of the user's.
+        """Return the organizations that an application gets tokens and claims for; None for all of the user's.
 
-        As of now, also for earlier authorizations: an organization that is no longer picked is closed at once.
+        The current choice applies to earlier authorizations too: an organization that is unpicked is withheld at once.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -165,7 +165,7 @@ class Consents:
         """Return the next page of users and applications with consents, in order.
 
         Args:
-            after: The last one of the page before.
+            after: The last entry of the previous page.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -181,11 +181,11 @@ async def keep(
 ) -> KnownConsent:
     """Return a user's consent to an application, and prevent its withdrawal until the transaction ends.
 
-    Takes an advisory lock, because a consent that does not exist yet has no row. Others may add to it meanwhile, unless
-    it is held alone.
+    Takes an advisory lock, because a consent that does not exist yet has no row. Others may add to it meanwhile,
+    unless ``alone``.
     """
     whose = _whose(tenant_id, user_id, application_id)
-    await connection.execute(_HOLD if alone else _KEEP, whose)
+    await connection.execute(_LOCK_EXCLUSIVE if alone else _LOCK_SHARED, whose)
     return await _find(connection, whose)
 
 
@@ -202,7 +202,7 @@ async def add(
 ) -> bool:
     """Store what is new in a consent; return whether anything changed. Picked organizations replace earlier ones.
 
-    What is given on a page is new if it was implicit so far, and stays given.
+    Consent given on a page replaces implicit consent, and stays given.
     """
     picked, known_picks = consented.organizations, known.recorded.organizations or frozenset()
     dropped = sorted(known_picks - picked) if picked is not None else []
@@ -218,14 +218,14 @@ async def add(
 
 
 async def settle(connection: AsyncConnection, tenant_id: str, *, third_parties: Collection[str]) -> None:
-    """Decide which of the rows from before this was recorded are implicit: those of first-party applications."""
+    """Fill in ``implicit`` in rows older than this column: true for first-party applications."""
     await connection.execute(_SETTLE, {"tenant": tenant_id, "third_parties": sorted(third_parties)})
 
 
 async def withdraw(connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str) -> bool:
-    """Delete a consent; return whether there was one. Excludes ``keep``."""
+    """Delete a consent; return whether there was one. Waits for transactions that called ``keep``."""
     whose = _whose(tenant_id, user_id, application_id)
-    await connection.execute(_HOLD, whose)
+    await connection.execute(_LOCK_EXCLUSIVE, whose)
     return (await connection.execute(_DELETE, whose)).rowcount > 0
 
 

@@ -14,7 +14,7 @@ from token_service.directory import Directory
 _log = get_logger(__name__)
 
 _EVERY_S: Final = 3600
-"""Well below the lifetime of tombstones in the directory."""
+"""Well below the TTL of tombstones in the directory."""
 
 
 class Forgetting:
@@ -32,11 +32,11 @@ class Forgetting:
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Start scanning in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop."""
+        """Stop scanning."""
         await self._loop.stop()
 
     async def withdraw_consents_of_deleted(self) -> None:

@@ -1,7 +1,8 @@
 """Refresh tokens: stored as hashes, rotated on use, with detection of replays.
 
-Each rotation begins a new *generation* of the family. The first use of a token rotates its whole generation: its tokens
-may be used again within the grace period, for a client whose answer was lost, and give siblings in the next generation.
+Each rotation begins a new *generation* of the family. The first use of a token rotates its whole generation: its
+tokens may be used again within the grace period, for a client whose response was lost, and yield siblings in the next
+generation.
 So a thief and the owner cannot both continue: a use after the grace period ends the family for both.
 
 Source:
@@ -26,7 +27,7 @@ from token_service.store_errors import database_answers
 _log = get_logger(__name__)
 
 _PREFIX: Final = "ref_"
-"""Begins every refresh token, so that no other class of token can be mistaken for one."""
+"""The prefix of every refresh token, so that no other kind of token can be mistaken for one."""
 
 _FIND: Final = (
     select(
@@ -88,7 +89,7 @@ class FoundRefreshToken(msgspec.Struct, frozen=True, kw_only=True):
         sha256: Its hash.
         issued_at: Milliseconds.
         expires_at: Milliseconds.
-        rotated_at: When its generation was first used, milliseconds; none before.
+        rotated_at: When its generation was first used, milliseconds since the epoch; None before.
     """
 
     authorization: Authorization
@@ -110,7 +111,7 @@ class RefreshTokens:
         engine: This service's database.
         authorizations: Redeems codes, ends families.
         tenant_id: The tenant.
-        grace_s: How long after its rotation a token still gives a sibling.
+        grace_s: How many seconds after its rotation a token still yields a sibling.
     """
 
     def __init__(
@@ -136,7 +137,8 @@ class RefreshTokens:
         Args:
             authorization_id: From the code.
             tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
-            expires_at: Of the refresh token, milliseconds; none for an authorization without one.
+            expires_at: When the refresh token expires, milliseconds since the epoch; None for an authorization without
+                one.
 
         Returns:
             Whether it could be redeemed, and the refresh token.
@@ -154,11 +156,11 @@ class RefreshTokens:
                 return True, await self._insert(connection, authorization_id, generation=0, expires_at=expires_at)
 
     async def find(self, refresh_token: str, *, application_id: str | None = None) -> FoundRefreshToken | None:
-        """Return a refresh token; none if it is unknown, expired or ended.
+        """Return a refresh token; None if it is unknown or expired, or its family has ended.
 
         Args:
             refresh_token: As presented.
-            application_id: The client that must own it; left out by callers that compare it themselves.
+            application_id: The client that must own it; omitted by callers that compare it themselves.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -191,7 +193,7 @@ class RefreshTokens:
         )
 
     async def is_replayed(self, found: FoundRefreshToken) -> bool:
-        """Return whether the token was rotated before the grace period; then end its family.
+        """Return whether the token was used after its grace period; if so, end its family.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -219,14 +221,14 @@ class RefreshTokens:
                 return True
 
     async def rotate(self, found: FoundRefreshToken, *, tokens_expire_at: int, expires_at: int) -> str | None:
-        """Use a token; return its successor, or none if its family has ended, or ends now.
+        """Use a token; return its successor, or None if its family has ended, or ends now because of a replay.
 
         Uses in a family are serialized by a lock on the authorization's row.
 
         Args:
             found: The token.
             tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
-            expires_at: Of the successor, milliseconds.
+            expires_at: When the successor expires, milliseconds since the epoch.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.

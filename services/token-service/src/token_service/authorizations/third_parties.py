@@ -1,4 +1,4 @@
-"""Ends the authorizations that an application obtained as first-party once it is third-party: no user consented."""
+"""Ends authorizations that an application got as a first party, once it is third-party: no user consented to them."""
 
 import asyncio
 from typing import Final
@@ -15,10 +15,11 @@ _RETRY_S: Final = 1.0
 
 
 class ThirdParties:
-    """Waits for applications that become third-party, in the background of every replica.
+    """Watches for applications that become third-party, in the background of every replica.
 
-    A grant judges each authorization by what its application is at that moment (``UserTokens``); this ends the access
-    tokens issued before. It looks once at every start too, for changes that arrived while no replica ran.
+    A grant judges each authorization by what its application is at that moment (``UserTokens``); this revokes the
+    access tokens issued before. It also checks once at every start, for changes that arrived while no replica was
+    running.
     """
 
     def __init__(self, directory: Directory, authorizations: Authorizations) -> None:
@@ -30,11 +31,11 @@ class ThirdParties:
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Start watching in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop."""
+        """Stop watching."""
         await self._loop.stop()
 
     async def _end_next(self) -> None:

@@ -58,7 +58,7 @@ class AuthorizationCodeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_AUTH
 
 
 def requires_pkce(client: ApplicationState) -> bool:
-    """Return whether a client must use PKCE; the setting is of first-party Traditional applications only.
+    """Return whether a client must use PKCE; only first-party Traditional applications may opt out.
 
     Source:
         RFC 9700 section 2.1.1 (public clients must, confidential ones may use the nonce of OpenID Connect instead).
@@ -67,7 +67,7 @@ def requires_pkce(client: ApplicationState) -> bool:
 
 
 class PreparedRedemption(msgspec.Struct, frozen=True, kw_only=True):
-    """A redemption whose code is still to be taken."""
+    """A checked redemption whose code has not been taken yet."""
 
     client: ApplicationState
     form: AuthorizationCodeForm
@@ -118,7 +118,7 @@ class AuthorizationCodeGrant:
         Raises:
             OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` and ``customized`` raise;
                 ``temporarily_unavailable`` when no worker is free for the function, or when a store does not answer:
-                the code may or may not be spent then.
+                the code may or may not be spent.
         """
         async with self._tokens.reserved() as reserved:
             code, decision = await self._decide(prepared, reserved)
@@ -156,7 +156,7 @@ class AuthorizationCodeGrant:
         return used.code
 
     async def _refuse_ended(self, code: Code) -> None:
-        """Refuse a code whose authorization has ended, or was redeemed before: Redis has lost the mark then."""
+        """Refuse a code whose authorization has ended, or was redeemed before if Redis has lost the mark."""
         if await self._authorizations.end(code.authorization.id):
             _log.warning("code.replayed", authorization_id=code.authorization.id)
         else:
@@ -164,18 +164,19 @@ class AuthorizationCodeGrant:
         raise not_acceptable()
 
     def _refresh_token_expires_at(self, code: Code, client: ApplicationState) -> int | None:
-        """Return when the refresh token expires, in milliseconds; none if the client gets none."""
+        """Return when the refresh token expires, in milliseconds since the epoch; None without a refresh token."""
         if "offline_access" in code.authorization.consented.scopes or client.always_issue_refresh_token:
             return self._clock() + client.refresh_token_ttl_days * _DAY_MS
         return None
 
 
 def _fits(code: Code, form: AuthorizationCodeForm) -> bool:
-    """Return whether the redemption fits the authorization request.
+    """Return whether the token request matches the authorization request.
 
     Source:
         RFC 6749 section 4.1.3 (the same ``redirect_uri``); RFC 7636 section 4.6 (the verifier hashes to the challenge);
-        RFC 9700 section 4.8.2 (no verifier without a challenge: the challenge may have been stripped on the way).
+        RFC 9700 section 4.8.2 (no verifier without a challenge: an attacker may have removed the challenge from the
+        authorization request).
     """
     if form.redirect_uri != code.redirect_uri:
         return False

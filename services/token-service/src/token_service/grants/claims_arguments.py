@@ -25,7 +25,7 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         jti: From ``new_jti``.
-        organization: The subject's membership in the organization of the target, if it is in one.
+        organization: The subject's membership in the target's organization, if the target has one.
     """
 
     jti: str
@@ -45,20 +45,20 @@ async def user_arguments(
     memberships: Sequence[Membership] | None = None,
     subject_token_context: msgspec.Raw | UnsetType = UNSET,
 ) -> Arguments:
-    """Return the arguments for a token of a user.
+    """Return the function's arguments for a user's token.
 
     Args:
-        directory: Knows the user's organizations.
-        token: The token.
-        person: Its subject.
-        grant_type: Of the request.
+        directory: Source of the memberships and names.
+        token: The token to sign.
+        person: The token's subject.
+        grant_type: The request's grant type.
         at_least: Revisions by source that the user's memberships must include.
-        memberships: All of the user's, if they were read.
-        subject_token_context: Of the subject token, in an exchange.
+        memberships: All of the user's memberships, if already read; otherwise they are read here.
+        subject_token_context: The subject token's context, in an exchange.
 
     Raises:
         OAuthError: ``temporarily_unavailable``.
-        TooManyOrganizations: The user belongs to too many for a call.
+        TooManyOrganizations: The user belongs to more than ``MOST_ORGANIZATIONS``.
     """
     if memberships is None:
         try:
@@ -78,7 +78,7 @@ async def user_arguments(
 
 
 async def client_arguments(in_memory: InMemoryDirectory, token: TokenToSign) -> Arguments:
-    """Return the arguments for a token that a client gets for itself."""
+    """Return the function's arguments for a client's own token."""
     context = client_context(
         in_memory, token.client, grant_type=GRANT_CLIENT_CREDENTIALS, organization=token.organization
     )

@@ -28,7 +28,7 @@ METHODS: Final[dict[ApplicationType, frozenset[Method]]] = {
     "Native": frozenset({"none"}),
     "SPA": frozenset({"none"}),
 }
-"""By type, without a choice of ``client_secret_post``."""
+"""Methods by application type, before an application's own setting adds ``client_secret_post``."""
 
 
 class ClientCredentials(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class ClientCredentials(msgspec.Struct, frozen=True):
     Attributes:
         client_id: As claimed.
         method: How they were presented.
-        secret_sha256: Hexadecimal SHA-256 of the secret; none with the method ``none``.
+        secret_sha256: Hexadecimal SHA-256 of the secret; None with the method ``none``.
     """
 
     client_id: str
@@ -94,8 +94,8 @@ def _sha256(secret: str) -> str:
 def methods_of(client: ApplicationState) -> frozenset[Method]:
     """Return the authentication methods of a client.
 
-    A choice of ``client_secret_post`` does not exclude ``client_secret_basic``: the server must support it for every
-    client with a secret (RFC 6749 section 2.3.1), and an application can be switched over without downtime.
+    Enabling ``client_secret_post`` does not disable ``client_secret_basic``: the server must support it for every
+    client with a secret (RFC 6749 section 2.3.1), and an application can switch without downtime.
     """
     return METHODS[client.type] | ({client.token_endpoint_auth_method} if client.type == "Traditional" else set())
 
@@ -104,9 +104,9 @@ def is_authentic(client: ApplicationState | None, credentials: ClientCredentials
     """Return whether the credentials belong to this client.
 
     Args:
-        client: The application with the claimed id, or none.
+        client: The application with the claimed id; none if there is no such application.
         credentials: As presented.
-        now: Milliseconds; expired secrets do not match.
+        now: Milliseconds since the epoch; expired secrets do not match.
     """
     if client is None or credentials.method not in methods_of(client):
         return False

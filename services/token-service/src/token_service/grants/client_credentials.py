@@ -45,7 +45,7 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
 
     Attributes:
         holder: The client, with the roles that the scopes come from.
-        audited: What the audit trail will say of the request.
+        audited: Facts about the request for the audit trail.
     """
 
     client: ApplicationState
@@ -56,9 +56,9 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
 
 
 class ClientCredentialsGrant:
-    """Issues tokens to clients.
+    """Issues tokens to machine-to-machine applications.
 
-    Without an organization it reads only the directory in memory, and so works while Redis is down.
+    Without an organization it reads only the in-memory directory, so it works while Redis is down.
     """
 
     grant_type = GRANT_CLIENT_CREDENTIALS
@@ -98,14 +98,14 @@ class ClientCredentialsGrant:
             as_of = self._directory.revisions_of(target.sources, in_memory.freshness)
             return ScopeHolder(role_ids=in_memory.application_roles(client.id), permissions_as_of=as_of)
         as_of = self._directory.revisions_of(target.sources, in_memory.freshness, in_redis.freshness)
-        # Non-members are refused here, so what the request awaits must have arrived before.
+        # Non-members are refused here, so the awaited revisions must have arrived first.
         await self._directory.wait_for(awaited)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
         role_ids = organization_roles(membership, "application")
         return ScopeHolder(role_ids=role_ids, permissions_as_of=as_of, membership=membership)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for the directory in memory; ``prepare`` has waited for the one in Redis if it needs it."""
+        """Wait for the in-memory directory; ``prepare`` has waited for the one in Redis if it needs it."""
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness)
 
     async def issue(self, prepared: PreparedClientToken, key: AwaitedKey) -> TokenResponse:

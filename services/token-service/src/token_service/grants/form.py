@@ -19,7 +19,7 @@ MAX_PARAMETERS: Final = 64
 
 _REPEATABLE: Final = "resource"
 _FAULT: Final = re.compile(r"\AObject missing required field `(?P<missing>\w+)`\Z|at `\$\.(?P<refused>\w+)`\Z")
-"""Where the messages of msgspec name the field; before the second there may be text of the client."""
+"""How msgspec's messages name the field; before the second form there may be text from the client."""
 
 
 AccessTokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]

@@ -1,6 +1,6 @@
 """Who holds the scopes of a target: a user or a client, by its API roles or by its roles in an organization.
 
-Owns which roles count, the refusal of those that are not members, and the second look before a scope is left out.
+Owns which roles count, the refusal of non-members, and the second read before a scope is withheld.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,19 +13,20 @@ from identity_common.telemetry.logs import get_logger
 from stead.event_types import MemberType
 from token_service.directory import Directory, InMemoryDirectory, Membership, Person
 from token_service.grants.targets import Target
-from token_service.presented_tokens.liveness import why_no_member
+from token_service.presented_tokens.liveness import why_not_member
 from token_service.tokens.scopes import grantable_scopes, may_be_newly_held
 
 _log = get_logger(__name__)
 
 
 class ScopeHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """The subject of a token as of one moment: a client that requests one for itself, or a ``UserHolder``.
+    """The subject of a token at one moment: a client that requests a token for itself, or a ``UserHolder``.
 
     Attributes:
-        role_ids: Roles that grant the target's scopes: API roles, or those in the organization of the target.
-        permissions_as_of: Revisions that the roles and what they grant include; none if no scope comes from a role.
-        membership: In the organization of the target, if it is in one.
+        role_ids: Roles that grant the target's scopes: API roles, or roles in the target's organization.
+        permissions_as_of: Revisions by source that the roles and their scopes include; none if no scope comes from a
+            role.
+        membership: The membership in the target's organization, if the target has one.
     """
 
     role_ids: tuple[str, ...]
@@ -34,18 +35,18 @@ class ScopeHolder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_valid_after(self) -> int:
-        """From when on tokens are valid, milliseconds; a new one must not be dated before.
+        """The time from which the holder's tokens are valid, milliseconds; a new token's ``iat`` must not be earlier.
 
-        Another machine's clock may be ahead.
+        It may be in the future: the clock that set it may be ahead.
         """
         return self.membership.tokens_valid_after if self.membership else 0
 
 
 class UserHolder(ScopeHolder, frozen=True, kw_only=True):
-    """A user that is live.
+    """A live user.
 
     Attributes:
-        memberships: In all organizations, as of the same moment; none if not read.
+        memberships: The memberships in all organizations, at the same moment; none if not read.
     """
 
     person: Person
@@ -79,7 +80,7 @@ class UserHolder(ScopeHolder, frozen=True, kw_only=True):
 
     @property
     def tokens_valid_after(self) -> int:
-        """As for any holder, and of the user."""
+        """The later of the user's and the membership's time, as for any holder."""
         of_user = self.person.user.tokens_valid_after
         return max(of_user, self.membership.tokens_valid_after) if self.membership else of_user
 
@@ -94,16 +95,16 @@ async def granted_scopes(
     holder: HolderType,
     look_again: Callable[[], Awaitable[HolderType]],
 ) -> tuple[HolderType, frozenset[str]]:
-    """Return the requested scopes that the holder has, and the holder as of then.
+    """Return the requested scopes that the holder has, and the holder they were read from.
 
-    If one seems to be missing, it may have been granted a moment ago: catch up, and look at the holder again.
+    A missing scope may have been granted a moment ago: catch up with the bus, then read the holder again.
 
     Args:
-        directory: Knows what the roles grant.
+        directory: Resolves roles to scopes.
         target: What the token is bound to.
         requested: Scope tokens.
-        holder: As of the first look.
-        look_again: Reads and judges the holder once more.
+        holder: The holder as first read.
+        look_again: Reads and validates the holder again.
 
     Raises:
         OAuthError: As ``look_again`` does; ``temporarily_unavailable``.
@@ -127,7 +128,7 @@ def _held_scopes(
 
 
 def organization_roles(membership: Membership | None, member_type: MemberType) -> tuple[str, ...]:
-    """Return the roles of a member in its organization.
+    """Return the ids of a member's roles in its organization.
 
     Args:
         membership: From records that are fresh enough.
@@ -136,14 +137,14 @@ def organization_roles(membership: Membership | None, member_type: MemberType) -
     Raises:
         OAuthError: ``access_denied``, with the same description if there is no such organization.
     """
-    reason = why_no_member(membership, member_type)
+    reason = why_not_member(membership, member_type)
     if membership is None or reason is not None:
         _log.info("organization.refused", reason=reason, member_type=member_type)
-        raise no_member(member_type)
+        raise not_a_member(member_type)
     return membership.member.role_ids
 
 
-def no_member(member_type: MemberType) -> OAuthError:
-    """The refusal of an organization, whether it exists or not."""
+def not_a_member(member_type: MemberType) -> OAuthError:
+    """Return the refusal of a non-member, the same whether or not the organization exists."""
     who = "application" if member_type == "application" else "subject"
     return access_denied(f"the {who} is not a member of this organization", reason="organization.not_a_member")

@@ -43,7 +43,7 @@ class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_T
 
 
 class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
-    """A refresh whose refresh token is still to be judged."""
+    """A checked request whose refresh token has not been looked up yet."""
 
     client: ApplicationState
     refresh_token: str
@@ -51,7 +51,7 @@ class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefreshTokenGrant:
-    """Refreshes tokens."""
+    """Issues new tokens for a refresh token."""
 
     grant_type = GRANT_REFRESH_TOKEN
 
@@ -122,6 +122,9 @@ class RefreshTokenGrant:
         return refresh_token
 
     def _successor_expires_at(self, found: FoundRefreshToken, client: ApplicationState) -> int:
-        """Return when a successor expires: after a full lifetime, but for a SPA no later than its predecessor."""
+        """Return when the successor expires, in milliseconds since the epoch.
+
+        After a full lifetime, but for a SPA no later than its predecessor.
+        """
         full = self._clock() + client.refresh_token_ttl_days * _DAY_MS
         return min(full, found.expires_at) if client.type == "SPA" else full

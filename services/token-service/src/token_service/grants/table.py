@@ -1,7 +1,7 @@
 """The path of every token request: client, grant, checks that spend nothing, awaited revision, issue.
 
-A grant has its checks (``prepare``) and what follows when they pass (``issue``). The phases that grants share are here,
-so that no grant can forget one.
+A grant has its checks (``prepare``) and the issuance that follows when they pass (``issue``). The shared phases are
+here, so that no grant can skip one.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
         parameters: From its form.
         credentials: As presented; not verified yet.
         awaited: The revisions that the answer must include, by source.
-        is_waiting: Whether they may not have arrived yet; then the request is prepared once more when they have.
-        audited: What the audit trail will say of it.
+        is_waiting: Whether some awaited revisions may be missing; the request is then prepared again once they arrive.
+        audited: Facts about the request for the audit trail.
     """
 
     parameters: FormParameters
@@ -118,7 +118,7 @@ class Grants:
 
     @property
     def grant_types(self) -> list[str]:
-        """As the metadata lists them."""
+        """The supported grant types, for the metadata document."""
         return sorted(self._grants)
 
     async def issue(self, request: TokenRequest) -> TokenResponse:
@@ -140,7 +140,7 @@ class Grants:
         return response
 
     def _counted(self, request: TokenRequest) -> str:
-        """Return the grant type as it is counted: clients must not be able to add series."""
+        """Return the grant type's metric label: unknown types share one, so that clients cannot add time series."""
         grant_type = request.parameters.get("grant_type")
         return "other" if grant_type is None or grant_type not in self._grants else grant_type
 
@@ -157,15 +157,16 @@ class Grants:
             await _await_revision(grant, request, client)
             client = await self._authenticator.authenticate(request.credentials)
         prepared = await grant.prepare(request, client)
-        # Asked now, it goes to Redis together with what the grant reads there first.
+        # Submitted now, so that it shares a round trip to Redis with the grant's first read.
         return await grant.issue(prepared, self._keys.signing_key())
 
 
 async def _await_revision(grant: Grant[object], request: TokenRequest, client: ApplicationState) -> None:
-    """Wait for the awaited revision, unless the request is malformed: the revision could not change that.
+    """Wait for the awaited revision, unless the request is malformed: a newer revision cannot change that.
 
     Raises:
-        OAuthError: ``temporarily_unavailable`` when it does not arrive; a refusal by what is known so far comes first.
+        OAuthError: ``temporarily_unavailable`` when it does not arrive; a refusal based on the current state takes
+            precedence.
     """
     refused = None
     try:

@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 USERINFO_TOKEN_TTL_S: Final = 3600
 ORGANIZATION_TOKEN_TTL_S: Final = 3600
-"""Fixed: there is no resource whose lifetime could apply."""
+"""Fixed, because no resource sets a lifetime."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         audience: Becomes ``aud``.
-        lifetime_s: Of the token, in seconds.
+        lifetime_s: The token's lifetime in seconds.
         resource: The API.
         organization_id: The subject must be a member of it; its roles there grant the scopes, instead of API roles.
         open_scopes: Scopes that need no role: those of a userinfo token.
@@ -43,7 +43,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def indicator(self) -> str | None:
-        """Indicator of the resource, if there is one."""
+        """The resource's indicator, if there is a resource."""
         return None if self.resource is None else self.resource.indicator
 
     @property
@@ -53,14 +53,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Whose changes affect the scopes; none for a userinfo token."""
+        """The sources whose changes affect the scopes; none for a userinfo token."""
         if self.organization_id is None:
             return () if self.resource is None else ("management",)
         return ("template",) if self.resource is None else ("management", "template")
 
 
 class Targets:
-    """Finds the target that a form names.
+    """Resolves the target that a form names.
 
     Attributes:
         userinfo: The userinfo endpoint.
@@ -86,7 +86,7 @@ class Targets:
     async def requested(self, form: TargetForm, parameters: FormParameters) -> Target | None:
         """Return the target that the form names, if any.
 
-        The organization may not exist: only its members may learn that.
+        An organization that does not exist is not refused here: only members may learn whether it exists.
 
         Raises:
             OAuthError: ``invalid_target``; ``temporarily_unavailable`` while organizations are being loaded.
@@ -116,7 +116,7 @@ class Targets:
     def report_unknown_scopes(
         self, target: Target, *, requested: frozenset[str], granted: frozenset[str], grant_type: str, client_id: str
     ) -> None:
-        """Log and count a request all of whose scopes are unknown: the client is misconfigured, and gets none.
+        """Log and count a request that names only unknown scopes: the client is misconfigured, and gets no scopes.
 
         A known scope that the subject does not hold is not an error.
         """
@@ -140,12 +140,12 @@ class Targets:
         return among & target.open_scopes
 
     def is_management_api(self, resource: ResourceState) -> bool:
-        """Return whether a token for this resource would open ``/api``."""
+        """Return whether a token for this resource gives access to ``/api``."""
         return resource.indicator == self._management_api_resource
 
 
 def _refuse_unsupported(parameters: FormParameters) -> None:
-    """Refuse parameters that would widen or change the target if they were ignored."""
+    """Refuse unsupported parameters that cannot be ignored without widening or changing the target."""
     if parameters.get("audience") is not None:
         raise invalid_target("audience is not supported; name a resource")
     if len(parameters.resources) > 1:

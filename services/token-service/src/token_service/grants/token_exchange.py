@@ -67,11 +67,11 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
 
 
 class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
-    """An exchange whose subject token is still to be taken.
+    """A checked exchange whose subject token has not been taken yet.
 
     Attributes:
         requested: The requested scope tokens.
-        exchange: What the taking must know.
+        exchange: Facts that taking the subject token needs.
     """
 
     client: ApplicationState
@@ -156,12 +156,12 @@ class TokenExchangeGrant:
         await self._directory.wait_for(awaited)
 
     async def issue(self, prepared: PreparedExchange, key: AwaitedKey) -> TokenResponse:
-        """Take the subject token, judge the subject, call the custom-claims function, sign.
+        """Take the subject token, validate the subject, call the custom-claims function, sign.
 
         Raises:
             OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization, or if
                 the function denied access; ``temporarily_unavailable`` when no worker is free for the function, or when
-                a store does not answer: the token may or may not be spent then.
+                a store does not answer: the token may or may not be spent.
         """
         async with self._custom_claims.reserved("access-token") as reserved:
             return await self._issue(prepared, reserved, key)

@@ -27,7 +27,7 @@ from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Person
 from token_service.grants.claims_arguments import TokenToSign, user_arguments
 from token_service.grants.form import TargetForm
-from token_service.grants.holders import UserHolder, granted_scopes, no_member
+from token_service.grants.holders import UserHolder, granted_scopes, not_a_member
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.presented_tokens.liveness import why_dead
@@ -44,10 +44,10 @@ class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
     """The access token that a client requests.
 
     Attributes:
-        target: What it is to be bound to; the userinfo endpoint by default.
-        scopes: The requested scope tokens; none for everything that was consented to.
+        target: What the token will be bound to; the userinfo endpoint by default.
+        scopes: The requested scope tokens; None for all that were consented to.
         awaited: Revisions that the user's records must include.
-        audited: What the audit trail will say of the request.
+        audited: Facts about the request for the audit trail.
     """
 
     target: Target
@@ -57,17 +57,17 @@ class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that only need to be signed.
+    """The content of the tokens to sign.
 
     Attributes:
         holder: The user, with the roles that the scopes come from.
-        scopes: Of the access token.
-        offline_access: Whether the scope of that name is among those that were consented to and requested.
+        scopes: The access token's scopes.
+        offline_access: Whether ``offline_access`` was both requested and consented to.
         awaited: Revisions that the user's records must include.
-        jti: Of the access token.
-        claims: Of the ID token; none if none is to be issued.
-        tokens_expire_at: When the access token will have expired, milliseconds.
-        extra_claims: Of the access token, from the custom-claims function.
+        jti: The access token's id.
+        claims: The ID token's claims; None if no ID token is issued.
+        tokens_expire_at: When the access token expires, milliseconds since the epoch.
+        extra_claims: Claims that the custom-claims function adds to the access token.
     """
 
     authorization: Authorization
@@ -84,7 +84,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserTokens:
-    """Decides which tokens an authorization gives, and signs them."""
+    """Decides which tokens an authorization yields, and signs them."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class UserTokens:
         """Return which access token is requested.
 
         Args:
-            form: Of the grant.
+            form: The grant's form.
             request: The whole request.
             scopes: See ``RequestedToken``.
 
@@ -131,7 +131,7 @@ class UserTokens:
     async def decide(
         self, authorization: Authorization, client: ApplicationState, requested_token: RequestedToken
     ) -> Decision:
-        """Decide which tokens an authorization gives now; nothing is written.
+        """Decide which tokens an authorization yields now; nothing is written.
 
         Raises:
             OAuthError: ``invalid_grant`` when the user or the sign-in is no longer valid; ``invalid_scope``,
@@ -139,7 +139,7 @@ class UserTokens:
         """
         audited = requested_token.audited
         audited.user_id = authorization.user_id
-        _require_asked(authorization, client)
+        _require_user_consent(authorization, client)
         consented, target = authorization.consented, requested_token.target
         requested = self._requested(consented, requested_token)
         picked = None
@@ -165,7 +165,7 @@ class UserTokens:
         )
 
     def reserved(self) -> Reservation:
-        """Return the reservation of a worker for the custom-claims function; to be entered before anything is spent."""
+        """Return a reservation of a custom-claims worker; enter it before anything is spent."""
         return self._custom_claims.reserved("access-token")
 
     async def customized(self, decision: Decision, reserved: Reservation, *, grant_type: str) -> Decision:
@@ -200,9 +200,9 @@ class UserTokens:
 
         Args:
             decision: From ``decide``.
-            key: To sign them with.
-            refresh_token: To be returned with them.
-            nonce: For the ID token.
+            key: The signing key.
+            refresh_token: The refresh token to return with them, if any.
+            nonce: The authorization request's nonce, for the ID token.
         """
         access_token = await self._issuer.issue(
             key,
@@ -232,7 +232,7 @@ class UserTokens:
             )
         granted = decision.scopes
         if refresh_token is not None and decision.offline_access:
-            granted |= {"offline_access"}  # not in the access token, but the client must learn of it
+            granted |= {"offline_access"}  # not in the access token, but the response must report it
         return TokenResponse(
             access_token=access_token,
             token_type="Bearer",  # noqa: S106 - a type, not a token
@@ -263,10 +263,10 @@ class UserTokens:
         if self._organizations_scope not in consented.scopes:
             raise insufficient_scope(f"this needs the scope {self._organizations_scope}")
         if picked is not None and target.organization_id not in picked:
-            raise no_member("user")
+            raise not_a_member("user")
 
     async def _live_user(self, authorization: Authorization, requested_token: RequestedToken) -> UserHolder:
-        """Return the user, with the roles that grant the target's scopes."""
+        """Return the live user with the roles that grant the target's scopes."""
         target = requested_token.target
         permissions_as_of = self._directory.revisions_of(target.sources)
         subject = await self._directory.subject(
@@ -287,11 +287,12 @@ class UserTokens:
         return await self._user_claims.claims(person, scopes, picked=picked, at_least=awaited)
 
 
-def _require_asked(authorization: Authorization, client: ApplicationState) -> None:
-    """Refuse an authorization that a third-party application obtained as first-party: the user did not consent.
+def _require_user_consent(authorization: Authorization, client: ApplicationState) -> None:
+    """Refuse an authorization that a third-party application got while it was first-party, without the user's consent.
 
     Raises:
-        OAuthError: ``invalid_grant``; ``temporarily_unavailable`` while it is not settled what the application was.
+        OAuthError: ``invalid_grant``; ``temporarily_unavailable`` until ``Authorizations.settle`` has recorded which
+            it was.
     """
     if not client.is_third_party or authorization.first_party is False:
         return
@@ -302,12 +303,12 @@ def _require_asked(authorization: Authorization, client: ApplicationState) -> No
 
 
 def _consented_for(consented: Consented, target: Target) -> frozenset[str]:
-    """Return the consented scopes of the target: scopes of the same name elsewhere are different ones."""
+    """Return the scopes consented to for the target; elsewhere, the same name is a different scope."""
     if target.resource is not None:
         return consented.resource_scopes[target.resource.indicator]
     return consented.scopes if target.organization_id is None else consented.organization_permissions
 
 
 def not_acceptable() -> OAuthError:
-    """The refusal of a code or refresh token, for every reason (RFC 6749 section 5.2)."""
+    """Return the refusal of a code or refresh token, the same for every reason (RFC 6749 section 5.2)."""
     return invalid_grant("the code or refresh token is not acceptable")

@@ -1,4 +1,4 @@
-"""The actor token of an exchange: whose it must be, and the ``act`` claim that it gives."""
+"""The actor token of an exchange: its validation, and the ``act`` claim that it yields."""
 
 from collections.abc import Mapping
 from typing import Final, NoReturn
@@ -19,7 +19,7 @@ NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
 
 
 def not_acceptable(*, reason: str | None = None) -> OAuthError:
-    """The refusal of a subject token or an actor token."""
+    """Return the refusal of a subject token or an actor token."""
     return OAuthError("invalid_request", NOT_ACCEPTABLE, reason=reason)
 
 
@@ -28,7 +28,7 @@ class ActingParty(msgspec.Struct, frozen=True):
 
     Attributes:
         claim: The ``act`` claim.
-        within: The impersonations within which the actor token was exchanged; none for one from a sign-in.
+        within: The impersonations that the actor token was issued in; none if it comes from a sign-in.
     """
 
     claim: Actor
@@ -39,9 +39,9 @@ class ActorTokens:
     """Verifies actor tokens: our userinfo tokens with ``openid``, of a live user, issued to a first-party application.
 
     Args:
-        directory: Knows the applications.
+        directory: Looks up the actor token's application.
         live_tokens: Verifies the tokens.
-        userinfo_audience: Their ``aud``.
+        userinfo_audience: The ``aud`` that an actor token must have.
         by_exchange: Whether a token that was issued by exchange is accepted: an impersonator could then act as the
             impersonated user.
     """
@@ -55,7 +55,7 @@ class ActorTokens:
         self._by_exchange = by_exchange
 
     async def verify(self, actor_token: str, *, at_least: Mapping[str, int]) -> ActingParty:
-        """Return who acts by an actor token.
+        """Return the actor that an actor token identifies.
 
         Args:
             actor_token: As presented.

@@ -1,6 +1,6 @@
 """Turns the ends of impersonations, which management-service publishes, into revocations.
 
-Every replica reads them all when it starts, and is not ready before: the rows may lack what was published meanwhile.
+Every replica reads all of them at start, before it is ready: the rows may lack ends published while none was running.
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,19 @@ _decode_watermark: Final = msgspec.json.Decoder(Watermark).decode
 
 
 class EndedImpersonations:
-    """Revokes what impersonations are ended.
+    """Revokes ended impersonations.
 
     Attributes:
-        is_loaded: Whether all ends that had been published when this replica started are revocations.
+        is_loaded: Whether every end published before this replica started has become a revocation.
     """
 
     def __init__(self, bus: Bus, revocations: Revocations, freshness: Freshness, *, tenant_id: str) -> None:
-        """Prepare; nothing is read before ``start``.
+        """Create it; reading begins with ``start``.
 
         Args:
-            bus: The connection.
-            revocations: Where they go.
-            freshness: Advances to a revision of management-service when its ends are in the copy of the revocations.
+            bus: The bus connection.
+            revocations: Stores the revocations.
+            freshness: Advanced to a revision of management-service once its ends are in the revocations' copy.
             tenant_id: The tenant.
         """
         self.is_loaded = False
@@ -57,7 +57,7 @@ class EndedImpersonations:
         )
 
     def start(self) -> None:
-        """Begin to read, in the background."""
+        """Start reading in the background."""
         self._follower.start()
 
     async def stop(self) -> None:
@@ -72,14 +72,14 @@ class EndedImpersonations:
             if message.event.type.startswith("revision."):
                 self._watermark = _decode_watermark(message.event.data).revision
         if batch.caught_up and self._watermark >= 0:
-            # Not earlier: the stream keeps the newest state only, which may come after the watermark that covers it.
+            # Not earlier: the stream keeps only the newest state, which may follow the watermark that covers it.
             self._freshness.advance("management", self._watermark)
             self.is_loaded = True
         return batch.end(read)
 
 
 def _revocations(messages: Sequence[StreamMessage]) -> list[Revocation]:
-    """Return the revocations of a batch; of several for one party the last."""
+    """Return the revocations of a batch; the last one wins if a party has several."""
     states = [_decode(each.event.data) for each in messages if not each.event.type.startswith("revision.")]
     found = {end.id: Revocation(end.id, end.expires_at, end.begun_until) for state in states for end in state.ends}
     return list(found.values())

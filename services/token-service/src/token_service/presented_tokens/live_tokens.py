@@ -25,11 +25,11 @@ _NOWHERE: Final = "urn:nowhere"
 
 
 class TokenRefused(Exception):  # noqa: N818 - the name is what happened
-    """An access token that is not accepted; ``str()`` is the reason, for the log only."""
+    """An access token was refused; ``str()`` is the reason, for the log only."""
 
 
 class LiveToken(msgspec.Struct, frozen=True):
-    """An access token that is accepted.
+    """An accepted access token.
 
     Attributes:
         token: Its claims.
@@ -63,7 +63,7 @@ class LiveTokens:
 
         Args:
             access_token: As presented.
-            audience: The required ``aud``; none to accept any of ours.
+            audience: The required ``aud``; None accepts any of ours.
             at_least: Revisions that the records of its users must include.
 
         Raises:
@@ -109,7 +109,7 @@ class LiveTokens:
             raise TokenRefused(error.reason) from None
 
     def _checker(self, audience: str) -> tuple[Expectations, TokenChecker]:
-        """Return the checker of one audience, which caches valid signatures."""
+        """Return the cached checker of one audience; it caches valid signatures."""
         if audience not in self._checkers:
             expected = Expectations(issuer=self._issuer, audience=audience)
             self._checkers[audience] = (expected, TokenChecker(expected))

@@ -15,13 +15,13 @@ class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
     """State of an access token in the directory and the revocations.
 
     Attributes:
-        client: The application that it was issued to; none if that was deleted.
-        people: The subject, unless that is the client itself, then the actors; none for each that was deleted.
-        resource_valid_after: From when on tokens for the resource in ``aud`` are valid, milliseconds; none if there is
-            no such resource, 0 for a token without one.
-        organization_id: Of an organization's token; otherwise none.
-        membership: The subject's in that organization; none if there is none, or no such organization.
-        is_revoked: Whether the token, its authorization or its signing key was revoked.
+        client: The application that it was issued to; None if it was deleted.
+        people: The subject, unless it is the client itself, then the actors; None for each that was deleted.
+        resource_valid_after: The time from which tokens for the resource in ``aud`` are valid, milliseconds since the
+            epoch; None if the resource was deleted, 0 for a token without one.
+        organization_id: The organization that the token is for or restricted to, if any.
+        membership: The subject's membership in that organization; None without a membership or organization.
+        is_revoked: Whether the token, its authorization, its signing key or an impersonation of it was revoked.
     """
 
     client: ApplicationState | None
@@ -33,12 +33,12 @@ class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why_dead(person: Person | None, *, issued_at_ms: int) -> str | None:
-    """Return why something that was issued for a user is no longer valid, for the log; none if it is valid.
+    """Return why something issued for a user is no longer valid, for the log; None if it is valid.
 
     Args:
-        person: The user, from records that are fresh enough; none if there is no such user.
-        issued_at_ms: When it was issued, or when the user signed in for it, milliseconds; an access token has whole
-            seconds.
+        person: The user, from records that are fresh enough; None if there is no such user.
+        issued_at_ms: When it was issued, or when the user signed in for it, milliseconds since the epoch; whole
+            seconds for an access token.
     """
     if person is None:
         return "the user was deleted"
@@ -49,11 +49,11 @@ def why_dead(person: Person | None, *, issued_at_ms: int) -> str | None:
     return None
 
 
-def why_no_member(membership: Membership | None, member_type: MemberType) -> str | None:
-    """Return why a membership is not valid, for the log; none if it is.
+def why_not_member(membership: Membership | None, member_type: MemberType) -> str | None:
+    """Return why a membership is not valid, for the log; None if it is.
 
     Args:
-        membership: From records that are fresh enough; none if there is no such organization or no such member.
+        membership: From records that are fresh enough; None if there is no such organization or member.
         member_type: The required type.
     """
     if membership is None:
@@ -71,8 +71,8 @@ def _why_no_exchange(client: ApplicationState, issued_at_ms: int) -> str | None:
     return None
 
 
-def _why_no_member_since(token: AccessToken, membership: Membership | None) -> str | None:
-    reason = why_no_member(membership, "application" if token.subject == token.client_id else "user")
+def _why_not_member_since(token: AccessToken, membership: Membership | None) -> str | None:
+    reason = why_not_member(membership, "application" if token.subject == token.client_id else "user")
     if membership is None or reason is not None:
         return reason
     if is_outdated(issued_at_ms=int(token.issued_at) * 1000, tokens_valid_after=membership.tokens_valid_after):
@@ -84,7 +84,7 @@ def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
     """Return why an access token with a valid signature is not live, for the log.
 
     Returns:
-        The first reason; none if it is live.
+        The first reason; None if it is live.
     """
     issued_at_ms = int(token.issued_at) * 1000
     if known.is_revoked:
@@ -97,7 +97,7 @@ def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
         return "the resource was deleted"
     if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=known.resource_valid_after):
         return "for an earlier resource of this indicator"
-    if known.organization_id is not None and (reason := _why_no_member_since(token, known.membership)):
+    if known.organization_id is not None and (reason := _why_not_member_since(token, known.membership)):
         return reason
     for person in known.people:
         reason = why_dead(person, issued_at_ms=issued_at_ms)

@@ -2,7 +2,7 @@
 
 Reading a token *is* taking it (``GETDEL``). The take is never retried: if the first answer was lost, a retry would look
 like a second use. The same script reads the directory's records of the subject, which saves round trips to Redis, and
-the revocations of the impersonation: what was taken before an end carries ids that the end revokes. No other module
+the revocations of the impersonation: a token taken before the end carries ids that the end revokes. No other module
 outside the directory knows the keys of its records.
 """
 
@@ -88,8 +88,8 @@ class SubjectTokenStore:
     Args:
         redis: For takes with ``WAIT``; its pool blocks, so that takes beyond its connections wait instead of failing.
         commands: For takes without it.
-        revocations: Know which impersonations were ended.
-        audit: The log that the take is recorded in.
+        revocations: Tells which impersonations were ended.
+        audit: The audit log in which the take is recorded.
         tenant_id: The tenant.
         replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
             the commands behind it, so each such take uses its own connection.
@@ -125,15 +125,16 @@ class SubjectTokenStore:
         most_memberships: int = 0,
         request: AuditedTokenRequest,
     ) -> SpentSubjectToken | None:
-        """Take a token, and read its subject; return none if it is unknown, expired or spent, or was ended.
+        """Take a token and read its subject; return None if it is unknown, expired, spent or ended.
 
         Args:
             subject_token: As presented.
             organization_id: The organization whose member the subject must be, if any.
-            parties: Of the impersonation, without the subject.
+            parties: The parties of the impersonation besides the subject.
             within: The impersonations within which it is exchanged.
             most_memberships: How many memberships of the subject to read at most: all of them, or none.
-            request: Recorded as an attempt if the token is taken; gets what the token says, and why it was refused.
+            request: Recorded as an attempt if the token is taken; receives the token's facts and the reason of a
+                refusal.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent; and

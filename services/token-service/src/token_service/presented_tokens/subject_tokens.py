@@ -1,6 +1,6 @@
-"""The subject token of an exchange: taken, its subject read and judged, behind one method.
+"""The subject token of an exchange: one method takes it, and reads and validates its subject.
 
-Every refusal has one answer (``not_acceptable``); the audit trail and the log have the reason.
+Every refusal gets the same answer (``not_acceptable``); the audit trail and the log have the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         client_id: The application that exchanges the token.
-        organization_id: Of the target, if it is in one.
-        actor: Who acts, if an actor token was presented.
+        organization_id: The target's organization, if it has one.
+        actor: The actor, if an actor token was presented.
         awaited: Revisions that the subject's record must include.
-        audited: What the audit trail will say of the request.
+        audited: Facts about the request for the audit trail.
     """
 
     client_id: str
@@ -39,11 +39,11 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveSubject(msgspec.Struct, frozen=True):
-    """The subject of a subject token, judged as of one moment.
+    """The subject of a subject token, found live at one moment.
 
     Attributes:
-        membership: In the organization of the target; none without one, or if the subject is not a member of it.
-        memberships: In all organizations; none if not read.
+        membership: The membership in the target's organization; None without an organization or membership.
+        memberships: The memberships in all organizations; None if not read.
     """
 
     person: Person
@@ -57,8 +57,8 @@ class TakenSubjectToken(msgspec.Struct, frozen=True):
     Attributes:
         record: As management-service wrote it.
         token_id: ``jti`` of the access token to be issued for it, as the attempt has it in the audit trail.
-        at_least: Revisions that the subject's records must include: the minting, and what the request awaits.
-        subject: As of the take, or later.
+        at_least: Revisions that the subject's records must include: that of the minting, and those the request awaits.
+        subject: The subject at the time of the take, or later.
     """
 
     record: SubjectTokenRecord
@@ -68,19 +68,20 @@ class TakenSubjectToken(msgspec.Struct, frozen=True):
 
 
 class SubjectTokens:
-    """Takes subject tokens, and judges their subjects."""
+    """Takes subject tokens and validates their subjects."""
 
     def __init__(self, store: SubjectTokenStore, directory: Directory) -> None:
         self._store = store
         self._directory = directory
 
     async def take(self, subject_token: str, exchange: Exchange, *, most_memberships: int = 0) -> TakenSubjectToken:
-        """Take a subject token, and read and judge its subject: one round trip to Redis.
+        """Take a subject token, and read and validate its subject, in one round trip to Redis.
 
         Args:
             subject_token: As presented.
-            exchange: For which it is taken.
-            most_memberships: How many memberships of the subject to read as well; with more, or with 0, none are.
+            exchange: The exchange that takes it.
+            most_memberships: Up to how many memberships of the subject to read too; none are read if there are more,
+                or with 0.
 
         Raises:
             OAuthError: ``invalid_request`` if the token is unknown, expired, spent or ended, or its subject not live;
@@ -102,7 +103,7 @@ class SubjectTokens:
         return TakenSubjectToken(spent.record, spent.token_id, at_least, subject)
 
     async def subject_again(self, taken: TakenSubjectToken, exchange: Exchange) -> LiveSubject:
-        """Read and judge the subject of a taken token once more.
+        """Read and validate the subject of a taken token again.
 
         Raises:
             OAuthError: As ``take`` does.
@@ -116,7 +117,7 @@ class SubjectTokens:
         at_least: Mapping[str, int],
         snapshot: SubjectSnapshot | None = None,
     ) -> LiveSubject:
-        """Return the subject, judged by a directory that includes these revisions."""
+        """Return the live subject, from records that include these revisions."""
         in_memory = self._directory.in_memory
         await self._directory.wait_for(at_least, in_memory.freshness)
         subject = await self._directory.subject(
@@ -141,7 +142,7 @@ def _code(person: Person | None) -> str:
 
 
 def _parties(exchange: Exchange) -> tuple[str, ...]:
-    """Return the parties of the impersonation without its subject, which is not known before the take."""
+    """Return the parties of the impersonation besides its subject, which is unknown before the take."""
     actor = exchange.actor
     return parties_of(
         user_id=None,

@@ -60,19 +60,19 @@ def issued_at_s(*, now: int, tokens_valid_after: int) -> int:
     look older than the change. Rounding up here keeps ``is_outdated`` exact.
 
     Args:
-        now: Milliseconds.
-        tokens_valid_after: Milliseconds.
+        now: Milliseconds since the epoch.
+        tokens_valid_after: Milliseconds since the epoch.
     """
     return max(now // 1000, -(-tokens_valid_after // 1000))
 
 
 def is_outdated(*, issued_at_ms: int, tokens_valid_after: int) -> bool:
-    """Return whether something was issued before that of its kind is valid (milliseconds both)."""
+    """Return whether ``issued_at_ms`` is before ``tokens_valid_after``; both are milliseconds since the epoch."""
     return issued_at_ms < tokens_valid_after
 
 
 def organization_audience(urn_namespace: str, organization_id: str) -> str:
-    """Return ``aud`` of an organization's tokens."""
+    """Return the ``aud`` of an organization's tokens."""
     return f"urn:{urn_namespace}:organization:{organization_id}"
 
 

@@ -23,7 +23,7 @@ class IdTokenHints:
         self._issuer = issuer
 
     async def read(self, id_token: str | None) -> Hint | None:
-        """Return the hint of an ID token; none without one, and for one that is not ours or whose key was retired."""
+        """Return the hint; None without an ID token, for one that is not ours, and for one whose key was retired."""
         if id_token is None:
             return None
         try:

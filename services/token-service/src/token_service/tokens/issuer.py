@@ -15,7 +15,7 @@ from token_service.tokens.signing import SigningKey
 
 
 def new_jti(authorization_id: str | None = None) -> str:
-    """Return the id of a new access token that was not exchanged (``ImpersonationSegments``).
+    """Return a ``jti`` for an access token that is not issued by exchange; for exchange see ``ImpersonationSegments``.
 
     Args:
         authorization_id: The authorization that the token descends from; ending it revokes the token.
@@ -50,17 +50,18 @@ class Issuer:
         """Return a signed access token (RFC 9068).
 
         Args:
-            key: To sign with.
+            key: The signing key.
             subject: Becomes ``sub``: a user id, or the client's own id.
             audience: Becomes ``aud``: exactly one.
             client_id: The requesting client.
             scopes: The granted scopes; may be empty.
             lifetime_s: Seconds from now to ``exp``.
-            organization_id: Becomes ``organization_id``; for a token for a resource within an organization.
+            organization_id: Becomes ``organization_id``; only in a token for a resource within an organization.
             grant_type: Becomes ``gty``; for tokens issued by exchange.
             actor: Becomes ``act``.
             permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
-            tokens_valid_after: The subject's, and that of its membership in the organization; milliseconds.
+            tokens_valid_after: The later of the subject's and its membership's tokensValidAfter, milliseconds since
+                the epoch.
             jti: From ``new_jti``; a new one by default.
             extra_claims: Further claims; they never replace one of the above.
         """
@@ -101,11 +102,11 @@ class Issuer:
             person: Claims about the subject.
             client_id: Becomes ``aud``.
             lifetime_s: Seconds from now to ``exp``.
-            auth_time: When the subject signed in, milliseconds.
+            auth_time: When the subject signed in, milliseconds since the epoch.
             nonce: From the authorization request.
             session_id: Becomes ``sid``.
-            access_token: That it is issued with; becomes ``at_hash``.
-            tokens_valid_after: The subject's, milliseconds.
+            access_token: The access token issued with it; becomes ``at_hash``.
+            tokens_valid_after: The subject's tokensValidAfter, milliseconds since the epoch.
         """
         issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
         claims = IdTokenClaims(

@@ -60,7 +60,7 @@ _REENCRYPT = text(
     WHERE tenant_id = :tenant_id AND kid = :kid AND private_key = :former
     """
 )
-# Renewed on every load: by then every token has expired that the current key signs until the next load.
+# Renewed on every load: by then every token that the current key can sign before the next load has expired.
 _PROLONG = text(
     """
     UPDATE signing_key SET valid_until = GREATEST(valid_until, :valid_until)
@@ -83,17 +83,17 @@ class NextKeyTooYoungError(Exception):
 
 
 AwaitedKey = Awaitable[SigningKey]
-"""The key to sign with, while it is asked whether it was retired; may be awaited more than once, or never."""
+"""The signing key, pending the check that it was not retired; may be awaited more than once, or never."""
 
 
 class Retirements(Protocol):
     """The retired keys, which every service refuses; they travel with the revocations of tokens."""
 
     async def is_key_retired(self, kid: str) -> bool:
-        """Return whether a key was retired; false while that cannot be read."""
+        """Return whether a key was retired; False while the store does not answer."""
 
     async def record_retired_key(self, connection: AsyncConnection, kid: str) -> None:
-        """Retire a key at the end of a transaction; ``copy`` must follow its commit."""
+        """Retire a key, as the transaction's last statement; call ``copy`` after the commit."""
 
     async def copy(self) -> None:
         """Return when every service refuses the keys whose retirement was committed.
@@ -130,10 +130,10 @@ class KeyRing(msgspec.Struct, frozen=True):
     """The keys as of one moment.
 
     Attributes:
-        current: Signs.
+        current: The key that signs.
         jwks: The JWK Set as it is published.
         verifying: The same keys, ready to verify our own tokens.
-        algorithms: Of every published key, sorted.
+        algorithms: The algorithms of the published keys, sorted.
     """
 
     current: SigningKey
@@ -143,7 +143,7 @@ class KeyRing(msgspec.Struct, frozen=True):
 
 
 async def forget_keys(connection: AsyncConnection, tenant_id: str) -> None:
-    """Delete all keys; the next start creates others, and no token that was signed before verifies."""
+    """Delete all keys: the next start creates new ones, and tokens signed so far no longer verify."""
     await connection.execute(_FORGET, {"tenant_id": tenant_id})
 
 
@@ -152,11 +152,11 @@ class SigningKeys:
 
     Args:
         engine: This service's database.
-        encryption: Of the private keys.
+        encryption: Encrypts the private keys.
         retirements: Notified of each deleted key, and consulted before every signature.
         tenant_id: The tenant.
         algorithm: The default for new keys.
-        refresh_s: How often the keys are loaded.
+        refresh_s: Seconds between loads of the keys.
         longest_lifetime_s: Returns the longest lifetime that a token can currently have, in seconds.
     """
 
@@ -206,21 +206,21 @@ class SigningKeys:
 
     @property
     def ring(self) -> KeyRing:
-        """The current keys; only after ``is_loaded``."""
+        """The current keys; valid only once ``is_loaded``."""
         if self._ring is None:
             raise RuntimeError("the signing keys are not loaded yet")
         return self._ring
 
     async def is_retired(self, kid: str) -> bool:
-        """Return whether a key was retired, also by another replica a moment ago."""
+        """Return whether a key was retired, including by another replica a moment ago."""
         return await self._retirements.is_key_retired(kid)
 
     def signing_key(self) -> AwaitedKey:
-        """Return the current key, which was not retired when this was called, once that is known.
+        """Return the current key once it is known not to have been retired when this was called.
 
-        Redis is asked at once, so the answer may arrive while the caller does something else; a caller that has no use
-        for it need not await it. Another replica may have retired the key; then the keys are loaded. While Redis does
-        not answer, the loaded key continues to sign: services refuse tokens of a retired key.
+        Redis is queried at once, so that the caller can work meanwhile; a caller that does not need the key need not
+        await it. If another replica has retired the key, the keys are loaded again. While Redis does
+        not answer, the loaded key goes on signing: services refuse what a retired key has signed.
 
         Raises:
             OAuthError: ``temporarily_unavailable``, when it is awaited.
@@ -236,11 +236,11 @@ class SigningKeys:
         return [self.ring.current] * len(submitted)
 
     def start(self) -> None:
-        """Load the keys, make them if there are none, and read them again from time to time, in the background."""
+        """Start loading the keys periodically in the background; the first load creates them if there are none."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop reading."""
+        """Stop loading."""
         await self._loop.stop()
 
     async def stored(self) -> list[StoredKey]:
@@ -257,8 +257,8 @@ class SigningKeys:
 
         Raises:
             NextKeyTooYoungError: Next was published less than the JWKS max-age ago, and it is not an emergency.
-            OAuthError: ``temporarily_unavailable``: the rotation was made, and services may not know yet that Current
-                was retired; they will.
+            OAuthError: ``temporarily_unavailable``: the rotation is committed; services will refuse the retired key,
+                but may not do so yet.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
@@ -287,7 +287,7 @@ class SigningKeys:
 
         Raises:
             SigningKeyInUseError: It is Current.
-            OAuthError: ``temporarily_unavailable``: the key was deleted, and services may not know it yet; they will.
+            OAuthError: ``temporarily_unavailable``: the key is deleted; services will refuse it, but may not do so yet.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
@@ -307,7 +307,7 @@ class SigningKeys:
     async def _record(
         self, connection: AsyncConnection, verb: str, kids: Sequence[str], request: AuditedRequest | None
     ) -> None:
-        """Tell the audit trail, at the end of the transaction."""
+        """Record an audit entry, as the transaction's last statement."""
         await record_write(
             connection,
             self._tenant_id,
@@ -357,7 +357,7 @@ class SigningKeys:
         return SigningKey(load_private_key(private_key), kid=row.kid, algorithm=row.algorithm)
 
     async def _create_first(self, connection: AsyncConnection) -> None:
-        """Create Current and Next, once, however many replicas start at the same time."""
+        """Create Current and Next, once even if several replicas start at the same time."""
         await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
         if not await self._rows(connection):
             await self._create(connection, "Current", self._algorithm)
@@ -377,7 +377,7 @@ class SigningKeys:
         await connection.execute(_INSERT, values)
 
     async def _prolong(self, connection: AsyncConnection) -> None:
-        """Record when the last token of the current key will have expired, with those until the next load."""
+        """Record when the last token that the current key can sign before the next load will have expired."""
         signing_ms = int(self._refresh_s * 2000) + _CLOCK_MARGIN_MS
         valid_until = self._clock() + signing_ms + self._longest_lifetime_s() * 1000
         await connection.execute(_PROLONG, {"tenant_id": self._tenant_id, "valid_until": valid_until})

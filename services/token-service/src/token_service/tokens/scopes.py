@@ -31,7 +31,7 @@ def grantable_scopes(*, requested: frozenset[str], held: frozenset[str]) -> froz
 
 
 def may_be_newly_held(*, requested: frozenset[str], held: frozenset[str]) -> bool:
-    """Return whether a requested scope is not held, but may have been granted a moment ago: look again.
+    """Return whether a requested scope is not held, but may have been granted a moment ago: read the holder again.
 
     OIDC scopes are left out: no resource has them, and clients request them everywhere.
     """
@@ -44,15 +44,15 @@ def userinfo_scopes(urn_namespace: str) -> frozenset[str]:
 
 
 def person_scopes(urn_namespace: str) -> frozenset[str]:
-    """Return our own scopes that open claims about a user."""
+    """Return our own scopes that release claims about a user."""
     return frozenset({organizations_scope(urn_namespace), organization_roles_scope(urn_namespace)})
 
 
 def organizations_scope(urn_namespace: str) -> str:
-    """Return the scope that permits organization tokens, and opens the claim ``organizations``."""
+    """Return the scope that permits organization tokens, and releases the claim ``organizations``."""
     return f"urn:{urn_namespace}:scope:organizations"
 
 
 def organization_roles_scope(urn_namespace: str) -> str:
-    """Return the scope that opens the claim ``organization_roles``."""
+    """Return the scope that releases the claim ``organization_roles``."""
     return f"urn:{urn_namespace}:scope:organization_roles"

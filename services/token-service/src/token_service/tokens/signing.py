@@ -1,7 +1,7 @@
 """One signing key in memory: its algorithm, its public half as a JWK, and a fast signature.
 
-The JOSE header is encoded once per key, and the private key is kept parsed: parsing it for every token would cost a
-hundred signatures.
+The JOSE header is encoded once per key, and the private key stays parsed: parsing it takes as long as a hundred
+    signatures.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def public_jwk(key: PrivateKey, *, kid: str, algorithm: SigningAlgorithm) -> Jwk
 
 
 def thumbprint(key: PrivateKey, algorithm: SigningAlgorithm) -> str:
-    """Return the key's ``kid``: its JWK thumbprint (RFC 7638), which no two keys share."""
+    """Return the key's ``kid``: its JWK thumbprint (RFC 7638), unique to the key."""
     members = public_jwk(key, kid="", algorithm=algorithm)
     required = {name: members[name] for name in sorted(members.keys() - {"kid", "use", "alg"})}
     return _base64url(hashlib.sha256(msgspec.json.encode(required)).digest()).decode()
@@ -77,7 +77,7 @@ class SigningKey:
     """A private key that signs access tokens and ID tokens.
 
     Attributes:
-        kid: In the header of every token.
+        kid: The key's id, in the header of every token.
         jwk: The public half.
     """
 
@@ -96,8 +96,8 @@ class SigningKey:
         """Return the token with these claims (JWS compact serialization, RFC 7515 section 7.1).
 
         Args:
-            claims: Its payload.
-            typ: Its class: ``at+jwt`` for access tokens, ``JWT`` for ID tokens.
+            claims: The payload.
+            typ: The header's ``typ``: ``at+jwt`` for access tokens, ``JWT`` for ID tokens.
         """
         signing_input = self._headers[typ] + _base64url(msgspec.json.encode(claims))
         if self.algorithm == "RS256":  # takes milliseconds: off the event loop
@@ -107,7 +107,7 @@ class SigningKey:
         return (signing_input + b"." + _base64url(signature)).decode()
 
     def half_hash(self, token: str) -> str:
-        """Return ``at_hash``: the left half of the token's hash, by the hash function of the algorithm.
+        """Return ``at_hash``: the left half of the token's hash, by the signature algorithm's hash function.
 
         Source:
             OpenID Connect Core 1.0 section 3.1.3.6; Ed25519 hashes with SHA-512 (RFC 8032 section 5.1).

@@ -18,7 +18,7 @@ class UserClaims:
         self._organization_roles_scope = organization_roles_scope(urn_namespace)
 
     def opens_organizations(self, scopes: frozenset[str]) -> bool:
-        """Return whether one of these scopes opens claims about organizations."""
+        """Return whether one of these scopes releases claims about organizations."""
         return not scopes.isdisjoint({self._organizations_scope, self._organization_roles_scope})
 
     async def claims(
@@ -29,12 +29,12 @@ class UserClaims:
         picked: frozenset[str] | None,
         at_least: Mapping[str, int],
     ) -> PersonClaims:
-        """Return the claims that these scopes open.
+        """Return the claims that these scopes release.
 
         Args:
             person: The user.
             scopes: The granted scopes.
-            picked: The organizations that the user has opened to the client; none for all of them.
+            picked: The organizations that the user shares with the client; None for all of them.
             at_least: Revisions by source that the user's memberships must include.
 
         Raises:

@@ -1,7 +1,7 @@
 """Revocations: rows, written before the answer, and a copy in Redis that every request reads.
 
 The copy is updated after every revocation, by a reader that finds it incomplete, and every two seconds by every
-replica, in case the one that revoked died in between.
+replica, in case the replica that revoked died before it updated the copy.
 """
 
 import asyncio
@@ -65,8 +65,8 @@ class Revocations:
 
     Args:
         engine: This service's database.
-        redis: For batches with ``WAIT``.
-        commands: For reads.
+        redis: Connections for batches with ``WAIT``.
+        commands: Runs the reads.
         tenant_id: The tenant.
         replicas: How many replicas of Redis must acknowledge a revocation before the answer.
     """
@@ -95,7 +95,7 @@ class Revocations:
         )
 
     def start(self) -> None:
-        """Begin to keep the copy up to the rows, in the background."""
+        """Start keeping the copy up to date in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
@@ -113,8 +113,8 @@ class Revocations:
 
         Args:
             token_id: ``jti`` of a token whose signature is valid.
-            kid: Of the key that signed it.
-            impersonation: Its impersonation, if it was exchanged.
+            kid: The id of the key that signed it.
+            impersonation: Its impersonation, if it was issued by exchange.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
@@ -126,8 +126,8 @@ class Revocations:
 
         Args:
             impersonation_id: Its id.
-            impersonation: Its parties and its beginning.
-            read: What was read of the copy; it is read again if that was not complete, or if there is none.
+            impersonation: Its parties and the time at which it began.
+            read: A reading of the copy; the copy is read again without one, or if the reading was incomplete.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
@@ -150,21 +150,22 @@ class Revocations:
             raise redis_unavailable(error, "revocations cannot be read right now") from None
 
     async def is_key_retired(self, kid: str) -> bool:
-        """Return whether a signing key was retired; false while Redis cannot tell, so that signing goes on."""
+        """Return whether a signing key was retired; False while Redis does not answer, so that signing continues."""
         try:
             return await self._reader.is_key_retired(kid)
         except StoreUnavailable:
             return False
 
     async def record_retired_key(self, connection: AsyncConnection, kid: str) -> None:
-        """Retire a signing key at the end of a transaction; ``copy`` must follow its commit.
+        """Retire a signing key, as the transaction's last statement; call ``copy`` after the commit.
 
-        A thief of the key can sign a token that never expires, so this outlives every verifier that still has the key.
+        The holder of a stolen key can sign a token that never expires, so this outlives every verifier's copy of the
+        key.
         """
         await self.record(connection, [Revocation(retired_key_id(kid), self._clock() + _RETIRED_MS)])
 
     async def revoke(self, *revoked: Revocation) -> None:
-        """Revoke; from the return on every request refuses these tokens.
+        """Revoke these; once this returns, every request refuses the tokens.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: they may or may not be revoked; try again.
@@ -175,7 +176,7 @@ class Revocations:
         await self.copy()
 
     async def require(self, revoked: Sequence[Revocation]) -> None:
-        """Revoke what is not revoked yet; from the return on every request refuses what these cover.
+        """Revoke those not revoked yet; once this returns, every request refuses the tokens that they cover.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -187,7 +188,7 @@ class Revocations:
         await self.copy()
 
     async def record(self, connection: AsyncConnection, revoked: Sequence[Revocation]) -> None:
-        """Store revocations at the end of a transaction; ``copy`` must follow its commit."""
+        """Store revocations, as the transaction's last statements; call ``copy`` after the commit."""
         live = [each for each in revoked if each.expires_at > self._clock()]
         if live:
             await store.insert_revocations(connection, self._tenant_id, live)
@@ -195,7 +196,7 @@ class Revocations:
             _log.info("token.revoked", token_id=each.id)
 
     async def copy(self) -> None:
-        """Return when everything that was committed when this was called is in the copy.
+        """Wait until the copy has everything that was committed before this call.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -212,7 +213,7 @@ class Revocations:
             raise temporarily_unavailable("revocations cannot be copied right now") from None
 
     async def _copy_some(self) -> CopyPosition | None:
-        """Copy the next batch; return the copy's position if it is complete now.
+        """Copy the next batch; return the copy's position if the copy is now complete.
 
         The first batch into an empty copy never completes it: by the time it is applied, a newer copy may have been
         completed and lost, and the copy would be just as empty. The head is read again before the copy is complete.
@@ -235,7 +236,7 @@ class Revocations:
     async def _rows(self, *, after: int) -> tuple[int, Sequence[NumberedRevocation]]:
         """Return the number of the last revocation and the first batch above a number, in one snapshot.
 
-        A row that is revoked once more between the two reads would have a number above the first and be in no batch.
+        Without the snapshot, a row revoked again between the two reads would get a higher number and be in no batch.
         """
         async with self._engine.connect() as connection:
             await connection.execution_options(isolation_level="REPEATABLE READ")
@@ -246,7 +247,7 @@ class Revocations:
         return head, batch
 
     async def _apply(self, stored: bytes, reached: CopyPosition, batch: Sequence[NumberedRevocation]) -> bool:
-        """Apply a batch; return false if the copy has another position meanwhile."""
+        """Apply a batch; return False if the copy's position has changed meanwhile."""
         now = self._clock()
         keys = [position_key(self._tenant_id), *(revocation_key(self._tenant_id, each.id) for each in batch)]
         values = [(each.begun_until or 1, max(1, each.expires_at - now)) for each in batch]

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from token_service.schema import revocation_counts, revocations
 
 NOTIFY_CHANNEL: Final = "revocations"
-"""Called with every revocation when its transaction commits, for the not-valid feed."""
+"""Notified of every revocation when its transaction commits, for the not-valid feed."""
 
 
 class Revocation(msgspec.Struct, frozen=True):
