@@ -1,6 +1,6 @@
-"""CORS: which web pages may read the answers of the token service.
+"""CORS: which web pages may read the responses of token-service.
 
-Metadata: every page with every request header, even where there is no document, so that a page can look for it. Keys
+Metadata: every page with every request header, even where there is no document, so that a page can probe for it. Keys
 and userinfo: every page. The token endpoint: pages of registered origins, those of SPA redirect URIs and of
 ``corsAllowedOrigins``. A preflight does not name the client, so it accepts the origins of every application.
 """
@@ -22,9 +22,9 @@ class Cors(cors.Cors):
 
     Args:
         app: The app.
-        metadata_prefixes: Of paths readable by any page, with any request header.
-        public_paths: Readable by any page.
-        registered_paths: Readable by pages of registered origins.
+        metadata_prefixes: Prefixes of paths readable by any page, with any request header.
+        public_paths: Paths readable by any page.
+        registered_paths: Paths readable by pages of registered origins.
         is_registered: Whether an origin is registered for the client with this id, or for any if there is none.
     """
 
@@ -44,7 +44,7 @@ class Cors(cors.Cors):
         self._is_registered = is_registered
 
     def _permission_for(self, request: HTTPScope, origin: bytes | None) -> Headers | None:
-        """Return the headers that permit pages of this origin to read the answer, if they may."""
+        """Return the headers that let pages of this origin read the response, if they may."""
         if request["path"].startswith(self._metadata_prefixes):
             return ANY_PAGE_WITH_ANY_HEADER
         if request["path"] in self._public_paths:

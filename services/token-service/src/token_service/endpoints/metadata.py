@@ -39,8 +39,8 @@ _DOCUMENT_PATHS: Final = (
     "/.well-known/oauth-authorization-server",
     "/.well-known/openid-configuration",
 )
-"""Where clients look: at the first three because of OpenID Connect Discovery 1.0 section 4 and RFC 8414 sections 3 and
-5, at the others if they always append to the issuer, or know the host alone."""
+"""Where clients look: at the first three by OpenID Connect Discovery 1.0 section 4 and RFC 8414 sections 3 and 5, at
+the others if they always append to the issuer, or know only the host."""
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):

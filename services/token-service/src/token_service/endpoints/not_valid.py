@@ -1,8 +1,8 @@
 """``GET /oidc/not-valid``, its ``/events`` and ``/jwks``: the not-valid feed as snapshot, tail and keys.
 
 The tail is a stream of server-sent events (WHATWG HTML section 9.2): the id of an event is the position after it, and
-``Last-Event-ID`` names the position to continue from. A stream ends after ten minutes, give or take one, and its reader
-comes back: with a credential that is checked again, and, as the ends are spread, not at once with all others.
+``Last-Event-ID`` names the position to continue from. A stream ends after nine to eleven minutes and its reader
+reconnects, so that its credential is checked again; the spread keeps readers from reconnecting all at once.
 """
 
 import asyncio
@@ -63,11 +63,11 @@ class NotValidEndpoints:
     """Serves the feed to clients with a credential, or to everyone.
 
     Args:
-        directory: For authentication.
-        authenticator: Of clients.
-        keys: Of the feed.
-        snapshots: Where readers start.
-        tail: How they go on.
+        directory: Must be current before clients are authenticated.
+        authenticator: Authenticates clients.
+        keys: The feed's keys.
+        snapshots: Snapshots, and messages since a position.
+        tail: The live messages.
         is_public: Whether reading needs no credential.
     """
 
@@ -109,10 +109,10 @@ class NotValidEndpoints:
         await send_answer(send, 200, headers, body)
 
     async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what follows the reader's position, then each message as it comes, for about ten minutes."""
+        """Send the messages after the reader's position, then each new one as it arrives, for about ten minutes."""
         await self._require_reader(scope)
         position = _position(scope)
-        with self._tail.reading() as live:  # from here on nothing is missed
+        with self._tail.reading() as live:  # subscribed before reading the past: no gap between them
             earlier = [] if position is None else await self._snapshots.since(*position)
             await send({"type": "http.response.start", "status": 200, "headers": _EVENT_STREAM})
             for message in earlier:
@@ -161,7 +161,7 @@ def not_valid_endpoints(endpoints: NotValidEndpoints) -> list[ASGIRouteHandler]:
 
 
 async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, and turn every failure into an OAuth error; a stream that has begun just ends."""
+    """Answer, and turn every failure into an OAuth error; a stream that has already begun is closed."""
     try:
         _require_get(scope)
         await answer(scope, receive, send)
@@ -203,7 +203,7 @@ async def _send_live(send: Send, live: AsyncGenerator[LiveMessage, None], reache
 
 
 async def _until_gone(receive: Receive, sending: Awaitable[None], *, within_s: float) -> None:
-    """Return when everything was sent, when the reader has gone, or when the time is over."""
+    """Return when everything was sent, when the reader has disconnected, or after ``within_s`` seconds."""
     tasks = (asyncio.ensure_future(sending), asyncio.ensure_future(_gone(receive)))
     try:
         await asyncio.wait(tasks, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)

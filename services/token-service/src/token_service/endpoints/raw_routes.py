@@ -56,7 +56,7 @@ async def answer_client(
         scope: The request.
         receive: Its body.
         send: Its answer.
-        answer: Returns the body to be encoded; none for an answer without one.
+        answer: Returns the body to be encoded; None for a response without a body.
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``, for the address in the audit trail.
     """
     try:
@@ -70,7 +70,7 @@ async def answer_client(
 
 
 def unexpected(error: Exception, scope: Scope) -> OAuthError:
-    """Log an unexpected error; return the refusal, which says nothing about it."""
+    """Log an unexpected error; return a refusal that reveals nothing about it."""
     _log.error("request.failed", route=scope["path"], error=type(error).__name__, exc_info=error)
     return OAuthError("server_error", "the server failed", status=500)
 
@@ -116,7 +116,7 @@ def refusal_headers(error: OAuthError, *, allow: bytes) -> Headers:
 
     Args:
         error: The error.
-        allow: The method that the endpoint takes.
+        allow: The method that the endpoint accepts.
     """
     if error.status == 401:
         return [(b"www-authenticate", _CHALLENGE), *retry_after(error)]
@@ -129,7 +129,7 @@ def retry_after(error: OAuthError) -> Headers:
 
 
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Send a whole answer."""
+    """Send a complete response."""
     headers = [*headers, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -62,7 +62,7 @@ class Revoker:
             await self._revoke_access_token(token, client)
 
     async def _revoke_refresh_token(self, refresh_token: str, client: ApplicationState) -> bool:
-        """Return whether the token is a refresh token; then its whole family and their access tokens are revoked."""
+        """Return whether the token is a refresh token; if so, revoke its family and their access tokens."""
         found = await self._refresh_tokens.find(refresh_token)
         if found is None:
             return False

@@ -36,7 +36,7 @@ class _NoCredentials(Exception):  # noqa: N818 - not an error of the protocol (R
 
 
 class Userinfo:
-    """Reads the claims that a userinfo token opens."""
+    """Reads the claims that a userinfo token releases."""
 
     def __init__(
         self, live_tokens: LiveTokens, user_claims: UserClaims, consents: Consents, *, userinfo_audience: str
@@ -119,7 +119,7 @@ def _bearer(authorization: str) -> str:
 
 
 def _challenge(error: OAuthError | None) -> tuple[bytes, bytes]:
-    """Return the challenge (RFC 6750 section 3); without credentials it names no error (section 3.1)."""
+    """Return the challenge (RFC 6750 section 3); it omits the error if there are no credentials (section 3.1)."""
     challenge = 'Bearer realm="userinfo"'
     if error is not None:
         challenge += f', error="{error.error}", error_description="{error.description}"'

@@ -2,5 +2,5 @@
 
 Owns sessions, pending authorization requests, the sign-in and consent pages, device cookies, and the throttling of
 password attempts per address. Does not own the throttling per account, which management-service does, where the hashes
-are, nor what a sign-in leaves behind for the client (``token_service.authorizations``).
+are, nor what a sign-in grants to the client (``token_service.authorizations``).
 """

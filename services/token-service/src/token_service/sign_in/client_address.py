@@ -7,14 +7,14 @@ from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-_PREFIX_BITS: Final = 64  # the smallest network that a provider gives a customer (RFC 6177)
+_PREFIX_BITS: Final = 64  # a host may use any address of its subnet, a /64 (RFC 4291 section 2.5.1)
 _EVIDENT: Final = 20
 
 
 def network_of(address: str) -> str:
-    """Return the network that an address is counted as: an IPv4 address itself, the /64 of an IPv6 address.
+    """Return the network that an address is counted under: the IPv4 address itself, or the /64 of an IPv6 address.
 
-    A port, which some proxies append, is ignored. Text that is not an address is returned as it is.
+    A port, which some proxies append, is ignored. Text that is not an address is returned unchanged.
     """
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address):
@@ -35,7 +35,7 @@ class ProxyWatch:
         self._count = 0
 
     def see(self, address: str, *, is_forwarded: bool) -> None:
-        """Take note of an attempt."""
+        """Record an attempt's address."""
         if self._is_settled:
             return
         parsed = _parsed(address)

@@ -1,6 +1,6 @@
-"""The device cookie: which users have signed in at a browser before, so that each has a count of attempts there.
+"""The device cookie: the users that have signed in at a browser before, so that attempts are counted per browser.
 
-Wrong passwords from elsewhere then do not lock the right person out. The cookie does not authenticate. It is bound
+Wrong passwords from elsewhere then do not lock the account's owner out. The cookie does not authenticate. It is bound
 to the accounts and to their tokensValidAfter: a new password makes the browser unknown to the account.
 """
 
@@ -29,7 +29,7 @@ class Devices:
 
     Args:
         keys: The key-encryption keys, newest first: a key derived from the first signs, those of all verify.
-        tenant_id: Cookies of other tenants are not accepted.
+        tenant_id: The tenant; cookies of other tenants are not accepted.
     """
 
     def __init__(self, keys: Sequence[str], *, tenant_id: str) -> None:
@@ -39,7 +39,7 @@ class Devices:
         ]
 
     def read(self, cookie: str | None) -> tuple[KnownDevice, ...]:
-        """Return the users that have signed in at a browser; none if the cookie is not genuine."""
+        """Return the users that a browser is known to; empty if the cookie is not genuine."""
         if cookie is None or len(cookie) > _MAX_CHARACTERS:
             return ()
         payload, _, _ = cookie.partition(".")

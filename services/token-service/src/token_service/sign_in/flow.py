@@ -42,8 +42,8 @@ class Descriptions(msgspec.Struct, frozen=True):
 
     Attributes:
         resources: Names of resources, by indicator.
-        scopes: Of resources' scopes, by indicator and name.
-        permissions: Of organization permissions, by name.
+        scopes: Descriptions of the resources' scopes, by indicator and name.
+        permissions: Descriptions of organization permissions, by name.
     """
 
     resources: Mapping[str, str]
@@ -55,7 +55,8 @@ class SignedIn(msgspec.Struct, frozen=True):
     """A live user at this browser.
 
     Attributes:
-        revision: Of management, as of a sign-in in this request: later checks must not use older records.
+        revision: Management's revision, if the user signed in with this request: later checks must not use older
+            records.
     """
 
     session: Session
@@ -81,7 +82,7 @@ class NeedsConsent(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """Nothing is missing: the code goes to the client."""
+    """Nothing is missing: the client gets the code."""
 
     code: str
 
@@ -112,7 +113,7 @@ class SignInFlow:
         self._clock = clock
 
     async def application(self, client_id: str | None) -> ApplicationState | None:
-        """Return an application, or none; an unknown one is looked up again after catching up.
+        """Return an application, or None; an unknown one is looked up again after catching up.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -127,7 +128,7 @@ class SignInFlow:
         return None if client_id is None else self._directory.in_memory.application(client_id)
 
     async def as_of_now(self, application: ApplicationState) -> ApplicationState:
-        """Return an application after catching up: a URI may have been registered a moment ago.
+        """Return an application after catching up with the bus: a URI may have been registered a moment ago.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -136,7 +137,7 @@ class SignInFlow:
         return self._directory.in_memory.application(application.id) or application
 
     async def client_of(self, parameters: Parameters) -> tuple[ApplicationState, str]:
-        """Return client and redirect URI of a request, both valid: errors may be sent there.
+        """Return the validated client and redirect URI of a request: errors may be sent to this URI.
 
         Raises:
             BadRequest: One of them is not valid: the user sees an error page, nothing is redirected.
@@ -187,11 +188,11 @@ class SignInFlow:
         return request
 
     async def signed_in(self, session_cookie: str | None, *, revision: int = 0) -> SignedIn | None:
-        """Return who is signed in at this browser, if anyone.
+        """Return the live user signed in at this browser, if any.
 
         Args:
             session_cookie: As sent by the browser.
-            revision: Of management, that the user's records must include.
+            revision: Management's revision that the user's records must include.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -245,8 +246,8 @@ class SignInFlow:
         Args:
             pending: The request.
             who: The user.
-            application: Which the page was about.
-            organizations: Those that were picked; they replace earlier ones. None if the page did not ask.
+            application: The application that the page named.
+            organizations: The picked organizations, which replace earlier ones. None if the page did not ask.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -290,7 +291,7 @@ class SignInFlow:
         return await self._authorizations.end_of_session(hint.session_id, application_id=hint.client_id)
 
     def wanted(self, request: AuthorizationRequest) -> Consented:
-        """Return the requested access, as far as it exists now."""
+        """Return the requested access, limited to what exists now."""
         in_memory = self._directory.in_memory
         existing = {}
         for indicator in request.resources:
@@ -321,7 +322,7 @@ class SignInFlow:
     async def pickable(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState
     ) -> Sequence[OrganizationState] | None:
-        """Return the organizations that a user may pick for an application, by name; none if there is nothing to pick.
+        """Return the organizations that a user may pick for an application, by name; None if there is nothing to pick.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -354,7 +355,7 @@ class SignInFlow:
         return await self._issue_code(request, who, authorization)
 
     async def _concerning(self, wanted: Consented, who: SignedIn) -> Consented:
-        """Return the part of a request that applies to a user: without organizations if they belong to none."""
+        """Return the access that applies to a user: a user without organizations is not asked about them."""
         rest = without_organizations(wanted, urn_namespace=self._urn_namespace)
         if rest == wanted or await self._directory.memberships_of(who.person.user.id, at_least={}):
             return wanted
@@ -378,7 +379,7 @@ class SignInFlow:
 
 
 def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
-    """Return who is signed in, if a pending request accepts this user and the time of their sign-in."""
+    """Return the signed-in user if a pending request accepts the user and the time of the sign-in."""
     request = pending.request
     if who is None or not request.accepts(who.person.user.id):
         return None

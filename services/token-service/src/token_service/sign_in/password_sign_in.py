@@ -23,9 +23,9 @@ class SignInRefused(Exception):  # noqa: N818 - the name is what happened
     """No session was begun.
 
     Attributes:
-        problem: What the page tells the person.
-        status: Of HTTP.
-        retry_after_s: Seconds until another attempt makes sense, if known.
+        problem: The problem that the page states.
+        status: HTTP status.
+        retry_after_s: Seconds until another attempt may succeed, if known.
     """
 
     def __init__(self, problem: Problem, *, status: int = 200, retry_after_s: int | None = None) -> None:
@@ -39,9 +39,9 @@ class Begun(msgspec.Struct, frozen=True):
     """A sign-in that succeeded.
 
     Attributes:
-        session_cookie: Of the session, with its new secret.
+        session_cookie: The session's cookie, with its new secret.
         device_cookie: Makes the browser known to the account.
-        who: Who signed in.
+        who: The user.
     """
 
     session_cookie: str
@@ -88,13 +88,14 @@ class PasswordSignIn:
             identifier: User name, e-mail address or phone number.
             password: As typed.
             origin: Where the request came from.
-            session_cookie: That the browser sent.
-            device_cookie: That the browser sent.
-            client_id: Of the application to continue to, for the log.
-            is_remembered: Whether the session outlives the browser's.
+            session_cookie: The session cookie that the browser sent.
+            device_cookie: The device cookie that the browser sent.
+            client_id: The application to continue to, for the log.
+            is_remembered: Whether the session outlives the browser's session.
 
         Raises:
-            SignInRefused: Wrong password, too many attempts, a user who may not sign in, or no check is possible.
+            SignInRefused: Wrong password, too many attempts, a user who may not sign in, or the password cannot be
+                checked.
             OAuthError: ``temporarily_unavailable``.
             StoreUnavailable: Redis does not answer.
         """
@@ -102,7 +103,7 @@ class PasswordSignIn:
             raise SignInRefused("incomplete")
         throttled = await self._throttle.count(origin.address)
         if throttled is not None:
-            # One entry of the trail a window: a flood must not fill the log, which drops other entries then.
+            # One audit entry a window: a flood must not fill the backlog, which would then drop other entries.
             self._refused("throttled-address", origin, client_id, is_recorded=throttled.is_first)
             raise _too_many_attempts(throttled.wait_s)
         devices = self._devices.read(device_cookie)
@@ -112,7 +113,7 @@ class PasswordSignIn:
             await self._throttle.forgive(origin.address)
             self._outcomes.labels("unavailable").inc()
             raise SignInRefused("unavailable", status=503, retry_after_s=unavailable.retry_after_s) from None
-        if known.retry_after_s:  # stays counted for the address: a flood of attempts at a locked account ends too
+        if known.retry_after_s:  # still counted for the address, which bounds attempts at a locked account too
             self._refused("throttled-account", origin, client_id)
             raise _too_many_attempts(known.retry_after_s)
         if known.user_id is None:
@@ -143,7 +144,7 @@ class PasswordSignIn:
     def _refused(
         self, outcome: str, origin: Origin, client_id: str, *, user_id: str | None = None, is_recorded: bool = True
     ) -> None:
-        """Count, log and record a refusal; management-service logs the account, which stays unknown here."""
+        """Count, log and record a refusal; management-service logs the account, which is unknown here."""
         self._outcomes.labels(outcome).inc()
         if is_recorded:
             self._audit.not_signed_in(user_id, client_id=client_id, origin=origin, reason=outcome)

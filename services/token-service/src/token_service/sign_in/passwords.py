@@ -1,4 +1,4 @@
-"""Asks management-service to check a password, by a request over the bus."""
+"""Checks passwords by a request to management-service over the bus."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from identity_common.wire.password_check import KnownDevice, PasswordAnswer, Pas
 _log = get_logger(__name__)
 
 _TIMEOUT_S: Final = 5.0
-_REPLY_TIMEOUT_MS: Final = 4000  # less than the timeout: the answer has to arrive too
+_REPLY_TIMEOUT_MS: Final = 4000  # less than the timeout: the reply must arrive within it
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(PasswordAnswer).decode
 
@@ -22,7 +22,7 @@ class PasswordsUnavailable(Exception):  # noqa: N818 - the name is what happened
     """No reply, or management-service is busy: try again later.
 
     Attributes:
-        retry_after_s: Seconds until another attempt makes sense.
+        retry_after_s: Seconds until another attempt may succeed.
     """
 
     def __init__(self, retry_after_s: int = 1) -> None:
@@ -40,16 +40,16 @@ class PasswordCheck:
     async def check(
         self, identifier: str, password: str, devices: tuple[KnownDevice, ...] = (), *, address: str = ""
     ) -> PasswordAnswer:
-        """Return the user with this name and password; an answer without a user if there is none.
+        """Check a password; the result has no user unless the name and password match one.
 
         Args:
             identifier: As typed.
             password: As typed.
-            devices: What the browser is known as.
-            address: Of the browser.
+            devices: The users that the browser is known to.
+            address: The browser's address.
 
         Raises:
-            PasswordsUnavailable: There was no answer, or management-service is busy.
+            PasswordsUnavailable: There was no reply, or management-service is busy.
         """
         if not self._bus.is_connected:
             raise PasswordsUnavailable

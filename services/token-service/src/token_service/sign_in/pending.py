@@ -1,7 +1,7 @@
 """Pending authorization requests, in Redis; each belongs to the browser that sent it.
 
-Anyone can have one stored, so its size is limited when it is judged, its number per address by ``throttle``, and its
-life until a user has signed in.
+Any visitor can cause one to be stored, so its size is limited by validation, the number per address by ``throttle``,
+and its lifetime until a user has signed in.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ from token_service.sign_in.request import AuthorizationRequest
 
 PENDING_TTL_S: Final = 900
 SIGNED_IN_TTL_S: Final = 3600
-"""Of a request whose user has signed in, and now decides about a consent."""
+"""TTL, in seconds, of a request whose user has signed in and now decides about consent."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorization.v1"):
     """A request between two pages.
 
     Attributes:
-        browser: Hash of the secret of the browser that sent it: in another browser a link to it opens nothing.
+        browser: Hash of the secret of the browser that sent it; a link to it does not work in another browser.
         csrf_token: Part of every form of its pages.
-        created_at: Milliseconds; a sign-in after it satisfies ``prompt=login``.
+        created_at: Milliseconds since the epoch; a later sign-in satisfies ``prompt=login``.
     """
 
     request: AuthorizationRequest
@@ -60,7 +60,7 @@ class PendingAuthorizations:
         return pending_id
 
     async def prolong(self, pending_id: str) -> None:
-        """Store a request for longer, now that its user has signed in.
+        """Extend the TTL of a request whose user has signed in.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -68,7 +68,7 @@ class PendingAuthorizations:
         await self._commands.execute("EXPIRE", self._key(pending_id), SIGNED_IN_TTL_S)
 
     async def require_sign_in(self, pending_id: str, pending: Pending, *, now: int) -> None:
-        """Make a request need a sign-in after this moment, for every user; a request that is gone stays gone.
+        """Require a sign-in later than ``now``, from any user; a no-op if the request has expired.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -92,7 +92,7 @@ class PendingAuthorizations:
         return pending if hmac.compare_digest(pending.browser, _hash(browser_secret)) else None
 
     async def take(self, pending_id: str) -> bool:
-        """Delete a request; return whether it existed: of two answers to one page only one gets a code.
+        """Delete a request; return whether it existed, so that only one of two answers to a page gets a code.
 
         Raises:
             StoreUnavailable: Redis does not answer.

@@ -25,7 +25,7 @@ def is_registered(redirect_uri: str, registered: Collection[str], *, is_native: 
 
 
 def _without_port(uri: str) -> tuple[str, str] | None:
-    """Return host and path of a loopback address; none for other addresses, and for an invalid port."""
+    """Return host and path of a loopback address; None for other addresses and for an invalid port."""
     match = _LOOPBACK.fullmatch(uri)
     if match is None:
         plain = re.fullmatch(r"(http://(?:127\.0\.0\.1|\[::1\]))(/.*)?", uri, re.DOTALL)
@@ -44,7 +44,7 @@ def with_parameters(redirect_uri: str, parameters: dict[str, str]) -> str:
 def home_of(application: ApplicationState) -> str | None:
     """Return the site of a web application: the origin of its first redirect URI, on https if it has one.
 
-    None for an application on a device, and for one without a redirect URI.
+    None for a native application, and for one without a redirect URI.
     """
     if application.type not in {"SPA", "Traditional"}:
         return None
@@ -54,7 +54,7 @@ def home_of(application: ApplicationState) -> str | None:
 
 
 def destination(redirect_uri: str, *, is_native: bool) -> str | None:
-    """Return the host and port that a redirect leads to; none for an application on this device."""
+    """Return the host and port that a redirect leads to; None for a native application."""
     parts = urlsplit(redirect_uri)
     is_web = parts.scheme == "https" or (parts.scheme == "http" and not is_native)
     return parts.netloc if is_web else None
@@ -63,7 +63,7 @@ def destination(redirect_uri: str, *, is_native: bool) -> str | None:
 def form_action_source(redirect_uri: str) -> str:
     """Return the ``form-action`` source of a content security policy that allows a redirect to this URI.
 
-    The policy cannot express IPv6 addresses and hosts of private-use schemes: there the source is the scheme.
+    The policy cannot express IPv6 addresses and hosts of private-use schemes: for these the source is the scheme.
     """
     parts = urlsplit(redirect_uri)
     if parts.scheme not in {"http", "https"} or "[" in parts.netloc:

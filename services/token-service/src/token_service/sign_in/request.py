@@ -29,10 +29,10 @@ _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636 section 4.2: ba
 
 
 class BadRequest(Exception):  # noqa: N818 - the name is what happened
-    """A request that is answered with a page for the user: client or redirect URI may be wrong.
+    """A request that is refused on a page, because its client or redirect URI is not valid.
 
     Attributes:
-        reason: For the developer of the client.
+        reason: The reason, for the client's developer.
     """
 
     def __init__(self, reason: str) -> None:
@@ -44,8 +44,8 @@ class Refusal(Exception):  # noqa: N818 - the name is what happened
     """An error that is sent to the client's redirect URI.
 
     Attributes:
-        error: Of RFC 6749 section 4.1.2.1, OpenID Connect Core section 3.1.2.6 or RFC 8707 section 2.
-        description: For the developer of the client.
+        error: A code of RFC 6749 section 4.1.2.1, OpenID Connect Core 1.0 section 3.1.2.6 or RFC 8707 section 2.
+        description: The reason, for the client's developer.
     """
 
     def __init__(self, error: str, description: str) -> None:
@@ -80,10 +80,10 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         scopes: All scope tokens, of OpenID Connect, resources and organizations.
         resources: Indicators.
-        code_challenge: Of PKCE, method S256; none if the client may do without and did.
-        max_age_s: The greatest accepted age of the sign-in, seconds.
+        code_challenge: The PKCE challenge, method S256; None if the client need not use PKCE and did not.
+        max_age_s: The maximum age of the sign-in, seconds.
         login_hint: Prefills the sign-in page.
-        hinted_user_id: The only user that is accepted; none to accept any.
+        hinted_user_id: The only accepted user; None accepts any.
     """
 
     client_id: str
@@ -140,7 +140,7 @@ def _decode(text: bytes) -> str:
 
 
 def state_of(parameters: Parameters) -> str | None:
-    """Return the state to send back; none if it is repeated."""
+    """Return the ``state`` to send back; None if it is missing or repeated."""
     return None if "state" in parameters.repeated else parameters.get("state")
 
 
@@ -158,7 +158,7 @@ def judge(
         parameters: As sent.
         client_id: Validated.
         redirect_uri: Validated.
-        hint: From ``id_token_hint``; none without one, and for one that was not issued here.
+        hint: From ``id_token_hint``; None without one, and for one that was not issued here.
         requires_pkce: Whether a request without a code challenge is refused.
 
     Raises:
@@ -198,7 +198,7 @@ def judge(
 
 
 def _require_small(parameters: Parameters) -> None:
-    """Refuse a request that is larger than a client needs: anyone can have one stored."""
+    """Refuse a request that is larger than a client needs: any visitor can cause one to be stored."""
     for name, limit in _MAX_CHARACTERS.items():
         if len(parameters.get(name) or "") > limit:
             raise Refusal("invalid_request", f"{name} is longer than {limit} characters")
@@ -209,7 +209,7 @@ def _require_small(parameters: Parameters) -> None:
 
 
 def _code_challenge(parameters: Parameters, *, is_required: bool) -> str | None:
-    """Return the challenge of PKCE; none for a client that may do without, and has the code bound to its nonce.
+    """Return the PKCE challenge; None for a client that need not use PKCE, whose nonce binds the code.
 
     Source:
         RFC 9700 section 2.1.1 (public clients must use PKCE, confidential ones may use the nonce of OpenID Connect).

@@ -22,7 +22,7 @@ def requested_access(
     existing_scopes: Mapping[str, frozenset[str]],
     existing_permissions: frozenset[str],
 ) -> Consented:
-    """Return everything that a request names and that exists, held or not; unknown names are dropped.
+    """Return the requested access that exists, whether or not the user holds it; unknown names are dropped.
 
     Args:
         scopes: Of the request.

@@ -1,6 +1,6 @@
 """``/oidc/auth`` (RFC 6749 section 4.1.1, OpenID Connect Core 1.0 section 3.1.2) and the pages that it leads to.
 
-The flow decides the next step, and a page asks for what is missing. Errors go to the client's redirect URI only after
+The flow decides the next step; a page asks for what is missing. Errors go to the client's redirect URI only after
 client and redirect URI were validated; before that a page shows them.
 """
 
@@ -46,7 +46,7 @@ _CANCEL: Final = "/sign-in/cancel"
 _CONSENT: Final = "/consent"
 _SWITCH: Final = "/consent/switch"
 _SELECTIONS: Final = {"select-all": True, "select-none": False}
-"""Decisions about the list of organizations; the page is shown again."""
+"""Form values that change the list of organizations; the page is shown again."""
 _MINUTE_S: Final = 60
 
 Answer = Response[str] | Response[None]
@@ -58,10 +58,10 @@ class AuthorizationPages:
     Args:
         flow: Decides the next step.
         pending: Stores requests between pages.
-        waiting: Limits how many requests of one address are stored.
+        waiting: Limits how many pending requests an address may have.
         passwords: Signs users in.
-        base_url: Of links.
-        issuer: Sent with every answer (RFC 9207).
+        base_url: The base of links.
+        issuer: Sent with every authorization response (RFC 9207).
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
 
@@ -153,7 +153,7 @@ class AuthorizationPages:
     async def _require_place(self, browser: Browser) -> None:
         """Count a request that is about to be stored; refuse it beyond the limit of its address.
 
-        Sent to the client like any other refusal: it is one of RFC 6749 section 4.1.2.1.
+        The client gets ``temporarily_unavailable`` (RFC 6749 section 4.1.2.1).
         """
         if await self._waiting.count(browser.address) is not None:
             raise Refusal("temporarily_unavailable", "too many requests from this address are waiting for a sign-in")
@@ -172,11 +172,11 @@ class AuthorizationPages:
         return redirect(self._address(step, pending_id, request.client_id, language), cookies=cookies)
 
     async def _show(self, browser: Browser, pending_id: str, *, select_all: bool | None = None) -> Answer:
-        """Show the page that a pending request needs, whichever was opened.
+        """Show the page that a pending request needs, regardless of the page that was opened.
 
         Args:
-            browser: That opened it.
-            pending_id: Of the request.
+            browser: The browser that opened it.
+            pending_id: The request's id.
             select_all: Whether all organizations are ticked, or none is; None for those that were picked before.
         """
         pending = await self._find(browser, pending_id)
@@ -229,7 +229,7 @@ class AuthorizationPages:
         return self._deny(pending.request)
 
     async def _consent(self, browser: Browser, form: Parameters) -> Answer:
-        """Take the user's decision, which must be explicit."""
+        """Handle the user's decision, which must be explicit."""
         pending_id, pending = await self._posted(browser, form)
         decision = form.get("decision")
         if decision == "deny":
@@ -259,7 +259,7 @@ class AuthorizationPages:
     async def _picked(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState, form: Parameters
     ) -> frozenset[str] | None:
-        """Return the organizations that were picked among those on the page; none if it had none to pick."""
+        """Return the organizations that were picked on the page; None if it had none to pick."""
         if form.get("organizations") is None:
             return None
         shown = await self._flow.pickable(request, who, application)
@@ -289,7 +289,7 @@ class AuthorizationPages:
         return pending
 
     def _expired(self, browser: Browser) -> Expired:
-        """Return the error of a page whose request is gone; only its address says which application it was for."""
+        """Return the error for a page whose request is gone; only the page's address still names the application."""
         return Expired(self._flow.known_application(browser.query().get("client_id")))
 
     async def _posted(self, browser: Browser, form: Parameters) -> tuple[str, Pending]:
@@ -390,7 +390,7 @@ class AuthorizationPages:
         return self._address(step, pending_id, query.get("client_id"), LANGUAGES.requested(query.get("ui_locales")))
 
     def _address(self, step: NextStep, pending_id: str, client_id: str | None, language: str | None) -> str:
-        """Return the address of a page; it says what the page must know even if the request is gone."""
+        """Return the address of a page, with what the page needs even if the request is gone."""
         path = _SIGN_IN if isinstance(step, NeedsSignIn) else _CONSENT
         return f"{self._base_url}{path}?{_query(request=pending_id, client_id=client_id, ui_locales=language)}"
 

@@ -11,18 +11,18 @@ from identity_common.identifiers import new_id, new_secret
 from identity_common.stores.redis import RedisCommands
 
 REMEMBERED_TTL_S: Final = 14 * 86_400
-"""Of a session that the user asked to keep."""
+"""TTL, in seconds, of a session that the user asked to keep."""
 SESSION_TTL_S: Final = 86_400
-"""Of any other: its cookie ends with the browser, but some browsers restore such cookies."""
+"""TTL, in seconds, of any other session: its cookie ends with the browser, but some browsers restore such cookies."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
-    """One user at one browser until they sign out; signing in again continues the session.
+    """One user at one browser until sign-out; signing in again continues the session.
 
     Attributes:
         id: Part of ID tokens (``sid``) and authorizations; not a secret.
         user_id: Who signed in.
-        signed_in_at: The last sign-in, milliseconds; becomes ``auth_time``.
+        signed_in_at: The last sign-in, milliseconds since the epoch; becomes ``auth_time``.
         secret_sha256: Hash of the browser's secret.
     """
 
@@ -49,11 +49,12 @@ class Sessions:
     ) -> tuple[str, Session]:
         """Begin a session, or continue one of the same user; return the cookie and the session.
 
-        Every sign-in makes a new secret, against session fixation.
+        Every sign-in creates a new secret, which prevents session fixation.
 
         Args:
-            user_id: Who has just signed in.
-            tokens_valid_after: The user's, milliseconds, by another machine's clock; the sign-in is not before it.
+            user_id: The user that has just signed in.
+            tokens_valid_after: The user's, milliseconds since the epoch, by another machine's clock; the sign-in is
+                never dated earlier.
             earlier: The browser's session. If it has ended meanwhile, a new one begins.
             is_remembered: Whether it outlives the browser's session.
 
@@ -91,7 +92,7 @@ class Sessions:
         return session if hmac.compare_digest(session.secret_sha256, _sha256(secret)) else None
 
     async def is_alive(self, session: Session) -> bool:
-        """Return whether a session has not ended meanwhile.
+        """Return whether a session still exists.
 
         Raises:
             StoreUnavailable: Redis does not answer.

@@ -97,7 +97,7 @@ class EndSession:
         return self._signed_out(browser, parameters, application, target)
 
     async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:
-        """Return where to redirect afterwards, if anywhere (section 3)."""
+        """Return the redirect URI after sign-out, if any (section 3)."""
         target = parameters.get("post_logout_redirect_uri")
         if target is None:
             return None

@@ -2,7 +2,8 @@
 
 Password attempts are counted before the password is checked, so that concurrent attempts all count, and taken back if
 the password was right (management-service counts them per account). Authorization requests are counted before they are
-stored, and taken back when they are answered. Counters expire with their window, so no address stays locked.
+stored, and taken back when they are answered. Counters expire with their window, so an address is never locked for
+longer.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from identity_common.stores.redis import RedisCommands
 from token_service.sign_in.client_address import network_of
 
 # KEYS: the counter, a mark that the limit was met. ARGV: the window in seconds, the limit. Returns 0 if the attempt is
-# counted, else how many seconds to wait, and whether it is the first of the window that has to.
+# counted; otherwise the seconds to wait, and whether it is the first refused attempt of the window.
 _TRY: Final = """
 if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[2]) then
     local wait = math.max(redis.call('TTL', KEYS[1]), 1)
@@ -30,11 +31,11 @@ return 0
 
 
 class Throttled(NamedTuple):
-    """An attempt at the limit.
+    """An attempt refused at the limit.
 
     Attributes:
-        wait_s: Seconds until another one makes sense, at least 1.
-        is_first: Whether it is the first of the window; what need not be recorded for each is recorded for this one.
+        wait_s: Seconds until the next attempt is allowed, at least 1.
+        is_first: Whether it is the first refused one of the window, for records made once per window.
     """
 
     wait_s: int
@@ -45,9 +46,9 @@ class AddressLimit:
     """Counts one kind of attempt.
 
     Args:
-        commands: Of Redis.
+        commands: Runs the Redis commands.
         kind: Part of the keys.
-        window_s: Length of a window.
+        window_s: Length of a window in seconds.
         limit: Attempts from one address in a window; many people may share one.
         throttled: Counts the attempts beyond the limit.
     """
@@ -69,7 +70,7 @@ class AddressLimit:
         self._throttled = throttled.labels(f"{kind}-per-address")
 
     async def count(self, address: str) -> Throttled | None:
-        """Count an attempt; or, at the limit, count nothing and return how long to wait.
+        """Count an attempt; at the limit, do not count it and return how long to wait.
 
         Raises:
             StoreUnavailable: Redis does not answer.

@@ -81,7 +81,7 @@ def language_of(request: "Request") -> str:  # type: ignore[type-arg]
 
 
 def is_from_page(form: Parameters, csrf_token: str) -> bool:
-    """Return whether a form was sent by our page."""
+    """Return whether a form was sent by our own page."""
     return hmac.compare_digest((form.get("csrf_token") or "").encode(), csrf_token.encode())
 
 

@@ -1,4 +1,4 @@
-"""The consent page: what an application requests, in words."""
+"""The consent page: a description of the access that an application requests."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,7 +24,7 @@ _ABOUT_PEOPLE: Final = (
     "organizations",
     "organization_roles",
 )
-"""Scopes about the user in order of display; our own by the end of their URN."""
+"""Scopes about the user, in display order; ours by the last part of their URN."""
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -32,9 +32,9 @@ class Form(msgspec.Struct, frozen=True):
 
     Attributes:
         action: Path that it is posted to.
-        switch_action: Path to sign in as another user; none if the request accepts one user only.
+        switch_action: Path to sign in as another user; None if the request accepts one user only.
         redirects_to: Where the answer may redirect to, for the security policy.
-        destination: The same, for the user; none for an application on this device.
+        destination: The same, as shown to the user; None for a native application.
         request_id: Of the pending request.
         csrf_token: Of the pending request.
     """
@@ -65,8 +65,8 @@ def consent_page(
         form: Its form.
         language: Its tag.
         application: The client.
-        organizations: Those that the user may pick; none if there is nothing to pick.
-        picked: Those that are picked; none for those that were picked before.
+        organizations: Those that the user may pick; None if there is nothing to pick.
+        picked: Those to tick; None ticks those picked before.
     """
     if picked is None:
         picked = step.known.organizations or frozenset()
@@ -98,7 +98,7 @@ def _about_you(wanted: Consented, before: Consented) -> list[Item]:
 
 
 def _groups(wanted: Consented, before: Consented, descriptions: Descriptions) -> list[Group]:
-    """Return the requested permissions by API. An API without any is listed too: its tokens identify the user."""
+    """Return the scopes requested of each API; an API without scopes only learns who the user is."""
     groups = []
     for indicator, names in wanted.resource_scopes.items():
         known = before.resource_scopes.get(indicator)
@@ -111,7 +111,7 @@ def _groups(wanted: Consented, before: Consented, descriptions: Descriptions) ->
 
 
 def _permission(name: str, description: str | None, *, is_new: bool) -> Item:
-    """Return a permission by its description, with its name; by its name alone without a description."""
+    """Return a permission as an item: its description with its name, or its name alone."""
     return Item(description, name, is_new) if description else Item(name, is_new=is_new)
 
 

@@ -22,7 +22,7 @@ class Expired(Exception):  # noqa: N818 - the name is what happened
     """The page's request has expired, or belongs to another browser.
 
     Attributes:
-        application: That the page says it came from, if it is known.
+        application: The application named by the page's address, if it is known.
     """
 
     def __init__(self, application: ApplicationState | None = None) -> None:

@@ -24,7 +24,7 @@ class Item(msgspec.Struct, frozen=True):
     """One requested permission.
 
     Attributes:
-        text: In words.
+        text: Its description.
         name: Of the permission, if the text is not its name.
         is_new: Whether it was not consented to before.
     """
@@ -39,7 +39,7 @@ class Group(msgspec.Struct, frozen=True):
 
     Attributes:
         title: Its name.
-        items: Permissions; none if the API may only learn who the user is.
+        items: Permissions; empty if the API may only learn who the user is.
         is_new: Whether nothing of this API was consented to before.
     """
 
@@ -72,9 +72,10 @@ def page(
     Args:
         template: Its name.
         language: Its tag.
-        application: Which the page is about, if any; the page shows its name, logo and colour.
+        application: The application that the page is about, if any; the page shows its name, logo and colour.
         status: HTTP status.
-        form_action: Where else the answer to the page's form may redirect to: Chromium applies ``form-action`` to
+        form_action: Another source that the response to the page's form may redirect to: Chromium applies
+            ``form-action`` to
             redirects after a post too.
         has_script: Whether the page loads the script.
         headers: Additional ones.
