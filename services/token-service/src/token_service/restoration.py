@@ -23,7 +23,8 @@ async def restore(engine: AsyncEngine, redis: Redis, *, tenant_id: str) -> None:
 
     Deletes the signing keys, so that no access token verifies: a key that was retired must not return. Ends the
     authorizations, and with them the refresh tokens. Empties Redis of this tenant: sessions, codes, subject tokens, and
-    the projections, which are rebuilt; but not of what waits for the audit trail. Begins a new epoch of the not-valid
+    the projections, which are rebuilt; but not of entries that wait for the audit trail. Begins a new epoch of the
+    not-valid
     feed, whose readers know more than it does. Raises the number of the last entry of the audit trail above all that
     were published.
 

@@ -1,4 +1,4 @@
-"""A store that is away, in the words of OAuth."""
+"""Turns failures of a store into OAuth errors."""
 
 import contextlib
 from collections.abc import Generator
@@ -17,7 +17,7 @@ _log = get_logger(__name__)
 def database_answers() -> Generator[None, None, None]:
     """Turn a lost or refused connection in the body into ``temporarily_unavailable``.
 
-    The transaction in the body may or may not be committed then.
+    The transaction in the body may or may not be committed.
 
     Raises:
         OAuthError: ``temporarily_unavailable``.
@@ -35,7 +35,7 @@ def redis_unavailable(error: StoreUnavailable, description: str) -> OAuthError:
     """Log that Redis is away; return ``temporarily_unavailable``.
 
     Args:
-        error: What Redis answered, or why it did not.
+        error: The failure.
         description: For the developer of the client.
     """
     _log.warning("store.unavailable", store="redis", error=str(error))

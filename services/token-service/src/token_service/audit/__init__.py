@@ -1,4 +1,4 @@
-"""Audit entries of token-service: how each token request and sign-in ended, and each attempt to exchange.
+"""Audit entries of token-service: the outcome of each token request and sign-in, and each attempt to exchange.
 
 Owns the entries. Does not own the take: its script appends the attempt in the step that spends the subject token.
 """

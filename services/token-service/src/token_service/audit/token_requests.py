@@ -28,7 +28,7 @@ OBJECTS: Final = {
     GRANT_REFRESH_TOKEN: "refresh-token",
     GRANT_TOKEN_EXCHANGE: "exchange",
 }
-"""The second part of a key, by grant. A grant that is unknown, which is refused, has ``other``."""
+"""The second part of an entry's key, by grant type; ``other`` for an unknown one, which is refused."""
 _MAX_TEXT: Final = 2048
 _MAX_ADDRESS: Final = 64
 
@@ -59,9 +59,9 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
         subject_token_id: Public id of the subject token, once it was taken.
         issued_token_id: ``jti`` of the token to be issued.
         scope: The granted scopes.
-        expires_at: When an exchanged token expires, milliseconds since the epoch.
-        reason: Code of the refusal, where the error of OAuth does not say enough.
-        is_taken: Whether the answer of Redis says that the subject token was taken; then the attempt is recorded.
+        expires_at: When a token that is issued by exchange expires, milliseconds since the epoch.
+        reason: Code of the refusal, where the OAuth error is not specific enough.
+        is_taken: Whether Redis has confirmed that the subject token was taken; the attempt is then recorded.
     """
 
     address: str = ""
@@ -79,18 +79,18 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
     is_taken: bool = False
 
     def target(self, organization_id: str | None, resource: str | None) -> None:
-        """Note the target."""
+        """Set the target's organization and resource."""
         self.organization_id, self.resource = organization_id, resource
 
 
 class TokenAudit:
-    """Makes the entries and appends those about the end of a request, without waiting.
+    """Makes the entries and appends those about a request's outcome, without waiting for Redis.
 
     Args:
-        commands: To Redis.
+        commands: Runs the Redis commands.
         tenant_id: The tenant.
         backlog: How many entries may wait in Redis for the bus.
-        clock: Clock, for tests.
+        clock: The clock; for tests.
     """
 
     def __init__(self, commands: RedisCommands, *, tenant_id: str, backlog: int, clock: Clock = now_ms) -> None:
@@ -101,11 +101,11 @@ class TokenAudit:
         self._clock = clock
 
     async def flush(self) -> None:
-        """Send what waits to Redis; for the end of the process."""
+        """Send waiting entries to Redis, before the process ends."""
         await self._stream.flush()
 
     def attempt(self, request: AuditedTokenRequest) -> AuditEntry:
-        """Return the entry that is appended by the take, which adds the subject token and its user."""
+        """Return the entry that the take appends after it has added the subject token and its user."""
         return self._entry(TAKEN, request)
 
     def issued(self, grant_type: str, request: AuditedTokenRequest) -> None:
@@ -113,7 +113,7 @@ class TokenAudit:
         self._append(f"token.{OBJECTS.get(grant_type, 'other')}.succeeded", request)
 
     def refused(self, grant_type: str, request: AuditedTokenRequest, error: OAuthError) -> None:
-        """Record a refusal; that of a client that did not authenticate would let anyone write to the trail.
+        """Record a refusal, unless the client did not authenticate: any caller could fill the trail.
 
         Args:
             grant_type: As requested.
@@ -125,24 +125,24 @@ class TokenAudit:
             self._append(key, request, "refused", request.reason or error.reason or error.error)
 
     def signed_in(self, user_id: str, *, client_id: str, origin: Origin) -> None:
-        """Record that a person signed in, to continue to an application."""
+        """Record that a user signed in to continue to an application."""
         self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, origin))
 
     def not_signed_in(self, user_id: str | None, *, client_id: str, origin: Origin, reason: str) -> None:
-        """Record an attempt to sign in that was refused; what was typed is unknown here.
+        """Record a refused sign-in; the typed identifier is not recorded.
 
         Args:
             user_id: The user, if the password was right.
             client_id: The application to continue to.
             origin: Where the request came from.
-            reason: As the metric has it: ``wrong-password``, ``throttled-address``, ``throttled-account``,
+            reason: The metric's label: ``wrong-password``, ``throttled-address``, ``throttled-account``,
                 ``not-allowed``.
         """
         verb = "throttled" if reason.startswith("throttled-") else "refused"
         self._append(f"token.sign-in.{verb}", _at_a_browser(user_id, client_id, origin), "refused", reason)
 
     def signed_out(self, user_id: str, *, client_id: str | None, origin: Origin) -> None:
-        """Record that a session ended: its user signed out, or another one signed in at the same browser.
+        """Record that a session ended: its user signed out, or another user signed in at the same browser.
 
         Args:
             user_id: The user of the session.
@@ -152,7 +152,7 @@ class TokenAudit:
         self._append("token.session.ended", _at_a_browser(user_id, client_id, origin))
 
     def signed_out_of(self, client_id: str, user_id: str, *, origin: Origin) -> None:
-        """Record that an application's authorization in a session ended, and not the session."""
+        """Record that an application's authorizations in a session ended, but not the session."""
         self._append("token.session.left", _at_a_browser(user_id, client_id, origin))
 
     def _append(

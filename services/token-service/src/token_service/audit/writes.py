@@ -1,7 +1,7 @@
 """The audit outbox: an entry for each change of consents and signing keys, written in the transaction of the change.
 
 Does not publish: ``AuditRelay`` does. A change by a request to the Management API names the request; others name the
-person and the client, or nothing where this service acted by itself.
+    user and the client, or neither where this service acted on its own.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.wire.audit import AuditLog
 
 WRITES: Final[AuditLog] = "token"
-"""The log of these entries."""
+"""The audit log of these entries."""
 
 _APPEND: Final = text(
     """
@@ -53,8 +53,8 @@ async def record_write(
 ) -> None:
     """Number and store the entry of a change.
 
-    The last statement of the transaction: numbers are in the order of commits, and a transaction that waits for the
-    counter holds nothing that the one that has it still needs.
+    The last statement of the transaction: numbers then follow the order of commits, and a transaction that waits for
+        the counter cannot deadlock with the one that holds it.
 
     Args:
         connection: In the transaction of the change.
@@ -63,7 +63,7 @@ async def record_write(
         aggregates: What changed, as kind and ids.
         occurred_at: Milliseconds since the epoch, UTC.
         request: The request to the Management API that made the change.
-        user_id: The person that a change without such a request is about.
+        user_id: The user that a change without such a request is about.
         application_id: The client whose request led to a change without a request to the Management API.
     """
     entry = entry_of_write(
@@ -76,5 +76,5 @@ async def record_write(
 
 
 async def raise_count(connection: AsyncConnection, tenant_id: str, *, least: int) -> None:
-    """Count on from ``least`` after a restoration: a number that was published before would be dropped as a repeat."""
+    """Raise the counter to ``least`` after a restoration: a number published before would be dropped as a duplicate."""
     await connection.execute(_RAISE, {"tenant": tenant_id, "least": least})

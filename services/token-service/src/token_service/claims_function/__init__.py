@@ -1,4 +1,4 @@
-"""The custom-claims function in use: its arguments, its call for each access token, what becomes of its result.
+"""The custom-claims function in use: its arguments, its call for each access token, and the handling of its result.
 
 Owns when a worker is reserved and what a failure means for the token, the recording of inputs, the list of failures,
 the sandbox that runs the script, and the replies to management-service, which stores the function. Does not own the

@@ -1,6 +1,6 @@
 """Replies to management-service on the bus: checks, tests and dry runs of scripts, recordings, failures.
 
-One replica replies to each request. The workers are others than those of real tokens.
+One replica replies to each request. Its workers are separate from those of real tokens.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ class ClaimsFunctionAnswers:
     """Replies to the requests of one tenant.
 
     Args:
-        requests: Opens them, seals the replies.
-        workers: Run the scripts.
+        requests: Opens requests and seals replies.
+        workers: Runs the scripts.
         recordings: The recorded inputs.
         failures: The failed calls.
-        worker_count: Number of the workers, and so of the recorded inputs that a dry run has run at once.
+        worker_count: Number of workers, and so of the recorded inputs that a dry run processes at once.
     """
 
     def __init__(
@@ -99,11 +99,10 @@ class ClaimsFunctionAnswers:
 
         Args:
             question: From management-service.
-            deadline: When it is no longer awaited, in seconds of the monotonic clock.
+            deadline: When the sender stops waiting, in seconds of the monotonic clock.
 
         Raises:
-            NoWorkerFree: None became free in time.
-            NotChecked: A check did not end.
+            NoWorkerFree: No worker became free in time. NotChecked: A check did not end.
             StoreUnavailable: Redis does not answer.
         """
         match question:
@@ -129,7 +128,7 @@ class ClaimsFunctionAnswers:
         return await self._run(question.function, question.token, question.context, deadline)
 
     async def _dry_run(self, question: DryRun, deadline: float) -> DryRunAnswer:
-        """Run both versions over the recorded inputs until they, the time or the size of the reply are used up."""
+        """Run both versions over the recorded inputs until all are done, or the time or the reply's size runs out."""
         inputs = await self._recordings.last(question.kind)
         ahead = enumerate(inputs)  # shared: each task takes the next one
         finished: list[tuple[int, DryRunOfInput]] = []
@@ -193,7 +192,7 @@ class ClaimsFunctionAnswers:
             question = self._requests.open_question(request)
         except UnreadableMessageError as error:
             _log.error("claims-function.unreadable", reason=str(error))
-            return None  # the sender has other keys, and could not read the reply; or has sent it long ago
+            return None  # the sender has other keys and could not read the reply, or the request is too old
         answer = await self.answer(question, deadline=arrived + REPLY_TIMEOUT_S)
         return self._requests.seal_answer(answer, sealed_question=request)
 

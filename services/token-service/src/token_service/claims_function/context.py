@@ -1,6 +1,6 @@
 """The function's arguments ``token`` and ``context``, built from the directory and the request. Pure.
 
-Everything in them may be shown to the holder of the token: no secret, and nothing of another user, is ever a part.
+All of it may be shown to the token's holder: it never contains a secret, or anything about another user.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ MOST_ORGANIZATIONS: Final = 1_000
 
 
 class TooManyOrganizations(Exception):  # noqa: N818 - the name is what happened
-    """The user belongs to more organizations than a call may be about.
+    """The user belongs to more organizations than a call can take (``MOST_ORGANIZATIONS``).
 
     Attributes:
         client_id: The client that requested the token.
@@ -102,7 +102,7 @@ class GrantOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``context.grant``.
 
     Attributes:
-        subject_token_context: What the integrator gave with the subject token; in an exchange only.
+        subject_token_context: The context that the integrator attached to the subject token; in an exchange only.
     """
 
     type: str
@@ -143,7 +143,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def call_data(token: object, context: object, environment_variables: Mapping[str, str]) -> bytes:
-    """Return the argument of the function as JSON: what is sent to a worker."""
+    """Return the function's argument as JSON, as sent to a worker."""
     return _encode({"token": token, "context": context, "environmentVariables": environment_variables})
 
 
@@ -160,13 +160,13 @@ def user_context(
     """Return the context of a user's token.
 
     Args:
-        in_memory: Knows the names of roles.
+        in_memory: Source of the role names.
         person: The user.
-        memberships: All of the user's.
+        memberships: All of the user's memberships.
         client: The client.
         grant_type: Of the request.
         organization: The user's membership in the organization of the token, if it is for one.
-        subject_token_context: Of the subject token; ignored unless the grant is token exchange.
+        subject_token_context: The subject token's context; ignored unless the grant is token exchange.
     """
     user = person.user
     return Context(
@@ -207,7 +207,7 @@ def client_context(
     """Return the context of a client's own token.
 
     Args:
-        in_memory: Knows the client's roles.
+        in_memory: Source of the client's roles.
         client: The client.
         grant_type: Of the request.
         organization: Its membership in the organization of the token, if it is for one.

@@ -1,7 +1,7 @@
 """Calls the function for access tokens that are about to be signed.
 
-A place at a worker is reserved before anything is spent, so that a request which finds none can be repeated. Without a
-function, and while nothing is recorded, neither a place nor the arguments are asked for.
+A place at a worker is reserved before anything is spent, so that a request that finds none can be retried. Without a
+function and a recording, neither a place nor the arguments are needed.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ class CustomClaims:
     """The function of one tenant, as of the newest event.
 
     Args:
-        in_memory: Knows the active versions.
-        workers: Run scripts.
+        in_memory: Source of the active versions.
+        workers: Runs the scripts.
         variables: Opens the environment variables.
-        recordings: Get the arguments while they are on.
-        failures: Get the failed calls.
+        recordings: Stores the arguments while a recording is on.
+        failures: Stores the failed calls.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CustomClaims:
         self._starting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to wait for functions, whose first call then finds workers running."""
+        """Start waiting for functions in the background, so that a function's first call finds workers running."""
         self._starting = asyncio.create_task(self._start_workers(), name="claims-workers")
 
     async def stop(self) -> None:
@@ -84,7 +84,7 @@ class CustomClaims:
         return self.active(kind) is not None or self._recordings.is_on(kind)
 
     def record(self, kind: TokenKind, arguments: Arguments) -> None:
-        """Record the arguments if the recording is on."""
+        """Record the arguments if a recording is on."""
         if self._recordings.is_on(kind):
             self._recordings.add(kind, arguments)
 
@@ -210,7 +210,7 @@ class Reservation:
         function = self._custom_claims.active(self._kind)
         if function is None:
             return _NO_CLAIMS
-        # The function may have arrived since: with the revision that the presented token or code made us wait for.
+        # The function may have arrived since, with the revision that the presented token or code required.
         if not self._has_place:
             await self._hold(within_s=_RESERVED_LATE_WITHIN_S)
         try:
@@ -233,5 +233,5 @@ def _no_worker_free() -> OAuthError:
 
 
 def _description(message: str | None) -> str:
-    """Return the script's message in the characters of an error description (RFC 6749 section 5.2)."""
+    """Return the script's message, limited to the characters of an error description (RFC 6749 section 5.2)."""
     return _NOT_IN_DESCRIPTIONS.sub("?", (message or "access was denied")[:_MOST_CHARACTERS])

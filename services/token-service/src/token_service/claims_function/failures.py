@@ -1,4 +1,4 @@
-"""Failed calls: each is a log line, a count, and an entry in a list that operators can read; none has personal data."""
+"""Failed calls: each is logged, counted, and listed for operators, without personal data."""
 
 from itertools import product
 from typing import Final, get_args
@@ -45,7 +45,7 @@ class FailedCalls:
             self.count.labels(kind, reason)  # a series that begins with its first event has no rate for it
 
     def add(self, problem: Problem, *, kind: TokenKind, version: int, client_id: str) -> None:
-        """Log and count a failed call; its entry follows without delaying the answer.
+        """Log and count a failed call; its entry is stored without delaying the response.
 
         Args:
             problem: Why it failed; its message may quote the arguments, and so is left out.

@@ -1,4 +1,4 @@
-"""The last hundred records of a list in Redis, each with its own TTL; a new one replaces the oldest."""
+"""A ring buffer in Redis: the last hundred records, each with its own TTL."""
 
 import asyncio
 from typing import Any, Final
@@ -39,9 +39,9 @@ class LastRecords:
     """One list.
 
     Args:
-        commands: To Redis.
-        key: Of the list; its records are below it.
-        within: Key that no record outlives, and without which none is added; None if there is none.
+        commands: Runs the Redis commands.
+        key: The list's key, and the prefix of its records' keys.
+        within: A key that no record outlives, and without which none is added; None if there is no such key.
     """
 
     def __init__(self, commands: RedisCommands, key: str, *, within: str | None = None) -> None:
@@ -51,12 +51,12 @@ class LastRecords:
         self._places = [f"{key}:{place}" for place in range(MOST)]
 
     def add(self, record: bytes, *, ttl_ms: int) -> None:
-        """Add a record, without waiting for Redis; if Redis does not answer it is lost, which is logged."""
+        """Add a record without waiting for Redis; a lost record is logged."""
         added = self._commands.execute("EVAL", _ADD, len(self._adds_to), *self._adds_to, record, MOST, ttl_ms)
         added.add_done_callback(_log_a_loss)
 
     async def all(self) -> list[bytes]:
-        """Return the records, in no order.
+        """Return the records, unordered.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -73,7 +73,7 @@ class LastRecords:
         return int(await self._commands.execute("EXISTS", *self._places))
 
     async def shorten(self, ttl_ms: int) -> None:
-        """Let no record live longer than this from now on.
+        """Reduce every record's TTL to at most ``ttl_ms``.
 
         Raises:
             StoreUnavailable: Redis does not answer.

@@ -1,7 +1,7 @@
-"""Worker processes that start when the first one is asked for, and end when none was for a while.
+"""Worker processes that start on first use, and end after a while without use.
 
-A token reserves a *place*: a promise that its call gets a worker after a few others at most. A reserved worker would be
-idle while the request waits for Redis, and 16 connections on a busy machine would find none within their 50 ms.
+A token reserves a *place*: its call is then queued behind a few others at most. A reserved worker would be idle while
+the request waits for Redis, and on a busy machine 16 connections would not get one within their 50 ms.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ _log = get_logger(__name__)
 
 _PLACES_PER_WORKER: Final = 8
 _CALLED_WITHIN_S: Final = 10.0
-"""More than the calls before it and their workers' replacements take, even if each exceeds its time."""
+"""Seconds: longer than the calls queued before it and their workers' replacements, even if each exceeds its time."""
 _IDLE_S: Final = 600.0
 _START_AGAIN_S: Final = 1.0
-"""How long no start is tried after one that failed: each takes processes, and the uses meanwhile wait for it."""
+"""Seconds to wait after a failed start: each start takes processes, and uses wait for it."""
 
 
 class WorkersOnDemand:
-    """A pool of workers that is started by its first use, and stopped with the service or when it is idle.
+    """A pool of workers that starts on first use, and stops when it is idle or with the service.
 
     Args:
         workers: The pool.
         count: How many workers it has.
-        is_needed: Whether it stays although it is idle.
-        idle_s: How long it stays without a use otherwise, up to twice this time.
+        is_needed: Whether the pool is kept although it is idle.
+        idle_s: Otherwise the pool stops after this many seconds without use, or up to twice as many.
         clock: Monotonic, in seconds; for tests.
     """
 
@@ -101,7 +101,7 @@ class WorkersOnDemand:
         """Hold a place for one call, until ``release_place``.
 
         Args:
-            within_s: How long to wait for a place; the start of the pool is waited for as well.
+            within_s: Seconds to wait for a place, besides the start of the pool.
 
         Raises:
             NoWorkerFree: None became free in time, or the pool cannot be started.
@@ -137,7 +137,7 @@ class WorkersOnDemand:
         """Return a worker that is held until it is released.
 
         Args:
-            within_s: How long to wait for a busy one; the start of the pool is waited for as well.
+            within_s: Seconds to wait for a busy one, besides the start of the pool.
 
         Raises:
             NoWorkerFree: None became free in time, or the pool cannot be started.
@@ -148,7 +148,7 @@ class WorkersOnDemand:
         return await self._workers.reserve(within_s=within_s)
 
     async def _stop(self) -> None:
-        self._is_running = False  # a use from here on starts the pool again, when it has stopped
+        self._is_running = False  # from here on a use starts the pool again, once it has stopped
         await self._running.aclose()
 
     async def _stop_when_idle(self) -> None:

@@ -1,7 +1,7 @@
 """Recorded arguments of the function, for dry runs: sealed, in Redis, while an operator has switched recording on.
 
-A recording ends by itself, after a day at most, and its inputs are forgotten then. Every replica records. No
-input outlives the key of the recording in Redis, so a replica that does not know yet of the end adds none.
+A recording expires, with its inputs, after a day at most. Every replica records. No input outlives the recording's key
+in Redis, so a replica that has not heard of the end adds none.
 """
 
 from typing import Final
@@ -47,7 +47,7 @@ class Recordings:
 
     Args:
         commands: To Redis.
-        keys: Of the environment variables.
+        keys: The keys of the environment variables; they seal the inputs too.
         tenant_id: The tenant.
     """
 
@@ -72,7 +72,7 @@ class Recordings:
         )
 
     def start(self) -> None:
-        """Begin to look whether another replica was asked to record."""
+        """Start polling for recordings that other replicas were asked to begin or end."""
         self._loop.start()
 
     async def stop(self) -> None:
@@ -93,7 +93,7 @@ class Recordings:
             self._inputs[kind].add(self._keys.seal(recorded, name=self._names[kind]), ttl_ms=left_ms)
 
     async def begin(self, kind: TokenKind, *, minutes: int) -> None:
-        """Record for some minutes, a day at most, from now on.
+        """Start a recording of this many minutes, a day at most.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -105,7 +105,7 @@ class Recordings:
         await self._inputs[kind].shorten(length_ms)
 
     async def end(self, kind: TokenKind) -> None:
-        """End the recording and forget its inputs.
+        """End the recording and delete its inputs.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -115,7 +115,7 @@ class Recordings:
         await self._inputs[kind].clear()
 
     async def state(self, kind: TokenKind) -> RecordingState:
-        """Return until when inputs of this kind are recorded, and how many are held.
+        """Return until when inputs of this kind are recorded, and how many are stored.
 
         Raises:
             StoreUnavailable: Redis does not answer.

@@ -2,7 +2,7 @@
 
 ``in_memory`` holds applications, resources, scopes, roles of both kinds and organization permissions in every replica.
 ``in_redis`` holds users, organizations and members with their roles, shared by the replicas. Both are rebuilt from the
-bus when they are lost. Owns how fresh they are and how to wait for them. Does not own what a token may contain, nor
+bus when they are lost. Owns their freshness, and waiting for it. Does not own what a token may contain, nor
 whether a presented token is live (``token_service.presented_tokens``). No request calls another service.
 """
 

@@ -21,11 +21,11 @@ class CatchUp:
     """Waits for the current head of one source's stream.
 
     Args:
-        bus: Knows the head of the stream.
-        source: Whose changes.
-        parts: Those that must have seen them.
+        bus: Tells the head of the stream.
+        source: The source of the changes.
+        parts: The parts that must have seen them.
         tenant_id: The tenant.
-        wait_s: The longest that a request waits.
+        wait_s: The maximum wait of a request, in seconds.
     """
 
     def __init__(self, bus: Bus, source: Source, parts: Sequence[Freshness], *, tenant_id: str, wait_s: float) -> None:

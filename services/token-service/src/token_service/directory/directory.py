@@ -16,7 +16,7 @@ from token_service.directory.in_redis import InRedisDirectory, Subject, SubjectS
 from token_service.directory.records import Membership, Person
 
 _TEMPLATE_LOADED: Mapping[str, int] = {"template": 0}
-"""The least that organization records must include: before the first watermark, a missing member may still arrive."""
+"""The minimum that organization records must include: before the first watermark, a missing member may still arrive."""
 
 
 class Directory:
@@ -25,7 +25,7 @@ class Directory:
     Attributes:
         in_memory: Clients, resources, roles: plain lookups.
         in_redis: Users and members: one command a request.
-        further: What else must have seen a revision that a request awaits.
+        further: Other parts that must have seen the revisions that a request awaits.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Directory:
             raise temporarily_unavailable("the directory is out of date")
 
     def revisions_of(self, sources: Sequence[Source], *parts: Freshness) -> dict[str, int] | None:
-        """Return the revisions that these parts, or both, have seen; to be read before the roles that they are for.
+        """Return the revisions of these sources that the parts have seen, both parts by default.
 
-        None without a source: no scope comes from a role then.
+        To be called before the roles are read. None without a source: no scope comes from a role then.
         """
         read = parts or (self.in_memory.freshness, self.in_redis.freshness)
         return {source: max(0, min(part.seen(source) for part in read)) for source in sources} or None
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
-        """Return whether both parts, and what else must, have seen these revisions."""
+        """Return whether both parts and ``further`` have seen these revisions."""
         return not awaited or all(part.has_seen(_known_to(part, self.further, awaited)) for part in self._all_parts)
 
     @property
@@ -122,7 +122,7 @@ class Directory:
                 raise temporarily_unavailable("the awaited revision has not arrived yet")
 
     async def application(self, application_id: str) -> ApplicationState | None:
-        """Return an application, or none; an unknown one is looked up again after catching up."""
+        """Return an application, or None; an unknown one is looked up again after catching up."""
         application = self.in_memory.application(application_id)
         if application is None:
             await self.catch_up()
@@ -141,7 +141,7 @@ class Directory:
         return resource
 
     async def find_resource(self, indicator: str) -> ResourceState | None:
-        """Return a resource, or none; an unknown one is looked up again after catching up."""
+        """Return a resource, or None; an unknown one is looked up again after catching up."""
         resource = self.in_memory.resource(indicator)
         if resource is None:
             await self.catch_up()
@@ -149,7 +149,7 @@ class Directory:
         return resource
 
     async def person(self, user_id: str, *, at_least: Mapping[str, int]) -> Person | None:
-        """Return a user, or none, from records that include these revisions.
+        """Return a user, or None, from records that include these revisions.
 
         An unknown user is looked up again after catching up.
 
@@ -166,7 +166,7 @@ class Directory:
         Args:
             member_id: The user or application.
             at_least: Revisions by source that the records must include.
-            at_most: How many to read; none for all.
+            at_most: The maximum number to read; None for all.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -183,7 +183,7 @@ class Directory:
         at_least: Mapping[str, int],
         snapshot: SubjectSnapshot | None = None,
     ) -> Subject:
-        """Return a user, and their membership if an organization is named, as of one moment.
+        """Return a user and, if an organization is named, the membership in it, as of one moment.
 
         A missing user or membership is looked up again after catching up.
 
@@ -191,7 +191,7 @@ class Directory:
             user_id: The user.
             organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
-            snapshot: Of the user, if a script has read one.
+            snapshot: The user's snapshot, if a script has read one.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -230,10 +230,10 @@ class Directory:
         """Wait until both parts have seen the head of the streams as of this call, or for ``catch_up_wait_s``.
 
         Args:
-            sources: Whose changes; management's by default.
+            sources: The sources of the changes; management's by default.
 
         Returns:
-            The revisions that the part in Redis has seen then.
+            The revisions that the part in Redis has then seen.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
@@ -244,7 +244,7 @@ class Directory:
 
 
 def _known_to(part: Freshness, further: Sequence[Freshness], awaited: Mapping[str, int]) -> Mapping[str, int]:
-    """Return those of the awaited revisions that a part hears of: what is not the directory hears of management's."""
+    """Return the awaited revisions that a part receives: a part in ``further`` receives only management's."""
     if part not in further:
         return awaited
     return {source: revision for source, revision in awaited.items() if source == "management"}

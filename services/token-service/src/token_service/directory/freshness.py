@@ -1,4 +1,4 @@
-"""How far a part of the directory has seen each source, and waiting until it has seen enough."""
+"""The watermark of each source that a part of the directory has seen, and waiting for a later one."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ class Freshness:
 
         Args:
             revisions: By source.
-            deadline: In the time of ``time.monotonic``.
+            deadline: As of ``time.monotonic``, in seconds.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
@@ -68,7 +68,7 @@ class Freshness:
 
 
 def highest(*several: Mapping[str, int]) -> dict[str, int]:
-    """Return the highest revision of every source in any of these."""
+    """Return the highest revision of each source among these."""
     named = [each for each in several if each]
     if len(named) < 2:
         return dict(*named)

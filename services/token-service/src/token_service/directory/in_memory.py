@@ -1,4 +1,4 @@
-"""The part of the directory that every replica holds in memory: what clients, resources, roles and functions are.
+"""The part of the directory that every replica holds in memory: clients, resources, roles and claims functions.
 
 Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
 """
@@ -57,7 +57,7 @@ class InMemoryDirectory:
     """Applications, resources, scopes, roles, organization permissions and claims functions, as of the last event.
 
     Attributes:
-        freshness: How far it has seen each source.
+        freshness: The watermarks that it has seen.
         is_loaded: Whether the stream has been read to its end once, management's watermark included.
         has_new_third_parties: Set when it is loaded and when an application becomes third-party; its reader clears it.
         has_claims_function: Set while there is a claims function of any kind.
@@ -93,7 +93,7 @@ class InMemoryDirectory:
         )
 
     def application(self, application_id: str) -> ApplicationState | None:
-        """Return an application, or none."""
+        """Return an application, or None."""
         return self._applications.get(application_id)
 
     def is_deleted(self, application_id: str) -> bool:
@@ -117,7 +117,7 @@ class InMemoryDirectory:
 
     @property
     def longest_lifetime_s(self) -> int:
-        """The longest lifetime of any resource's access tokens or any application's ID tokens; 0 without either."""
+        """The longest lifetime of resources' access tokens and applications' ID tokens, seconds; 0 without either."""
         access_tokens = (resource.access_token_ttl_s for resource in self._resources.values())
         id_tokens = (application.id_token_ttl_s for application in self._applications.values())
         return max((*access_tokens, *id_tokens), default=0)
@@ -127,24 +127,24 @@ class InMemoryDirectory:
         return self._application_roles.get(application_id, ())
 
     def role_names(self, role_ids: Iterable[str]) -> list[str]:
-        """Return the names of those of these API roles that exist."""
+        """Return the names of the API roles with these ids; unknown ids are left out."""
         return list(self.named_roles(role_ids).values())
 
     def named_roles(self, role_ids: Iterable[str]) -> dict[str, str]:
-        """Return the names by id of those of these API roles that exist."""
+        """Return the names by id of the API roles with these ids; unknown ids are left out."""
         return {role_id: self._role_names[role_id] for role_id in role_ids if role_id in self._role_names}
 
     def organization_role_names(self, role_ids: Iterable[str]) -> list[str]:
-        """Return the names of those of these organization roles that exist."""
+        """Return the names of the organization roles with these ids; unknown ids are left out."""
         return list(self.named_organization_roles(role_ids).values())
 
     def named_organization_roles(self, role_ids: Iterable[str]) -> dict[str, str]:
-        """Return the names by id of those of these organization roles that exist."""
+        """Return the names by id of the organization roles with these ids; unknown ids are left out."""
         names = self._template.role_names
         return {role_id: names[role_id] for role_id in role_ids if role_id in names}
 
     def claims_function(self, kind: TokenKind) -> ClaimsFunctionState | None:
-        """Return the active version of the custom-claims function, or none."""
+        """Return the active version of the custom-claims function, or None."""
         return self._claims_functions.get(kind)
 
     def existing_scopes(self, resource: ResourceState, among: Iterable[str]) -> frozenset[str]:
@@ -173,8 +173,8 @@ class InMemoryDirectory:
         """Return which of the named permissions these organization roles grant.
 
         Args:
-            resource: Whose scopes are requested; none for organization permissions.
-            role_ids: Of organization roles.
+            resource: The resource whose scopes are requested; None for organization permissions.
+            role_ids: Ids of organization roles.
             among: The requested names.
         """
         if resource is None:
@@ -188,7 +188,7 @@ class InMemoryDirectory:
         return frozenset(name for _, name in held(self._scopes, names, granted))
 
     def start(self) -> None:
-        """Begin to read, in the background."""
+        """Start reading in the background."""
         self._follower.start()
 
     async def stop(self) -> None:
@@ -208,7 +208,7 @@ class InMemoryDirectory:
         for message in batch.messages:
             self._apply(message)
         if batch.caught_up:
-            # Not earlier: the stream keeps the newest state only, which may come after the watermark that covers it.
+            # Not earlier: the stream keeps only the newest state, which may follow the watermark that covers it.
             for source, revision in self._watermarks.items():
                 self.freshness.advance(source, revision)
         if batch.caught_up and not self.is_loaded and self.freshness.seen("management") >= 0:

@@ -48,8 +48,8 @@ class SubjectSnapshot(msgspec.Struct, frozen=True):
     """The records of a user that a script outside the directory has read.
 
     Attributes:
-        records: Of the keys ``DirectoryKeys.of_subject``.
-        memberships: Returned by ``LUA_READ_MEMBERSHIPS``; none if not read.
+        records: The values of the keys ``DirectoryKeys.of_subject``.
+        memberships: Returned by ``LUA_READ_MEMBERSHIPS``; None if not read.
     """
 
     records: Snapshot
@@ -60,9 +60,9 @@ class Subject(msgspec.Struct, frozen=True):
     """A user as of one moment.
 
     Attributes:
-        person: None if there is no such user.
-        membership: In the organization that was named; none without one, or if the user is not a member of it.
-        memberships: In all organizations, as of the same moment; none if not read.
+        person: The user; None if there is no such user.
+        membership: The membership in the named organization; None without an organization or membership.
+        memberships: The memberships in all organizations, as of the same moment; None if not read.
     """
 
     person: Person | None
@@ -71,7 +71,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class TooManyMemberships(Exception):  # noqa: N818 - the name is what happened
-    """A user or application has more memberships than were to be read."""
+    """A user or application has more memberships than ``at_most``."""
 
 
 class InRedisDirectory:
@@ -95,7 +95,7 @@ class InRedisDirectory:
 
     @property
     def freshness(self) -> Freshness:
-        """How far the shared records have come, as far as this replica knows."""
+        """The watermarks that the shared records include, as far as this replica knows."""
         return self.projection.freshness
 
     @property
@@ -128,7 +128,7 @@ class InRedisDirectory:
         deadline: float,
         snapshot: SubjectSnapshot | None = None,
     ) -> Subject:
-        """Return a user, and their membership if an organization is named, as of one moment.
+        """Return a user and, if an organization is named, the membership in it, as of one moment.
 
         Args:
             user_id: The user.
@@ -155,7 +155,7 @@ class InRedisDirectory:
     async def membership(
         self, organization_id: str, member_id: str, *, at_least: Mapping[str, int], deadline: float
     ) -> Membership | None:
-        """Return a member of an organization; none without such a member or organization.
+        """Return a member of an organization; None without such a member or organization.
 
         Arguments and errors are those of ``subject``.
         """
@@ -178,7 +178,8 @@ class InRedisDirectory:
         seen_before = self.freshness.revisions
         snapshot = snapshot or await read()
         while not ((state := self._state_of(snapshot)).has_seen(at_least) and state.has_seen(seen_before)):
-            # Redis may hold less than this replica has seen (a promoted replica that lags): poll, as nothing wakes us
+            # Redis may hold less than this replica has seen (a promoted replica that lags): poll, as nothing signals
+            # progress
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
                 raise temporarily_unavailable("the awaited change has not arrived yet")
             await asyncio.sleep(_LOOK_AGAIN_S)
@@ -214,7 +215,7 @@ class InRedisDirectory:
             member_id: The user or application.
             at_least: Revisions by source that the records must include.
             deadline: For their arrival, in monotonic time.
-            at_most: How many to read; none for all.
+            at_most: The maximum number to read; None for all.
 
         Raises:
             OAuthError: ``temporarily_unavailable``, as for ``subject``.
@@ -231,7 +232,7 @@ class InRedisDirectory:
         return await self._execute("EVAL", _MEMBERSHIPS, 1, self._keys.state, *arguments)
 
     def _state_of(self, snapshot: Snapshot) -> ProjectionState:
-        """Return the state of a snapshot; refuse one that is incomplete or out of date."""
+        """Return the state of a snapshot; refuse an incomplete or outdated one."""
         state = decode_state(snapshot[0])
         if not state.complete:
             raise temporarily_unavailable("the directory is being loaded")

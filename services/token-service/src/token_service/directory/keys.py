@@ -40,7 +40,7 @@ class RecordKeys(msgspec.Struct, frozen=True):
     prefixes: tuple[str, ...]
 
     def keys_of(self, holder_id: str) -> list[str]:
-        """Return all keys, in the order of the snapshot."""
+        """Return all keys, in the snapshot's order."""
         return [*self.keys, *(prefix + holder_id for prefix in self.prefixes)]
 
 

@@ -75,8 +75,9 @@ class ProjectionState(msgspec.Struct, frozen=True):
         complete: Whether the first load has reached the end of the stream.
         heard_at: When a projector last heard from the bus, milliseconds.
         read: The watermark of each source that has been read.
-        revisions: The watermark of each source that holds. The stream keeps the newest state of an aggregate only, and
-            that may come after the watermark that covers it: a watermark holds once the end of the stream is reached.
+        revisions: The watermark of each source that the records include. The stream keeps only the newest state of an
+            aggregate, which may follow the watermark that covers it: a watermark holds once the end of the stream is
+            reached.
     """
 
     stream: str
@@ -105,7 +106,7 @@ _decode_watermark: Final = msgspec.json.Decoder(Watermark).decode
 
 
 def decode_state(stored: bytes | None) -> ProjectionState:
-    """Return the stored state; that of an empty Redis if nothing is stored."""
+    """Return the stored state, or the initial one if nothing is stored."""
     return _decode(stored) if stored else _EMPTY
 
 
@@ -113,7 +114,7 @@ class Projection:
     """Reads the stream and writes the records, as one of several projectors.
 
     Attributes:
-        freshness: How far the shared records have come, as far as this replica knows.
+        freshness: The watermarks that the shared records include, as far as this replica knows.
         state: The last state that this replica has seen.
         was_complete: Whether a load has been complete once, as far as this replica knows; stays true when the records
             are lost.

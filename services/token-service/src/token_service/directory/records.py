@@ -1,4 +1,4 @@
-"""What the directory's records in Redis say. Pure.
+"""Decoding of the directory's records in Redis. Pure.
 
 A record is the revision that wrote it, a space, and the state as JSON; a tombstone has no state.
 """
@@ -33,7 +33,10 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def tokens_valid_after(self) -> int:
-        """From when on the member's tokens for the organization are valid, milliseconds: from the second it joined."""
+        """The time from which the member's tokens for the organization are valid, milliseconds.
+
+        Rounded down to the second in which it joined.
+        """
         return whole_second(self.member.joined_at)
 
 
@@ -43,7 +46,7 @@ def is_tombstone(record: bytes | None) -> bool:
 
 
 def person(user: bytes | None, roles: bytes | None) -> Person | None:
-    """Return the user; none if there is no such user."""
+    """Return the user; None if there is no such user."""
     user_state = _state(user)
     if not user_state:
         return None
@@ -52,7 +55,7 @@ def person(user: bytes | None, roles: bytes | None) -> Person | None:
 
 
 def membership(organization: bytes | None, member: bytes | None) -> Membership | None:
-    """Return the membership; none also for a member that outlives its deleted organization for a while."""
+    """Return the membership; None also if the organization was deleted, which its member records may outlive."""
     organization_state, member_state = _state(organization), _state(member)
     if not organization_state or not member_state:
         return None

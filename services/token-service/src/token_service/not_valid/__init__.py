@@ -1,4 +1,4 @@
-"""The not-valid feed: what no verifier should accept any more, in sequence, signed, with a heartbeat each second.
+"""The not-valid feed: a signed sequence of what verifiers must no longer accept, with a heartbeat each second.
 
 Owns collecting it from the revocations and the bus, its keys, and what the endpoints serve. Does not own why something
 is not valid (``token_service.presented_tokens``, the other services), nor the entries and messages, which the SDK

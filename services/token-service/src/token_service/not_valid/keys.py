@@ -1,7 +1,7 @@
-"""The keys of the feed, apart from those of tokens: none of the one can sign anything of the other.
+"""The keys of the feed, separate from those of tokens: neither can sign for the other.
 
-A key signs once readers may be expected to know it, and is deleted when nothing that it has signed is on its way any
-more. Both follow from the times at which keys were made, so that all replicas agree without talking to each other.
+A key signs once readers must have loaded it, and is deleted when no message that it signed can still be in transit.
+Both follow from the keys' creation times, so that the replicas agree without coordination.
 """
 
 import base64
@@ -33,10 +33,10 @@ from token_service.tokens.signing import (
 _log = get_logger(__name__)
 
 KEYS_MAX_AGE_S: Final = 300
-"""Seconds for which readers may keep the key set."""
+"""Seconds for which readers may cache the key set."""
 
 _REFRESH_S: Final = 2.0
-"""After an emergency the feed is silent for as long; verifiers bear with 4 s."""
+"""Seconds. After an emergency rotation the feed is silent for up to as long; verifiers tolerate 4 s."""
 _RETRY_S: Final = 0.5
 _KNOWN_AFTER_MS: Final = int(KEYS_MAX_AGE_S + 10 * _REFRESH_S) * 1000
 _KEPT_MS: Final = 3_600_000
@@ -55,7 +55,7 @@ FeedKeyStatus = Literal["Next", "Current", "Previous"]
 
 
 class NextFeedKeyWaitsError(Exception):
-    """A key that was made a while ago does not sign yet."""
+    """The newest key does not sign yet."""
 
 
 class StoredFeedKey(NamedTuple):
@@ -65,7 +65,7 @@ class StoredFeedKey(NamedTuple):
         kid: Its id.
         status: ``Next`` is published and will sign, ``Current`` signs, ``Previous`` did.
         created_at: Milliseconds since the epoch.
-        signs_from: When it begins to sign, or began; milliseconds since the epoch.
+        signs_from: When it begins or began to sign, milliseconds since the epoch.
     """
 
     kid: str
@@ -81,11 +81,11 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class FeedKeys:
-    """Creates the first key, rotates it, loads all of them, and signs with the newest that readers know.
+    """Creates, rotates and loads the keys, and signs with the newest that readers know.
 
     Args:
         engine: This service's database.
-        encryption: Of the private keys.
+        encryption: Encrypts the private keys.
         tenant_id: The tenant.
     """
 
@@ -118,7 +118,7 @@ class FeedKeys:
         return self._jwks
 
     def start(self) -> None:
-        """Load the keys, again from time to time, in the background."""
+        """Start loading the keys periodically in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
@@ -144,13 +144,13 @@ class FeedKeys:
             return _stored(await self._rows(connection), now=self._clock())
 
     async def rotate(self, *, emergency: bool = False) -> list[StoredFeedKey]:
-        """Make a key that signs once it has been published for long enough; return all keys, newest first.
+        """Create a key that signs once it has been published for long enough; return all keys, newest first.
 
         Args:
-            emergency: Whether to delete all others: the new one signs at once.
+            emergency: Whether to delete all other keys; the new one then signs at once.
 
         Raises:
-            NextFeedKeyWaitsError: There is one already that does not sign yet, and it is not an emergency.
+            NextFeedKeyWaitsError: The newest key does not sign yet, and it is not an emergency.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
@@ -164,7 +164,7 @@ class FeedKeys:
         return await self.stored()
 
     async def load(self) -> None:
-        """Load the keys; create the first one, re-encrypt those of an older key-encryption key, delete used ones.
+        """Load the keys; create the first one, re-encrypt those under an older key-encryption key, delete expired ones.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError, OSError: The database does not answer.
@@ -196,7 +196,7 @@ class FeedKeys:
         return (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
 
     async def _create(self, connection: AsyncConnection, *, after: int = 0) -> str:
-        """Create a key that is newer than those of a replica whose clock is ahead; return its id."""
+        """Create a key dated after the given time, even if another replica's clock is ahead; return its id."""
         key = generate_private_key(ALGORITHM)
         kid = thumbprint(key, ALGORITHM)
         sealed = self._encryption.seal(private_key_bytes(key), name=_name(kid))
@@ -214,7 +214,7 @@ class FeedKeys:
     async def _record(
         self, connection: AsyncConnection, verb: str, kids: Sequence[str], request: AuditedRequest | None
     ) -> None:
-        """Tell the audit trail, at the end of the transaction."""
+        """Record an audit entry, as the transaction's last statement."""
         await record_write(
             connection,
             self._tenant_id,

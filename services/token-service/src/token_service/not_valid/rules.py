@@ -11,7 +11,7 @@ from stead.event_types import MemberPermissionsState, MemberState, OrganizationS
 from stead.not_valid.entries import ALWAYS, MAX_LEEWAY_S, Narrowed, NotValid, entry_of, narrowed_entries
 
 LEEWAY_S: Final = MAX_LEEWAY_S
-"""The largest leeway of a verifier, and for how long a token may be issued from what was known before."""
+"""Seconds: a verifier's maximum leeway, and for how long a token may still be issued from outdated state."""
 
 _KEY_PREFIX: Final = retired_key_id("")
 _CUTOFF_PREFIX: Final = cutoff_id("")
@@ -24,7 +24,7 @@ class Change(NamedTuple):
         entry: See ``stead.not_valid.entries``.
         not_before: Seconds since the epoch, or ``ALWAYS``; of lost permissions a part of a revision.
         since_s: Seconds since the epoch: it concerns tokens that were issued before, or a moment after.
-        only_if_known: Whether this replaces an earlier record only: what never ended needs none.
+        only_if_known: Whether this only replaces an earlier record; what never ended needs no record.
     """
 
     entry: bytes
@@ -33,12 +33,12 @@ class Change(NamedTuple):
     only_if_known: bool = False
 
     def until(self, forget_at: int) -> NotValid:
-        """Return the record."""
+        """Return the record, to be deleted at ``forget_at``."""
         return NotValid(self.entry, self.not_before, forget_at)
 
 
 def of_revocation(revoked_id: str, expires_at_ms: int, begun_until_ms: int | None) -> list[NotValid]:
-    """Return the records of a revoked token or authorization, a retired signing key, or the ends of a party."""
+    """Return the records of a revoked token or authorization, a retired key, or a party's ended impersonations."""
     forget_at = -(-expires_at_ms // 1000) + LEEWAY_S
     if begun_until_ms is not None:
         party = revoked_id.removeprefix(_CUTOFF_PREFIX)
@@ -52,10 +52,11 @@ def of_revocation(revoked_id: str, expires_at_ms: int, begun_until_ms: int | Non
 
 
 def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int, revision: int = 0) -> list[Change]:
-    """Return the changes of the feed that the new state of an aggregate causes.
+    """Return the changes that the new state of an aggregate implies.
 
     Args:
-        kind: Of the aggregate: ``user``, ``application``, ``resource``, ``narrowing``, ``organization``, ``member`` or
+        kind: The kind of aggregate: ``user``, ``application``, ``resource``, ``narrowing``, ``organization``,
+            ``member`` or
             ``member-permissions``.
         data: Its state.
         changed_at_s: When it changed, in whole seconds, rounded down as ``iat`` is: what is valid again is so for

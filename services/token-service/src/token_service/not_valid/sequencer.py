@@ -36,7 +36,7 @@ from token_service.presented_tokens.revocations.store import NOTIFY_CHANNEL
 _log = get_logger(__name__)
 
 LOCK: Final = "not-valid-feed"
-"""One replica holds it, as long as any runs."""
+"""The advisory lock of the replica that sequences."""
 
 _RETRY_S: Final = 0.25
 _SILENCE_S: Final = 3.0
@@ -80,11 +80,11 @@ class _Arrived(NamedTuple):
 
 
 class _Heard:
-    """Changes from a stream that the database does not have yet.
+    """Changes from a stream that are not in the database yet.
 
     Attributes:
         arrived: Changes, in the order of the stream.
-        position: Of the last event, whether it means anything or not.
+        position: The position of the last event, relevant or not.
     """
 
     def __init__(self, position: StreamPosition) -> None:
@@ -106,17 +106,17 @@ class _Heard:
             self._caught_up_at = time.monotonic()
 
     async def resume(self) -> StreamPosition:
-        """Return the position to continue from; until the end of the stream is reached, this reader is not recent."""
+        """Return where to resume; it counts as behind until the end of the stream is reached."""
         self._caught_up_at = -math.inf
         return self.position
 
     @property
     def is_recent(self) -> bool:
-        """Whether everything that was published until a moment ago is known."""
+        """Whether everything published up to a moment ago has been received."""
         return time.monotonic() - self._caught_up_at < _SILENCE_S
 
     def first(self) -> tuple[StreamPosition, list[_Arrived]]:
-        """Return the first changes, those of an event together, and the position after them."""
+        """Return the first changes, keeping those of one event together, and the position after them."""
         arrived = [self.arrived[place] for place in range(min(_AT_ONCE, len(self.arrived)))]
         if len(arrived) == len(self.arrived):
             return self.position, arrived
@@ -126,20 +126,20 @@ class _Heard:
         return StreamPosition(self.position.stream, arrived[-1].position), arrived
 
     def drop(self, count: int) -> None:
-        """Forget the first changes: the database knows them."""
+        """Drop the first changes, which are now in the database."""
         for _ in range(count):
             self.arrived.popleft()
 
 
 class Sequencer:
-    """Collects, sequences, signs, and sends heartbeats.
+    """Collects and sequences changes, signs messages, and sends heartbeats.
 
     Args:
-        bus: Tells of changes.
-        keys: Of the feed.
+        bus: Delivers the changes, and carries the signed messages.
+        keys: The feed's keys.
         database_url: This service's database.
         tenant_id: The tenant.
-        issuer: Whose tokens the feed is about.
+        issuer: The issuer whose tokens the feed is about.
         longest_lifetime_s: Returns the longest lifetime that an access token can currently have, in seconds.
     """
 
@@ -175,11 +175,11 @@ class Sequencer:
         )
 
     def start(self) -> None:
-        """Wait for the turn of this replica, in the background."""
+        """Start waiting for the lock in the background; the replica that holds it sequences."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop; another replica goes on."""
+        """Stop; another replica takes over."""
         await self._loop.stop()
 
     async def _sequence(self, holder: LockHolder) -> None:
@@ -207,7 +207,7 @@ class Sequencer:
             event_subject("template", self._tenant_id, "organization", "*"),
             event_subject("template", self._tenant_id, "member", "*", "*"),
         ]
-        # Not the state: its newest event of a member may say what was added only, after one that says what was lost.
+        # Not the state stream: it keeps only a member's newest event, an addition that may follow a loss.
         of_events = [event_subject("template", self._tenant_id, "member-permissions", "*", "*")]
         sources = ((STREAM_STATE, of_state), (STREAM_EVENTS, of_events))
         return [
@@ -244,7 +244,7 @@ class Sequencer:
             records += await self._relevant(connection, [*of_state, *of_events], lifetime_s)
             stored = [record for record in latest(records).values() if record.forget_at * 1000 > self._clock()]
             sequence = state["sequence"]
-            # The last message alone may say that the feed is fresh, and only if nothing waits for the next turn.
+            # Only the last message may say that the feed is fresh, and only if nothing waits for the next turn.
             time_ms = begun_ms if is_current and len(revoked) < _AT_ONCE else 0
             starts = range(0, max(1, len(stored)), MAX_MESSAGE_RECORDS)
             for start in starts:
@@ -310,7 +310,7 @@ class Sequencer:
         return live.token
 
     async def _publish(self, tokens: Sequence[str]) -> None:
-        """Publish signed messages on the bus; none for later, since a heartbeat says that the feed is current."""
+        """Publish signed messages on the bus, without retries; none while disconnected: they would soon be outdated."""
         if not self._bus.is_connected:
             return
         try:

@@ -51,7 +51,7 @@ class FeedUnavailable(Exception):  # noqa: N818 - the name reads as the answer
 
 
 class UnknownPositionError(Exception):
-    """The reader's position is of another epoch, ahead of the feed, or too far behind: it needs a snapshot."""
+    """The reader's position is in another epoch, ahead of the feed, or too far behind: it needs a snapshot."""
 
 
 class FeedSnapshot(msgspec.Struct, frozen=True):
@@ -59,8 +59,8 @@ class FeedSnapshot(msgspec.Struct, frozen=True):
 
     Attributes:
         etag: A strong entity tag.
-        body: As it is transferred.
-        compressed: The body with gzip.
+        body: The signed snapshot.
+        compressed: The body, compressed with gzip.
     """
 
     etag: str
@@ -69,7 +69,7 @@ class FeedSnapshot(msgspec.Struct, frozen=True):
 
 
 class Snapshots:
-    """Reads the feed for those who join it."""
+    """Reads snapshots and past messages from the database."""
 
     def __init__(self, engine: AsyncEngine, keys: FeedKeys, *, tenant_id: str, issuer: str) -> None:
         self._engine = engine
@@ -94,7 +94,7 @@ class Snapshots:
             return self._kept
 
     async def since(self, epoch: int, sequence: int) -> list[LiveMessage]:
-        """Return signed messages that continue a position; none of them says that the feed is fresh.
+        """Return signed messages from a position on; none of them says that the feed is fresh.
 
         Raises:
             FeedUnavailable: The database does not answer, or the feed has not begun.
@@ -121,7 +121,7 @@ class Snapshots:
             packed = b"".join(NotValid(row.entry, row.not_before, row.forget_at).pack() for row in part)
             messages.append(self._message(epoch, sequence, to, packed))
             sequence = to
-        if sequence < state.sequence:  # what was in between is forgotten
+        if sequence < state.sequence:  # the messages in between were deleted
             messages.append(self._message(epoch, sequence, state.sequence, b""))
         return messages
 

@@ -1,4 +1,4 @@
-"""The live messages of the feed, as every replica hears them from the one that sequences, for its readers."""
+"""The live messages of the feed, which every replica receives from the one that sequences and passes to its readers."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ _READERS: Final = 2000
 
 
 class TooManyReadersError(Exception):
-    """This replica has as many readers as it may have."""
+    """This replica has reached its limit of readers."""
 
 
 class LiveMessage(NamedTuple):
     """A signed message.
 
     Attributes:
-        epoch: Of the feed.
+        epoch: The feed's epoch.
         to: The sequence after it.
         token: The JWS.
     """
@@ -51,21 +51,21 @@ class LiveMessage(NamedTuple):
 
 
 class _Reader:
-    """A reader with the messages that are queued for it."""
+    """A reader with its queue of messages."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[LiveMessage | None] = asyncio.Queue()
         self._has_ended = False
 
     def put(self, message: LiveMessage) -> None:
-        """Queue a message; a reader that is too slow is ended, and comes back where it was."""
+        """Queue a message; a reader that is too slow is ended, and can resume from its position."""
         if self._queue.qsize() >= _QUEUED:
             self.end()
         elif not self._has_ended:
             self._queue.put_nowait(message)
 
     def end(self) -> None:
-        """End the reading after what is queued."""
+        """End the reading after the queued messages."""
         if not self._has_ended:
             self._has_ended = True
             self._queue.put_nowait(None)
@@ -102,7 +102,7 @@ class Tail:
 
     @property
     def sequence(self) -> int:
-        """The sequence that was heard last; 0 before the first message."""
+        """The last sequence received; 0 before the first message."""
         return self._last.to if self._last else 0
 
     @property
@@ -116,7 +116,7 @@ class Tail:
         return len(self._readers)
 
     def start(self) -> None:
-        """Listen, in the background."""
+        """Start listening in the background."""
         self._loop.start()
 
     async def stop(self) -> None:

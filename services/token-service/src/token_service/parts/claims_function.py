@@ -16,7 +16,7 @@ from token_service.settings import Settings
 
 
 class ClaimsFunction:
-    """The function in use, and what replies to management-service about it."""
+    """The function in use, and the responder to management-service's requests about it."""
 
     def __init__(self, settings: Settings, connections: Connections, in_memory: InMemoryDirectory) -> None:
         commands, tenant_id = connections.commands, settings.tenant_id

@@ -1,4 +1,4 @@
-"""The not-valid feed: its keys, the sequencer, and what readers get."""
+"""The not-valid feed: its keys, sequencer, snapshots and tail."""
 
 from identity_common.sealing import SealingKeys
 from token_service.directory import InMemoryDirectory

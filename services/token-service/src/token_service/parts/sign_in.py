@@ -1,4 +1,4 @@
-"""The pages of signing in and out."""
+"""The sign-in and sign-out pages."""
 
 from litestar.handlers import HTTPRouteHandler
 

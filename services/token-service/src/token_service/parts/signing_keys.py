@@ -1,4 +1,4 @@
-"""The signing keys, and how long what they sign may live."""
+"""The signing keys, and the longest lifetime of the tokens that they sign."""
 
 from collections.abc import Callable
 from typing import cast
@@ -30,5 +30,5 @@ def signing_keys(
 
 
 def longest_lifetime_s(in_memory: InMemoryDirectory) -> Callable[[], int]:
-    """Return a function for the longest lifetime of an access token, which changes with the resources."""
+    """Return a function for the longest lifetime of an access token, seconds; it changes with the resources."""
     return lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, in_memory.longest_lifetime_s)

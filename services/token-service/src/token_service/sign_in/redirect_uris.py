@@ -54,7 +54,7 @@ def home_of(application: ApplicationState) -> str | None:
 
 
 def destination(redirect_uri: str, *, is_native: bool) -> str | None:
-    """Return the host and port that a redirect leads to; None for a native application."""
+    """Return the host and port that a redirect leads to; None if it leads to an application on the user's device."""
     parts = urlsplit(redirect_uri)
     is_web = parts.scheme == "https" or (parts.scheme == "http" and not is_native)
     return parts.netloc if is_web else None

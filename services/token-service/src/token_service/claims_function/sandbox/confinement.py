@@ -27,7 +27,7 @@ def close_memory_to_others() -> None:
     """Make this process non-dumpable: no other process of its user may read its memory, which holds the signing keys.
 
     In a cluster the workers run as the same user as the service. It also means no core dumps, and that only root may
-    attach a debugger. Where the system refuses, the log says so.
+    attach a debugger. A refusal by the system is logged.
     """
     if sys.platform != "linux":
         return

@@ -24,7 +24,7 @@ class Denied(msgspec.Struct, frozen=True):
     """The function called ``api.denyAccess``.
 
     Attributes:
-        message: The first call's, at most 1000 characters of it.
+        message: The first call's message, at most 1000 characters.
         out_of_time: Whether the function caught the exception and went on until the engine stopped it.
     """
 
@@ -57,12 +57,12 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 def longest_answer(limits: Limits) -> int:
-    """Return how many bytes the body of an answer may have."""
+    """Return the maximum size of an answer's body in bytes."""
     return limits.result_bytes + 16 * 1024  # room for a message, escaped
 
 
 def read_run(answer: bytes, limits: Limits) -> Outcome:
-    """Return the outcome of a run; ``WORKER_DIED`` for an answer that no worker gives."""
+    """Return the outcome of a run; ``WORKER_DIED`` for an answer that the worker program never sends."""
     kind, content = answer[:1], answer[1:]
     try:
         if kind == b"C":

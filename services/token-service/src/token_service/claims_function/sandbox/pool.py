@@ -81,10 +81,10 @@ class ClaimsWorkers:
         await self._stop()
 
     async def reserve(self, *, within_s: float = 0.05) -> "Slot":
-        """Return a worker that no other call uses, as a slot to enter.
+        """Return a worker for exclusive use, as a slot to enter.
 
         Args:
-            within_s: How long to wait; for another worker as well, should this one die in a call.
+            within_s: Seconds to wait, also for another worker should this one die in a call.
 
         Raises:
             NoWorkerFree: None became free in time.
@@ -92,7 +92,7 @@ class ClaimsWorkers:
         return Slot(self, await self.take(within_s=within_s), self._limits, wait_s=within_s)
 
     async def take(self, *, within_s: float) -> WorkerProcess:
-        """Return a worker that no other call uses, to be given back.
+        """Return a worker for exclusive use; it must be given back.
 
         Raises:
             NoWorkerFree: None became free in time.
@@ -107,7 +107,7 @@ class ClaimsWorkers:
             return await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self._offer(waiting.result())  # it was handed over in the same tick
+                self._offer(waiting.result())  # a worker was handed over in the same tick
             raise
         finally:
             expiry.cancel()

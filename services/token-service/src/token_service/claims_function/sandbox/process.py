@@ -30,9 +30,9 @@ def _javascript(name: str) -> str:
 _HARNESS: Final = _javascript("harness.js")
 _DESCRIBE: Final = _javascript("describe.js")
 _START_TIMEOUT_S: Final = 10.0
-# The kernel ends a worker at its wall time. This is for one that does not even answer to that, such as a stopped one.
+# The kernel kills a worker at its wall time. This is for one that even then does not end, such as a stopped process.
 _GRACE_S: Final = 0.5
-# How often to look for the end of a process that was killed; subprocess.Popen.wait does the same.
+# How often to poll for the end of a killed process, as subprocess.Popen.wait does.
 _FIRST_POLL_S: Final = 0.0005
 _LONGEST_POLL_S: Final = 0.05
 
@@ -46,7 +46,7 @@ class WorkerLost(Exception):  # noqa: N818 - the name is what happened
 
     Attributes:
         out_of_time: Whether it was ended because its time was over.
-        of_cpu: Whether that was the CPU time of a check, which other processes have no part in.
+        of_cpu: Whether that was the CPU time of a check, which other processes do not affect.
     """
 
     def __init__(self, *, out_of_time: bool, of_cpu: bool = False) -> None:

@@ -34,7 +34,7 @@ class Form(msgspec.Struct, frozen=True):
         action: Path that it is posted to.
         switch_action: Path to sign in as another user; None if the request accepts one user only.
         redirects_to: Where the answer may redirect to, for the security policy.
-        destination: The same, as shown to the user; None for a native application.
+        destination: Host and port of the same, shown to the user; None for an application on the user's device.
         request_id: Of the pending request.
         csrf_token: Of the pending request.
     """
