@@ -1,6 +1,6 @@
 """Real PostgreSQL, Valkey and NATS servers as child processes: for a first look, development and tests.
 
-Owns the life of the three servers and their data directory. Does not own what a service may do in them
+Owns the lifecycle of the three servers and their data directory. Does not own what a service may do in them
 (``provision``), nor the programs, which come with pinned Python packages.
 """
 

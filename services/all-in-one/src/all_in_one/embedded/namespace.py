@@ -1,4 +1,4 @@
-"""Running initdb under a user id without an account, which it refuses: a container may run as any number.
+"""Runs initdb, which requires an account, under a user id without one: a container may run under any user id.
 
 In a user namespace, the child's user id appears as that of an account; outside, and so for the files that it writes, it
 remains the same.
@@ -24,9 +24,9 @@ def has_account(uid: int) -> bool:
 
 
 def appearing_as_account() -> Callable[[], None]:
-    """Return what a child must call before initdb; it raises OSError where user namespaces are not permitted.
+    """Return a function for a child to call before initdb; it raises OSError where user namespaces are forbidden.
 
-    Nothing that takes a lock is left for the child, which has one thread of several only.
+    It takes no lock: after the fork the child has only one of the parent's threads.
     """
     uid, gid = os.geteuid(), os.getegid()
     account = next(entry for entry in pwd.getpwall() if entry.pw_uid != 0)
@@ -49,7 +49,7 @@ def appearing_as_account() -> Callable[[], None]:
 
 
 class NoAccount(EmbeddedError):  # noqa: N818 - named for what is missing
-    """This process's user id has no account, and the system does not permit to replace it."""
+    """This process's user id has no account, and the system does not permit a user namespace."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -42,7 +42,7 @@ class PostgresServer(Server):
     """PostgreSQL on 127.0.0.1, with a password for every user; under root it runs as a separate user."""
 
     name = "PostgreSQL"
-    # "Immediate": it ends its children too, which would notice a sudden end only at their next wait.
+    # "Immediate" ends its children too; after a SIGKILL they would notice only at their next wait.
     last_signal = signal.SIGQUIT
     stop_signal = signal.SIGINT  # "fast": disconnects clients
 
@@ -88,7 +88,7 @@ class PostgresServer(Server):
             if not unprivileged.can_be_entered(link.parent):
                 data = unprivileged.place_for_data(link.parent)
                 shutil.rmtree(data, ignore_errors=True)
-        # Elsewhere first, so that the remains of an interrupted initdb are never taken for data.
+        # In another directory first, so that an interrupted initdb's files are never taken for data.
         unfinished = data.with_name(f"{data.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
@@ -128,7 +128,7 @@ class PostgresServer(Server):
             run(command, name=self.name, log=self.log, enter=namespace.appearing_as_account())
         except ServerFailed:
             raise
-        except EmbeddedError:  # it did not get as far as initdb
+        except EmbeddedError:  # it failed before initdb
             raise namespace.NoAccount from None
 
     def _prepare(self) -> None:

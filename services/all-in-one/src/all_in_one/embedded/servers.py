@@ -36,8 +36,8 @@ class EmbeddedServers:
     and ``nats``, which exist after ``start``, stop, kill and start a single server on its port and data.
 
     Args:
-        directory: Holds data and secrets; created if need be. Two sets of servers cannot use it at once.
-        sync: Whether acknowledged writes survive a power loss; tests do without.
+        directory: Holds data and secrets; created if missing. Two sets of servers cannot use it at once.
+        sync: Whether acknowledged writes survive a power loss; off in tests.
     """
 
     postgres: PostgresServer
@@ -53,7 +53,7 @@ class EmbeddedServers:
         """Start the servers, create users and databases, and return when all are ready.
 
         Raises:
-            EmbeddedError: A server failed to start; none runs then.
+            EmbeddedError: A server failed to start; none is left running.
         """
         with ExitStack() as undo, _as_embedded_errors():
             self._directory.acquire()
@@ -198,7 +198,7 @@ def external_or_embedded(environment: Mapping[str, str], directory: Path) -> Emb
 
 
 def _still_free(known: Ports) -> Iterator[int]:
-    """Yield a port for each server: its last one, unless that is taken now."""
+    """Yield a port for each server: its previous one, unless that is now taken."""
     taken: set[int] = set()
     for port in (known.postgres, known.valkey, known.nats):
         chosen = port if port and soon_free(port) else pick_port(without=frozenset(taken))

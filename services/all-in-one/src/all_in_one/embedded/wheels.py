@@ -1,4 +1,4 @@
-"""Finds the servers' programs inside the Python packages that bring them."""
+"""Finds the servers' programs inside the Python packages that contain them."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path

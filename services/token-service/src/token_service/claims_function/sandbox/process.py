@@ -71,10 +71,10 @@ class WorkerProcess(asyncio.Protocol):
 
     @classmethod
     async def start(cls, limits: Limits, seccomp: bytes) -> Self:
-        """Start a process and wait until it has given up its rights.
+        """Start a process and wait until it has dropped its privileges.
 
         Args:
-            limits: Of its calls.
+            limits: The limits of a call.
             seccomp: The filter of its system calls; empty for none.
 
         Raises:
@@ -200,8 +200,8 @@ class WorkerProcess(asyncio.Protocol):
             self._received.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the process, and then tell the call that waits how it ended."""
-        self._process.kill()  # no effect on one that ends already
+        """Kill the process, then fail the waiting call with how it ended."""
+        self._process.kill()  # no effect if it is already ending
         self._reaper = asyncio.get_running_loop().create_task(self._reap())
 
     async def _reap(self) -> None:

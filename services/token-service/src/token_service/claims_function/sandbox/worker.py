@@ -2,7 +2,7 @@
 
 It is started by path, outside the package (``python -I -S worker.py``), with an empty environment and one descriptor:
 a socket on standard input. It imports the engine and little of the standard library, because every import costs each
-worker time and memory. Then it gives up its rights and answers calls.
+worker time and memory. Then it drops its privileges and answers calls.
 
 A frame is four bytes of length and a body. The first body is JSON: the settings of ``Worker``, the engine's directory,
 both files of JavaScript and the filter of system calls. A call's body is ``R`` (run) or ``C`` (check), four bytes with
@@ -100,14 +100,14 @@ class Worker:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._context: Any = None  # frees what the last call left before the next context is made
+        self._context: Any = None  # frees the last call's context before the next one is made
         self._context = self._engine.Context()
         self._context.set_memory_limit(self.memory_bytes)
         self._context.set_max_stack_size(_STACK_BYTES)
         self._harness: Any = self._context.eval(self._harness_source)
 
     def serve(self) -> None:
-        """Answer calls until the service goes away. The context of the next call is made after the answer."""
+        """Answer calls until the service closes the socket. The context of the next call is made after each answer."""
         while True:
             call = receive()
             script_end = 5 + int.from_bytes(call[1:5], "big")
@@ -272,7 +272,7 @@ def _text(text: str, longest: int) -> str:
 
 
 def confine(memory_bytes: int, seccomp: bytes) -> list[str]:
-    """Give up every right that this process has; return what the platform does not offer, a sentence each."""
+    """Drop every privilege of this process; return the restrictions that the platform lacks, a sentence each."""
     lacking = []
     for descriptor in (1, 2):
         os.close(descriptor)
@@ -317,7 +317,7 @@ def _address_space() -> int:
 
 
 class _FilterProgram(ctypes.Structure):
-    """``struct sock_fprog``: how many instructions of 8 bytes, and where they are."""
+    """``struct sock_fprog``: the number of 8-byte instructions, and their address."""
 
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
