@@ -103,7 +103,7 @@ class NotValidEndpoints:
             return
         body = snapshot.body
         headers.append((b"content-type", b"application/octet-stream"))
-        if "gzip" in ",".join(header_values(scope, b"accept-encoding")):
+        if _accepts_gzip(",".join(header_values(scope, b"accept-encoding"))):
             body = snapshot.compressed
             headers.append((b"content-encoding", b"gzip"))
         await send_answer(send, 200, headers, body)
@@ -178,6 +178,15 @@ async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -
 async def _refuse(error: OAuthError, send: Send) -> None:
     headers = [*HEADERS, *refusal_headers(error, allow=b"GET")]
     await send_answer(send, error.status, headers, error_body(error))
+
+
+def _accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether the header lists gzip with a weight above 0 (RFC 9110 section 12.5.3)."""
+    for each in accept_encoding.lower().split(","):
+        coding, _, weight = each.partition(";")
+        if coding.strip() == "gzip":
+            return weight.strip() not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
 
 
 def _require_get(scope: Scope) -> None:
