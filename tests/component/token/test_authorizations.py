@@ -402,13 +402,14 @@ async def test_one_of_several_concurrent_choices_of_organizations_is_stored_whol
 async def test_consents_accumulate_and_are_withdrawn_together(replicas: Replicas) -> None:
     consents = replicas.consents
     assert await consents.find("user", "app") == Consented(organizations=frozenset())
+    await begin(replicas.one, code_for("user", "other", Verifier(), consented=CONSENTED).authorization)
     for consented in (
         CONSENTED,
         Consented(scopes=frozenset({"email"}), organizations=frozenset({"o1"})),
         Consented(organizations=frozenset({"o2"})),
     ):
         await replicas.begun(consented=consented)
-    await begin(replicas.one, code_for("user", "other", Verifier(), consented=CONSENTED).authorization)
+    assert [each.application_id for each in await consents.of_user("user")] == ["app", "other"]
     found = await consents.find("user", "app")
 
     assert found == Consented(
