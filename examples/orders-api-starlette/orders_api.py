@@ -54,7 +54,7 @@ async def create_order(request: Request) -> JSONResponse:
 
 
 def _owner(request: Request) -> str:
-    """Return whose orders these are: the organization's, if both path and token name it, or the customer's."""
+    """Return the owner of the orders: the organization, if both path and token name it, or the customer."""
     token = access_token_of(request.scope)
     organization_id: str | None = request.path_params.get("organization_id")
     if token.organization_id != organization_id:

@@ -136,8 +136,8 @@ class ClientState:
         self.clock = clock
         self._storage = storage
         self._lock = threading.Lock()
-        whose = f"{self.base_url}\n{client_id}"
-        self._key = f"identity:{hashlib.sha256(whose.encode()).hexdigest()[:32]}"
+        holder = f"{self.base_url}\n{client_id}"
+        self._key = f"identity:{hashlib.sha256(holder.encode()).hexdigest()[:32]}"
 
     def begin(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> str:
         """Return where to send the person; remember what the answer must fit."""

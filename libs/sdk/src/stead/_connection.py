@@ -24,7 +24,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
         head_s: Seconds for a whole head to arrive, counted from its first byte, or from the connection's start.
         body_s: Seconds for a body to arrive, plus one for every ``body_bytes_per_s`` received.
         body_bytes_per_s: The rate below which a long body is given up.
-        check_s: Seconds between two looks at all connections.
+        check_s: Seconds between checks of all connections.
         connections: Open at the same time; the next one gets a 503.
     """
 

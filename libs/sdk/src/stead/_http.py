@@ -247,7 +247,7 @@ def _condition(if_match: str | None) -> str:
 
 
 def command(method: str, path: str, body: object = None, *, if_match: IfMatch = UNSET) -> Operation[None]:
-    """Send a change whose answer carries nothing but its success.
+    """Send a change, of whose response only the status matters.
 
     Raises:
         ApiError: The service refused.

@@ -172,7 +172,7 @@ class ManagementClient(_Client[Run]):
             access_token: Supplies access tokens in place of the credentials, such as those of a person who signed in.
             resource: Resource indicator of the Management API; independent of the address.
             scope: ``all``, or a narrower one: ``read``, ``subject-tokens``.
-            revision: ``last_revision`` of another client, whose changes the answers of this one shall include.
+            revision: ``last_revision`` of another client, whose changes the responses to this one must include.
             headers: Sent with each request.
             timeout_s: Timeout of each request in seconds; ignored if ``http`` is given.
             clock: Monotonic clock in seconds, to tell the token's age.

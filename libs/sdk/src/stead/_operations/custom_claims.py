@@ -170,8 +170,8 @@ def try_claims_script(
 
     Raises:
         Forbidden: The script denied access; ``message`` is its message.
-        Conflict: The script failed; ``data`` says why and where. Or there is no such version, or no key opens its
-            variables.
+        Conflict: The script failed; ``data`` says why and where. Or there is no such version, or no key decrypts
+            its variables.
         Unavailable: Scripts cannot be run at the moment.
     """
     body = create_body(
@@ -205,7 +205,7 @@ def dry_run_claims_script(
 
     Raises:
         Conflict: The script does not compile, defines no such function or is too large; ``data`` says where. Or there
-            is no such version, or no key opens its variables or those of the active version.
+            is no such version, or no key decrypts its variables or those of the active version.
         Unavailable: Scripts cannot be run at the moment.
     """
     body = create_body(script=script, version=version, environmentVariables=environment_variables)

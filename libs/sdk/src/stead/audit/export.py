@@ -42,7 +42,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         finding: The first thing that is wrong; None if everything was verified.
-        warning: What may be wrong: the first entry whose erasure may have its reason before the export's first entry.
+        warning: What may be wrong: the first erased entry for which the export lacks a deletion of its user, which may
+            precede the export.
         verified: How many entries of the export are as they were stored.
         erased: How many of those have no personal part any more.
         newer: How many entries of the export are later than the head, which says nothing about them.
@@ -119,7 +120,7 @@ def verify_export(
 
 
 def _read(text: str | bytes, number: int) -> tuple[_Line, str | None]:
-    """Return a line, and the user whose deletion it tells; the hash is empty if erased members are there again."""
+    """Return a line, and the user whose deletion it records. The hash is empty if erased members have reappeared."""
     try:
         entry = json.loads(text, object_pairs_hook=_without_repeats)
         leaf, entry_id = entry.pop("leaf", None), entry.get("id")

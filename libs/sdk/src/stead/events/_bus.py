@@ -25,7 +25,7 @@ _log = logging.getLogger("stead.events")
 
 
 class EventsRefused(IdentityError):  # noqa: N818 - the names read as the answer
-    """The bus rejects this user, or the connection is closed for good. Retrying does not help."""
+    """The bus rejects this user, or the connection is permanently closed. Retrying does not help."""
 
 
 class EventBus:

@@ -158,7 +158,7 @@ async def pause(bus: EventBus, error: Exception) -> None:
     """Wait before a retry.
 
     Raises:
-        EventsRefused: The connection is closed for good.
+        EventsRefused: The connection is permanently closed.
     """
     bus.require_open()
     if not isinstance(error, Interrupted | NotFoundError):

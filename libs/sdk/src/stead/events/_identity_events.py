@@ -78,7 +78,7 @@ def identity_events(
 
     Raises:
         ValueError: An argument is invalid, or the durable name is in use for something else.
-        EventsRefused: The connection is closed for good.
+        EventsRefused: The connection is permanently closed.
     """
     if not kinds or not STATES.keys() >= set(kinds):
         raise ValueError(f"kinds must be among {', '.join(STATES)}")

@@ -120,7 +120,7 @@ class PermissionCache:
         """Wait until the snapshot has been read completely.
 
         Raises:
-            EventsRefused: The connection is closed for good.
+            EventsRefused: The connection is permanently closed.
         """
         if self._reading is None:
             raise RuntimeError("the cache has not been entered")

@@ -55,7 +55,7 @@ def permission_changes(
 
     Raises:
         ValueError: An argument is invalid, or the durable name is in use for something else.
-        EventsRefused: The connection is closed for good.
+        EventsRefused: The connection is permanently closed.
         IdentityError: The Management API refused. While it does not answer, a gap is only reported, and a change whose
             event is incomplete waits.
     """

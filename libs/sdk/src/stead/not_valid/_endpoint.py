@@ -137,7 +137,7 @@ def repeat(
     *,
     interruptions: tuple[type[BaseException], ...] = INTERRUPTIONS,
 ) -> None:
-    """Follow the feed until stopped: begin again after every failure, after a while if there is no progress.
+    """Follow the feed until stopped: restart after every failure, with a delay if there was no progress.
 
     Args:
         attempt: Follows the feed until it is interrupted; returns early where it cannot be continued.

@@ -1,4 +1,4 @@
-// Calls the operator's function in a fresh context and keeps what it came to.
+// Calls the operator's function in a fresh context and records its outcome.
 //
 // Evaluated before the operator's script, to a function that only the worker holds: with the input and the longest result it
 // calls the operator's function; with nothing it returns the outcome so far, with null the detail of the outcome, and with
