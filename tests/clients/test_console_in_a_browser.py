@@ -239,7 +239,7 @@ async def test_single_keys_list_the_shortcuts_lead_to_areas_and_can_be_switched_
     await inspector.inspect(page, "console-shortcuts-dialog")
     await page.keyboard.type("gu")
     await expect(shortcuts).to_be_visible()
-    await shortcuts.get_by_label("Use shortcuts of single keys").uncheck()
+    await shortcuts.get_by_label("Use single-key shortcuts").uncheck()
     await page.keyboard.press("Escape")
     await expect(shortcuts).to_be_hidden()
 
@@ -248,7 +248,7 @@ async def test_single_keys_list_the_shortcuts_lead_to_areas_and_can_be_switched_
     await expect(shortcuts).to_be_hidden()
     await expect(page.get_by_label("Search everywhere")).not_to_be_focused()
     await page.get_by_role("link", name="Keyboard shortcuts").click()
-    await shortcuts.get_by_label("Use shortcuts of single keys").check()
+    await shortcuts.get_by_label("Use single-key shortcuts").check()
     await shortcuts.get_by_role("button", name="Close").click()
     await page.keyboard.press("/")
     await expect(page.get_by_label("Search everywhere")).to_be_focused()

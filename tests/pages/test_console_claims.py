@@ -231,7 +231,7 @@ def test_a_dry_run_compares_recorded_inputs(stack: RunningStack, administrator: 
         assert f"The active version {told}" in text(administrator.sends(page, script=changed, step="dry-run"))
     reader = Administrator(stack, "read", name="Reader").opens(HERE)
     assert re.search(r"\d inputs are held\.", text(reader))  # their own sign-in added some
-    assert "forget the inputs" not in reader.text
+    assert "delete the inputs" not in reader.text
     stopped = administrator.follows(administrator.sends(recording, f"{HERE}/recording", minutes="0"))
     assert notices(stopped) == ["Nothing is recorded any more, and the inputs are deleted."]
     assert "Nothing is recorded. " in text(stopped)
