@@ -271,9 +271,7 @@ def verifier_behind_nginx(bench: Bench, effort: Effort) -> Iterator[str]:
 
 def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure an exchange with a custom-claims function, beside one without."""
-    function = claims_function.Function(
-        bench.addresses.management_nats_url, revision=bench.stage.parties.revision, access_token=bench.exchanged
-    )
+    function = claims_function.Function(bench.management, access_token=bench.exchanged)
     return claims_function.lines(
         function,
         partial(bench.measure, "token exchange"),
@@ -286,11 +284,7 @@ def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
 def tokens_beside_endless_scripts(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure tokens without a script while scripts without an end are called for others."""
     return endless_scripts.lines(
-        endless_scripts.Function(
-            bench.addresses.management_nats_url,
-            revision=bench.stage.parties.revision,
-            machine_token=bench.machine_token,
-        ),
+        endless_scripts.Function(bench.management, machine_token=bench.machine_token),
         partial(bench.measure, "token exchange"),
         bench.requesting_machine_tokens,
         rounds=effort.rounds,

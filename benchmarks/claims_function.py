@@ -9,8 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from benchmarks.measure import Measurement, children_of, memory_mb
-from identity_common.wire.events import ClaimsFunctionState
-from tests.support.claims_function import publish_function
+from stead import ManagementClient
 
 _SCRIPT: Final = """
 const getCustomJwtClaims = async ({ token, context }) => ({
@@ -38,17 +37,18 @@ class Measure(Protocol):
 
 
 class Function:
-    """The function of the deployment; set and removed by its event."""
+    """The function of the deployment."""
 
-    def __init__(self, management_nats_url: str, *, revision: int, access_token: Callable[[], str]) -> None:
-        self._management_nats_url = management_nats_url
-        self._revision = revision
+    def __init__(self, management: ManagementClient, *, access_token: Callable[[], str]) -> None:
+        self._custom_claims = management.custom_claims
         self._access_token = access_token
 
     def set(self, script: str) -> None:
-        """Make a script the active version, or remove the function for an empty one; return when it is in force."""
-        state = ClaimsFunctionState(kind="access-token", version=1, script=script, deleted=not script)
-        publish_function(self._management_nats_url, "default", state, revision=self._revision)
+        """Save a script, or delete the function for an empty one; return when it is in force."""
+        if script:
+            self._custom_claims.save("access-token", script)
+        elif "plan" in _claims(self._access_token()):
+            self._custom_claims.delete("access-token")
         deadline = time.monotonic() + _TIMEOUT_S
         while ("plan" in _claims(self._access_token())) != bool(script):
             if time.monotonic() > deadline:

@@ -7,9 +7,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.measure import Measurement
-from identity_common.wire.events import ClaimsFunctionState
-from stead import IdentityError
-from tests.support.claims_function import publish_function
+from stead import IdentityError, ManagementClient
 
 _ENDLESS: Final = "const getCustomJwtClaims = () => { for (;;); };"
 _REQUESTS: Final = 64
@@ -21,28 +19,21 @@ _TIMEOUT_S: Final = 10
 class Function:
     """The function for tokens of machine-to-machine clients, which refuses them because it fails."""
 
-    def __init__(self, management_nats_url: str, *, revision: int, machine_token: Callable[[], None]) -> None:
-        self._management_nats_url = management_nats_url
-        self._revision = revision
+    def __init__(self, management: ManagementClient, *, machine_token: Callable[[], None]) -> None:
+        self._custom_claims = management.custom_claims
         self._machine_token = machine_token
 
     def set(self) -> None:
-        """Make the endless script the active version; return when it is in force."""
-        self._publish(is_set=True)
+        """Save the endless script; return when it is in force."""
+        self._custom_claims.save("client-credentials", _ENDLESS, block_issuance_on_error=True)
+        self._wait(is_set=True)
 
     def remove(self) -> None:
-        """Remove the function; return when tokens are issued again."""
-        self._publish(is_set=False)
+        """Delete the function; return when tokens are issued again."""
+        self._custom_claims.delete("client-credentials")
+        self._wait(is_set=False)
 
-    def _publish(self, *, is_set: bool) -> None:
-        state = ClaimsFunctionState(
-            kind="client-credentials",
-            version=1,
-            script=_ENDLESS if is_set else "",
-            block_issuance_on_error=True,
-            deleted=not is_set,
-        )
-        publish_function(self._management_nats_url, "default", state, revision=self._revision)
+    def _wait(self, *, is_set: bool) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
         while self._is_issued() == is_set:
             if time.monotonic() > deadline:

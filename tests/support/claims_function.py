@@ -1,18 +1,15 @@
-"""The custom-claims function from its edges: its events and requests on the bus, and the other end of the requests."""
+"""The custom-claims function from its edges: saved versions, requests on the bus, and the other end of the requests."""
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
-import msgspec
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from identity_common.revisions import parse_revisions
 from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import (
     TOKEN_KINDS,
@@ -21,44 +18,13 @@ from identity_common.wire.claims_function import (
     Question,
     ScriptChecked,
     SealedRequests,
-    SealedVariables,
     TokenKind,
 )
-from identity_common.wire.events import ClaimsFunctionState, event_subject
-from stead.event_types import CloudEvent
 from tests.support.management_api import Management
 from tests.support.waiting import eventually, round_trip
 from tests.support.world import World
 
 Result = TypeVar("Result")
-
-
-def publish_function(management_nats_url: str, tenant_id: str, state: ClaimsFunctionState, *, revision: int) -> None:
-    """Publish a state of the function; return when the server has it.
-
-    Args:
-        management_nats_url: NATS, as management-service's user.
-        tenant_id: The tenant.
-        state: The new state.
-        revision: Of management-service; any that it has published already.
-    """
-    event = CloudEvent(
-        id=f"{tenant_id}:management:{revision}",
-        source="/management",
-        type=f"claims-function.{'deleted' if state.deleted else 'updated'}",
-        subject=state.kind,
-        time="2026-01-01T00:00:00.000Z",
-        tenantid=tenant_id,
-        revision=revision,
-        data=msgspec.Raw(msgspec.json.encode(state)),
-    )
-
-    async def publish(client: Client) -> None:
-        subject = event_subject("management", tenant_id, "claims-function", state.kind)
-        await client.publish(subject, msgspec.json.encode(event))
-        await round_trip(client)
-
-    as_management(management_nats_url, publish)
 
 
 def as_management(management_nats_url: str, work: Callable[[Client], Awaitable[Result]]) -> Result:
@@ -75,19 +41,15 @@ def as_management(management_nats_url: str, work: Callable[[Client], Awaitable[R
         return thread.submit(asyncio.run, connected()).result()
 
 
-_versions: Final = itertools.count(1)
-
-
 class ClaimsFunction:
-    """Sets and removes the function, and returns when token-service knows."""
+    """Saves and deletes the function, and returns when token-service knows."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
         settings = world.stack.token_settings
+        self._saved = world.management.custom_claims
         self._tenant_id = world.stack.tenant_id
         self._nats_url = world.stack.addresses.management_nats_url
         self._keys = SealingKeys(settings.environment_variable_keys)
-        self._variables = SealedVariables(self._keys, tenant_id=self._tenant_id)
         self._directory = world.stack.apps["token"].state["directory"].in_memory
 
     def set(
@@ -99,25 +61,26 @@ class ClaimsFunction:
         block_issuance_on_error: bool = False,
     ) -> int:
         """Make a script the active version; return its number."""
-        version = next(_versions)
-        self._publish(
-            ClaimsFunctionState(
-                kind=kind,
-                version=version,
-                script=script,
-                sealed_environment_variables=self._variables.seal(
-                    environment_variables or {}, kind=kind, version=version
-                ),
-                block_issuance_on_error=block_issuance_on_error,
-            )
+        saved = self._saved.save(
+            kind,
+            script,
+            environment_variables=environment_variables,
+            block_issuance_on_error=block_issuance_on_error,
         )
-        return version
+        eventually(lambda: self._active(kind) == saved.version)
+        return saved.version
 
     def remove(self) -> None:
-        """Remove the functions of both kinds."""
+        """Delete the functions of both kinds."""
         for kind in TOKEN_KINDS:
-            if self._directory.claims_function(kind) is not None:
-                self._publish(ClaimsFunctionState(kind=kind, deleted=True))
+            if self._active(kind) is not None:
+                self._saved.delete(kind)
+        eventually(lambda: not any(map(self._active, TOKEN_KINDS)))
+
+    def _active(self, kind: TokenKind) -> int | None:
+        """Return the version that token-service knows as active, if any."""
+        state = self._directory.claims_function(kind)
+        return None if state is None else state.version
 
     def asked(self, question: Question) -> Answer:
         """Return token-service's reply to a request of management-service."""
@@ -137,14 +100,6 @@ class ClaimsFunction:
             return (await client.request(subject, sealed, timeout=3)).data
 
         return as_management(self._nats_url, ask)
-
-    def _publish(self, state: ClaimsFunctionState) -> None:
-        # A revision of its own: token-service ignores one that is older than that of another client's change.
-        self._world.management.users.create(name="Somebody")
-        revision = parse_revisions([str(self._world.management.last_revision)])["management"]
-        publish_function(self._nats_url, self._tenant_id, state, revision=revision)
-        expected = None if state.deleted else state
-        eventually(lambda: self._directory.claims_function(state.kind) == expected)
 
 
 class ScriptAnswers:
