@@ -98,7 +98,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (
         f"{TOKEN}/not_valid/",
         "unit/token/test_not_valid_tail.py component/token/test_not_valid_feed.py "
-        "component/token/test_not_valid_keys.py "
+        "component/token/test_not_valid_replicas.py component/token/test_not_valid_keys.py "
         "component/token/test_lost_permissions.py",
     ),
     (

@@ -1,11 +1,10 @@
 """The metadata document and the public keys."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
-from litestar import MediaType, Request, Response, get
+from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.http.api_errors import store_unavailable
@@ -206,14 +205,9 @@ def metadata_endpoints(
         opt=documented(answer=JwkSet, example=_EXAMPLE_OF_KEYS, refuses=(503,), headers=("Cache-Control",)),
         sync_to_thread=False,
     )
-    def jwks(request: Request) -> Response[bytes]:  # type: ignore[type-arg]
+    def jwks() -> Response[bytes]:
         """Return the JWK Set (RFC 7517 section 5), or 304 if the caller has it."""
-        document = loaded().jwks
-        etag = f'"{hashlib.sha256(document).hexdigest()[:32]}"'
-        headers = {"Cache-Control": f"max-age={JWKS_MAX_AGE_S}", "ETag": etag}
-        condition = request.headers.get("If-None-Match", "")
-        if etag in condition or condition.strip() == "*":
-            return Response(b"", status_code=304, headers=headers, media_type=MediaType.JSON)
-        return Response(document, headers=headers, media_type=MediaType.JSON)
+        headers = {"Cache-Control": f"max-age={JWKS_MAX_AGE_S}"}
+        return Response(loaded().jwks, headers=headers, media_type=MediaType.JSON)
 
     return [metadata, jwks]

@@ -17,6 +17,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from identity_common.background import end
+from identity_common.http.conditional import is_known
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable
 from token_service.directory import Directory
@@ -92,21 +93,17 @@ class NotValidEndpoints:
         """Send the snapshot, or 304 if the reader has it."""
         await self._require_reader(scope)
         snapshot = await self._snapshots.snapshot()
-        headers = [
-            (b"etag", snapshot.etag.encode()),
-            (b"cache-control", b"private, no-cache"),
-            (b"vary", b"accept-encoding"),
-        ]
-        if snapshot.etag in ",".join(header_values(scope, b"if-none-match")):
+        is_compressed = _accepts_gzip(",".join(header_values(scope, b"accept-encoding")))
+        etag = (snapshot.compressed_etag if is_compressed else snapshot.etag).encode()
+        headers = [(b"etag", etag), (b"cache-control", b"private, no-cache"), (b"vary", b"accept-encoding")]
+        if is_known(etag, ", ".join(header_values(scope, b"if-none-match")).encode("latin-1")):
             await send({"type": "http.response.start", "status": 304, "headers": headers})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        body = snapshot.body
         headers.append((b"content-type", b"application/octet-stream"))
-        if _accepts_gzip(",".join(header_values(scope, b"accept-encoding"))):
-            body = snapshot.compressed
+        if is_compressed:
             headers.append((b"content-encoding", b"gzip"))
-        await send_answer(send, 200, headers, body)
+        await send_answer(send, 200, headers, snapshot.compressed if is_compressed else snapshot.body)
 
     async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the messages after the reader's position, then each new one as it arrives, for about ten minutes."""

@@ -58,14 +58,16 @@ class FeedSnapshot(msgspec.Struct, frozen=True):
     """A signed snapshot.
 
     Attributes:
-        etag: A strong entity tag.
         body: The signed snapshot.
+        etag: The strong entity tag of the body.
         compressed: The body, compressed with gzip.
+        compressed_etag: The entity tag of that: each representation has its own (RFC 9110 section 8.8.3.3).
     """
 
-    etag: str
     body: bytes
+    etag: str
     compressed: bytes
+    compressed_etag: str
 
 
 class Snapshots:
@@ -146,7 +148,8 @@ class Snapshots:
         token = self._keys.sign(claims, typ=SNAPSHOT_TYPE)
         body = token.encode() + b"\n" + packed
         signature = token.rpartition(".")[2]  # another one for other records, and of another key
-        return FeedSnapshot(f'"{epoch}.{sequence}.{signature[:16]}"', body, gzip.compress(body, 1, mtime=0))
+        version = f"{epoch}.{sequence}.{signature[:16]}"
+        return FeedSnapshot(body, f'"{version}"', gzip.compress(body, 1, mtime=0), f'"{version}-gzip"')
 
     async def _state(self, connection: AsyncConnection) -> Any:
         state = (await connection.execute(_STATE, {"tenant": self._tenant_id})).one_or_none()
