@@ -81,8 +81,8 @@ test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short for
 		$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients' || failed=1; \
 		wait $$fuzzing || failed=1; cat $(VENV)/fuzzing.log; exit $$failed
 
-test-long: $(INSTALLED) ## the same in full, and every client written elsewhere: three hours
-	@TEST_LENGTH=long $(PYTEST) -m 'slow or clients'
+test-long: $(INSTALLED) ## heavy and slow tests in full, and every client written elsewhere: three hours
+	@TEST_LENGTH=long $(PYTEST) -m 'heavy or slow or clients'
 
 test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs node, npm and chromium)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m 'clients and not slow' tests/clients

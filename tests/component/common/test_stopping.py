@@ -14,11 +14,13 @@ import management_service.app
 import token_service.app
 from management_service.settings import Settings as ManagementSettings
 from provision import ServerAddresses
+from tests.support.lengths import length
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import WAIT_S
 from token_service.settings import Settings as TokenSettings
 
-ROUNDS = 40
+MOMENTS = range(0, 40, length(short=4, long=1))
+"""Square roots of the ticks after which a service is stopped."""
 _KEY, _OTHER_KEY = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
 
 
@@ -57,11 +59,13 @@ def token(addresses: ServerAddresses) -> Litestar:
 async def test_it_stops_at_any_moment_of_its_start(
     stack: RunningStack, create: Callable[[ServerAddresses], Litestar]
 ) -> None:
-    """Python 3.11 and libraries may lose a cancellation in the same tick of the loop as an answer; a service that waits
-    for such a task would hang until it is killed. Here it is stopped after 0, 1, 4, 9, … ticks of the loop.
+    """Python 3.11 and libraries may lose a cancellation in the same tick of the loop as an answer.
+
+    A service that waits for such a task would hang until it is killed. Here it is stopped after 0, 1, 4, 9, … ticks, in
+    the short form after every fourth of these numbers.
     """
-    for turns in range(ROUNDS):
+    for root in MOMENTS:
         async with asyncio.timeout(WAIT_S):
             async with create(stack.addresses).lifespan():
-                for _ in range(turns * turns):
+                for _ in range(root * root):
                     await asyncio.sleep(0)

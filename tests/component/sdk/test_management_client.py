@@ -24,7 +24,7 @@ from tests.support.issuer import Issuer
 from tests.support.management_api import AUDIENCE, Management, unique
 from tests.support.template_api import Template
 
-PEOPLE = 205
+PEOPLE = 101
 
 
 class Edge(httpx.AsyncBaseTransport):

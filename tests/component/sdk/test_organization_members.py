@@ -13,7 +13,7 @@ from tests.support.management_api import AUDIENCE, unique
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S
 
-PEOPLE = 105
+PEOPLE = 101
 
 
 class Edge(httpx.AsyncBaseTransport):

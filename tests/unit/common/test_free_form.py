@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from identity_common.fields import free_form_text, is_too_large
+from tests.support.lengths import length
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -17,7 +17,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@pytest.mark.heavy
+@settings(max_examples=length(short=30, long=1_000))
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON, max_size=5))
 def test_an_object_is_stored_unchanged(value: dict[str, Any]) -> None:
     assert json.loads(free_form_text(value)) == value
