@@ -198,7 +198,9 @@ class Authorizations:
         await self._loop.stop()
 
     @asynccontextmanager
-    async def agreement(self, user_id: str, application_id: str, *, alone: bool = False) -> AsyncIterator[Agreement]:
+    async def agreement(
+        self, user_id: str, application_id: str, *, exclusive: bool = False
+    ) -> AsyncIterator[Agreement]:
         """Lock a user's consent to an application, in the transaction in which authorizations begin.
 
         A concurrent withdrawal waits, and then ends the new authorizations; an earlier one is visible here.
@@ -206,8 +208,8 @@ class Authorizations:
         Args:
             user_id: The user.
             application_id: The application.
-            alone: Whether to exclude other agreements too; needed to replace the picked organizations without missing
-                one.
+            exclusive: Whether to exclude other agreements too: needed to replace the picked organizations without
+                missing one.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -215,7 +217,7 @@ class Authorizations:
         whose = (self._tenant_id, user_id, application_id)
         with database_answers():
             async with self._engine.begin() as connection:
-                known = await consents.keep(connection, *whose, alone=alone)
+                known = await consents.lock(connection, *whose, exclusive=exclusive)
                 agreement = Agreement(connection, self._tenant_id, known, self._clock)
                 yield agreement
                 await agreement.record(user_id, application_id)

@@ -176,16 +176,16 @@ class Consents:
         return [(row.user_id, row.application_id) for row in rows]
 
 
-async def keep(
-    connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str, *, alone: bool = False
+async def lock(
+    connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str, *, exclusive: bool = False
 ) -> KnownConsent:
     """Return a user's consent to an application, and prevent its withdrawal until the transaction ends.
 
     Takes an advisory lock, because a consent that does not exist yet has no row. Others may add to it meanwhile,
-    unless ``alone``.
+    unless ``exclusive``.
     """
     whose = _whose(tenant_id, user_id, application_id)
-    await connection.execute(_LOCK_EXCLUSIVE if alone else _LOCK_SHARED, whose)
+    await connection.execute(_LOCK_EXCLUSIVE if exclusive else _LOCK_SHARED, whose)
     return await _find(connection, whose)
 
 

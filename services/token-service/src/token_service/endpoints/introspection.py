@@ -16,7 +16,7 @@ from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
 from token_service.openapi.endpoints import INTROSPECTION_OPERATION, Introspection, TokenForm
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
-from token_service.presented_tokens.liveness import why_dead
+from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.tokens.keys import SigningKeys
 from token_service.tokens.scopes import format_scope
 
@@ -97,7 +97,7 @@ class Introspector:
             return None
         authorization = found.authorization
         person = await self._directory.person(authorization.user_id, at_least={})
-        if why_dead(person, issued_at_ms=authorization.auth_time) is not None:
+        if why_user_not_live(person, issued_at_ms=authorization.auth_time) is not None:
             return None
         return Introspection(
             active=True,

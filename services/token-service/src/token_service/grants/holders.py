@@ -93,7 +93,7 @@ async def granted_scopes(
     target: Target,
     requested: frozenset[str],
     holder: HolderType,
-    look_again: Callable[[], Awaitable[HolderType]],
+    read_again: Callable[[], Awaitable[HolderType]],
 ) -> tuple[HolderType, frozenset[str]]:
     """Return the requested scopes that the holder has, and the holder they were read from.
 
@@ -104,15 +104,15 @@ async def granted_scopes(
         target: What the token is bound to.
         requested: Scope tokens.
         holder: The holder as first read.
-        look_again: Reads and validates the holder again.
+        read_again: Reads and validates the holder again.
 
     Raises:
-        OAuthError: As ``look_again`` does; ``temporarily_unavailable``.
+        OAuthError: As ``read_again`` does; ``temporarily_unavailable``.
     """
     held = _held_scopes(directory.in_memory, target, holder.role_ids, requested)
     if target.sources and may_be_newly_held(requested=requested, held=held):
         await directory.catch_up(*target.sources)
-        holder = await look_again()
+        holder = await read_again()
         held = _held_scopes(directory.in_memory, target, holder.role_ids, requested)
     return holder, grantable_scopes(requested=requested, held=held)
 

@@ -175,8 +175,8 @@ class TokenExchangeGrant:
         )
         record, subject = taken.record, taken.subject
         holder = UserHolder.of(target, subject.person, subject.membership, permissions_as_of, subject.memberships)
-        look_again = partial(self._look_again, taken, prepared)
-        holder, scopes = await granted_scopes(self._directory, target, requested, holder, look_again)
+        read_again = partial(self._read_again, taken, prepared)
+        holder, scopes = await granted_scopes(self._directory, target, requested, holder, read_again)
         self._targets.report_unknown_scopes(
             target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=client.id
         )
@@ -228,7 +228,7 @@ class TokenExchangeGrant:
             scope=audited.scope,
         )
 
-    async def _look_again(self, taken: TakenSubjectToken, prepared: PreparedExchange) -> UserHolder:
+    async def _read_again(self, taken: TakenSubjectToken, prepared: PreparedExchange) -> UserHolder:
         permissions_as_of = self._directory.revisions_of(prepared.target.sources)
         subject = await self._subject_tokens.subject_again(taken, prepared.exchange)
         return UserHolder.of(prepared.target, subject.person, subject.membership, permissions_as_of)

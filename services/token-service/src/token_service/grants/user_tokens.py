@@ -30,7 +30,7 @@ from token_service.grants.form import TargetForm
 from token_service.grants.holders import UserHolder, granted_scopes, not_a_member
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
-from token_service.presented_tokens.liveness import why_dead
+from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.scopes import format_scope, organizations_scope
@@ -273,7 +273,7 @@ class UserTokens:
             authorization.user_id, target.organization_id, at_least=requested_token.awaited
         )
         person = subject.person
-        reason = why_dead(person, issued_at_ms=authorization.auth_time)
+        reason = why_user_not_live(person, issued_at_ms=authorization.auth_time)
         if person is None or reason is not None:
             _log.info("authorization.refused", reason=reason, authorization_id=authorization.id)
             raise not_acceptable()

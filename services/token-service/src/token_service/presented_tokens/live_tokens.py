@@ -16,7 +16,7 @@ from stead.errors import TokenInvalid
 from stead.impersonations import Impersonation, actors_of
 from stead.verification import AccessToken, Expectations, TokenChecker, read_token
 from token_service.directory import Directory, Person, Subject
-from token_service.presented_tokens.liveness import KnownOfToken, why_token_dead
+from token_service.presented_tokens.liveness import TokenState, why_token_not_live
 from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.claims import organization_audience
 from token_service.tokens.keys import SigningKeys
@@ -81,7 +81,7 @@ class LiveTokens:
         )
         speaks_for_itself = token.subject == token.client_id
         client = await self._directory.application(token.client_id)
-        known = KnownOfToken(
+        state = TokenState(
             client=client,
             people=people if speaks_for_itself else [subject.person, *people],
             resource_valid_after=await self._resource_valid_after(token),
@@ -89,7 +89,7 @@ class LiveTokens:
             membership=subject.membership,
             is_revoked=is_revoked,
         )
-        reason = why_token_dead(token, known)
+        reason = why_token_not_live(token, state)
         if reason is not None or client is None:
             raise TokenRefused(reason)
         return LiveToken(token, client, None if speaks_for_itself else subject.person)

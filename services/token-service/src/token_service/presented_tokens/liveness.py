@@ -11,7 +11,7 @@ from token_service.directory import Membership, Person
 from token_service.tokens.claims import is_outdated
 
 
-class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
+class TokenState(msgspec.Struct, frozen=True, kw_only=True):
     """State of an access token in the directory and the revocations.
 
     Attributes:
@@ -32,7 +32,7 @@ class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
     is_revoked: bool
 
 
-def why_dead(person: Person | None, *, issued_at_ms: int) -> str | None:
+def why_user_not_live(person: Person | None, *, issued_at_ms: int) -> str | None:
     """Return why something issued for a user is no longer valid, for the log; None if it is valid.
 
     Args:
@@ -80,27 +80,27 @@ def _why_not_member_since(token: AccessToken, membership: Membership | None) -> 
     return None
 
 
-def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
+def why_token_not_live(token: AccessToken, state: TokenState) -> str | None:
     """Return why an access token with a valid signature is not live, for the log.
 
     Returns:
         The first reason; None if it is live.
     """
     issued_at_ms = int(token.issued_at) * 1000
-    if known.is_revoked:
+    if state.is_revoked:
         return "revoked"
-    if known.client is None:
+    if state.client is None:
         return "the client was deleted"
-    if token.grant_type is not None and (reason := _why_no_exchange(known.client, issued_at_ms)):
+    if token.grant_type is not None and (reason := _why_no_exchange(state.client, issued_at_ms)):
         return reason
-    if known.resource_valid_after is None:
+    if state.resource_valid_after is None:
         return "the resource was deleted"
-    if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=known.resource_valid_after):
+    if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=state.resource_valid_after):
         return "for an earlier resource of this indicator"
-    if known.organization_id is not None and (reason := _why_not_member_since(token, known.membership)):
+    if state.organization_id is not None and (reason := _why_not_member_since(token, state.membership)):
         return reason
-    for person in known.people:
-        reason = why_dead(person, issued_at_ms=issued_at_ms)
+    for person in state.people:
+        reason = why_user_not_live(person, issued_at_ms=issued_at_ms)
         if reason is not None:
             return reason
     return None

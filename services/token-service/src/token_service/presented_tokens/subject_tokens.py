@@ -14,7 +14,7 @@ from token_service.audit import AuditedTokenRequest
 from token_service.directory import Directory, Membership, Person, SubjectSnapshot
 from token_service.directory.freshness import highest
 from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
-from token_service.presented_tokens.liveness import why_dead
+from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.presented_tokens.subject_token_store import SubjectTokenStore
 
 _log = get_logger(__name__)
@@ -124,7 +124,7 @@ class SubjectTokens:
             record.user_id, exchange.organization_id, at_least=at_least, snapshot=snapshot
         )
         person = subject.person
-        reason, code = why_dead(person, issued_at_ms=record.issued_at), _code(person)
+        reason, code = why_user_not_live(person, issued_at_ms=record.issued_at), _code(person)
         if in_memory.application(record.issued_to) is None:
             reason, code = "the application that requested it was deleted", "application.deleted"
         if person is None or reason is not None:

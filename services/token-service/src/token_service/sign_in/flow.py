@@ -17,7 +17,7 @@ from stead.event_types import OrganizationState
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
 from token_service.grants.authorization_code import requires_pkce
-from token_service.presented_tokens.liveness import why_dead
+from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
 from token_service.sign_in.request import (
@@ -202,7 +202,7 @@ class SignInFlow:
         if session is None:
             return None
         person = await self._directory.person(session.user_id, at_least={"management": revision})
-        if person is None or why_dead(person, issued_at_ms=session.signed_in_at) is not None:
+        if person is None or why_user_not_live(person, issued_at_ms=session.signed_in_at) is not None:
             return None
         return SignedIn(session, person, revision)
 
@@ -259,7 +259,7 @@ class SignInFlow:
         wanted = msgspec.structs.replace(wanted, organizations=organizations)
         authorization = _authorization(application, who, wanted)
         whose = (who.person.user.id, pending.request.client_id)
-        async with self._authorizations.agreement(*whose, alone=organizations is not None) as agreement:
+        async with self._authorizations.agreement(*whose, exclusive=organizations is not None) as agreement:
             await agreement.begin(authorization, implicit=False)
         return await self._issue_code(pending.request, who, authorization)
 
