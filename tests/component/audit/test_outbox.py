@@ -109,6 +109,8 @@ class History:
 async def test_every_write_of_management_service_leaves_one_entry(
     management: Management, jetstream: JetStreamContext
 ) -> None:
+    of_function = "configs/jwt-customizer/access-token"
+    await management.client.delete(f"/api/{of_function}")  # another module may have left it
     before = len(await entries(jetstream, "management", management))
     history = History(management, "management")
     write = history.write
@@ -189,23 +191,23 @@ async def test_every_write_of_management_service_leaves_one_entry(
         await write("DeleteRole", "role.delete", "DELETE", f"roles/{role}")
 
     async with ScriptAnswers(management) as answers:
-        function, key = "configs/jwt-customizer/access-token", "claims-function"
+        key = "claims-function"
         script = {"script": "const getCustomJwtClaims = async () => ({});"}
-        await write("ReplaceClaimsFunction", f"{key}.create", "PUT", function, script)
+        await write("ReplaceClaimsFunction", f"{key}.create", "PUT", of_function, script)
         body = {"blockIssuanceOnError": True}
-        await write("UpdateClaimsFunction", f"{key}.update", "PATCH", function, body)
-        path = f"{function}/versions/1/activate"
+        await write("UpdateClaimsFunction", f"{key}.update", "PATCH", of_function, body)
+        path = f"{of_function}/versions/1/activate"
         await write("ActivateClaimsFunctionVersion", f"{key}.update", "POST", path)
         answers.answer = RecordingState(until=1764547200000)
-        path, of_recording = f"{function}/recording", "claims-function-recording"
+        path, of_recording = f"{of_function}/recording", "claims-function-recording"
         await write("RecordClaimsFunctionInputs", f"{of_recording}.update", "POST", path, {"minutes": 1})
         answers.answer = DryRunAnswer()
-        path, variables = f"{function}/dry-run", {"environmentVariables": {"A": "a value of a variable"}}
+        path, variables = f"{of_function}/dry-run", {"environmentVariables": {"A": "a value of a variable"}}
         await write("DryRunClaimsFunction", f"{key}.dry-run", "POST", path, {**script, **variables})
         answers.answer = ScriptTested()
         body = {"tokenType": "access-token", "token": {}, "context": {"user": "a value of a context"}}
         await write("TestClaimsFunction", f"{key}.test", "POST", "configs/jwt-customizer/test", {**body, "version": 1})
-        await write("DeleteClaimsFunction", f"{key}.delete", "DELETE", function)
+        await write("DeleteClaimsFunction", f"{key}.delete", "DELETE", of_function)
 
     await write("RotateLogKeys", "audit-key.rotate", "POST", "logs/keys/rotate", {"emergency": True})
 
