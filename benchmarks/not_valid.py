@@ -70,8 +70,8 @@ def _look_up_us(state: FeedState, tokens: list[AccessToken], *, stale_permission
     return (time.process_time() - begun) / len(tokens) * 1e6
 
 
-def _tidy(state: FeedState) -> None:
-    """Have as many records arrive as make it tidy all."""
+def _compact(state: FeedState) -> None:
+    """Add as many records as trigger a compaction."""
     added = (NotValid(hashlib.sha256(b"%d" % number).digest()[:16], ALWAYS, _LATER) for number in range(_ARRIVING))
     message = Message(
         iss="", epoch=1, from_=1, to=2, time=0, records=encoded_records(b"".join(each.pack() for each in added))
@@ -97,19 +97,19 @@ def _loaded(count: int) -> tuple[FeedState, float, float, float, float]:
     state.load(snapshot, again)
     peak_mb = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.reset_peak()
-    _tidy(state)
-    tidied_mb = tracemalloc.get_traced_memory()[1] / 1e6
+    _compact(state)
+    compacted_mb = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
-    return state, load_s, held_mb, peak_mb, tidied_mb
+    return state, load_s, held_mb, peak_mb, compacted_mb
 
 
 def lines() -> Iterator[str]:
     """Measure, and yield the results line by line."""
     for count in _RECORDS:
-        state, load_s, held_mb, peak_mb, tidied_mb = _loaded(count)
+        state, load_s, held_mb, peak_mb, compacted_mb = _loaded(count)
         yield (
             f"  {count:>9,} records: loaded in {load_s:4.2f} s CPU, {held_mb:5.1f} MB, {peak_mb:5.1f} MB while "
-            f"replaced, {tidied_mb:5.1f} MB while tidied"
+            f"replaced, {compacted_mb:5.1f} MB while compacted"
         )
         for name, token in (("token of an authorization", _token), ("exchanged token, with two actors", _exchanged)):
             firsts, permissions, repeated = [], [], []

@@ -61,9 +61,9 @@ async def main() -> None:
 
 async def run() -> None:
     """Run until SIGTERM or Ctrl-C, and stop gracefully: no logged change is logged again."""
-    logging = asyncio.current_task()
-    assert logging is not None  # noqa: S101 - a coroutine runs in a task
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, logging.cancel)
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine runs in a task
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await main()
 

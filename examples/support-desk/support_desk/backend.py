@@ -9,7 +9,7 @@ access, and it checks every request for impersonation:
 3. Agents can act as customers only, not as colleagues; customers are the users with the API role of customers.
 4. A reason and a ticket are required. They are stored with the subject token, as its context.
 
-An agent can end what it began; then no token of that impersonation is accepted anywhere.
+Agents can end their own impersonations; then no token of the impersonation is accepted anywhere.
 """
 
 from typing import Annotated, Any, Final
@@ -57,7 +57,7 @@ class Customer(msgspec.Struct, frozen=True):
 
 
 class ImpersonationRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Whom to act as, and why."""
+    """The user to act as, the reason, and the ticket."""
 
     user_id: str
     reason: Annotated[str, msgspec.Meta(pattern=r"\S", max_length=500)]

@@ -79,7 +79,7 @@ class Desk:
         """Return the customers.
 
         Raises:
-            Refused: The agent may not see them.
+            Refused: The agent lacks the permission to see them.
         """
         bearer = await session.client.get_access_token(backend.AUDIENCE)
         answer = await self._send("GET", f"{self._application.backend_url}/api/customers", bearer)
@@ -94,7 +94,7 @@ class Desk:
         """
         own = await session.client.get_access_token(backend.AUDIENCE)
         actor_token = await session.client.get_access_token()
-        await self.stop(session)  # one customer at a time; first, so that a failure leaves none that the session lost
+        await self.stop(session)  # one customer at a time; if this fails, no new impersonation has begun
         answer = await self._send(
             "POST",
             f"{self._application.backend_url}/api/request-impersonation",
@@ -162,15 +162,15 @@ class Desk:
 
 
 def _decode(answer: httpx.Response, type_: type[_T], *, refusal: str) -> _T:
-    """Return the content of a successful answer.
+    """Return the content of a successful response.
 
     Args:
-        answer: Of one of our own programs.
+        answer: The response of one of the other two programs.
         type_: The type of its content.
         refusal: The text for the agent if the access token lacks a scope.
 
     Raises:
-        Refused: The answer is a refusal.
+        Refused: The program refused.
         Unavailable: The program failed.
     """
     _require_success(answer, refusal=refusal)

@@ -24,7 +24,7 @@ class Impersonation(msgspec.Struct, frozen=True):
     """An agent acting as a customer.
 
     Attributes:
-        id: Names it in the register; no secret.
+        id: Its public id at Stead; not a secret.
         bearer: The access token as issued.
         token: The verified access token.
     """

@@ -333,7 +333,7 @@ def test_what_was_missed_may_overlap_with_what_is_known(reader: Reader) -> None:
     assert reader.state.why_not_valid(access_token()) == "user"
 
 
-def test_records_are_found_before_and_after_they_are_tidied() -> None:
+def test_records_are_found_before_and_after_compaction() -> None:
     def hashed(number: int) -> bytes:
         return hashlib.sha256(str(number).encode()).digest()[:16]
 
@@ -343,12 +343,12 @@ def test_records_are_found_before_and_after_they_are_tidied() -> None:
     records.add(whole[7]._replace(not_before=99).pack())
     expected = {record.entry: record.not_before for record in whole} | {whole[7].entry: 99}
     assert {entry: records.not_before(entry) for entry in expected} == expected
-    assert records.is_untidy and records.not_before(hashed(-1)) == 0
+    assert records.needs_compaction and records.not_before(hashed(-1)) == 0
 
-    tidied = records.tidied(now=11)
+    compacted = records.compacted(now=11)
     kept = {record.entry: expected[record.entry] for record in whole if record.forget_at > 11}
-    assert (len(tidied), tidied.is_untidy) == (24_000, False)
-    assert {entry: tidied.not_before(entry) for entry in expected} == {entry: kept.get(entry, 0) for entry in expected}
+    assert (len(compacted), compacted.needs_compaction) == (24_000, False)
+    assert {entry: compacted.not_before(entry) for entry in expected} == {e: kept.get(e, 0) for e in expected}
     still = {entry: records.not_before(entry) for entry in kept}
     assert still == kept, "a reader that has the former records finds all that is not over"
 
@@ -362,7 +362,7 @@ def peak(action: Callable[[], object]) -> int:
 
 
 def peaks() -> tuple[float, float, float]:
-    """Return the memory for a snapshot, for tidying and for another one, by its size; in a process without threads."""
+    """Return the memory for a snapshot, compaction and another snapshot, by its size; in a process without threads."""
 
     def packed(numbers: range) -> bytes:
         return b"".join(
@@ -381,20 +381,20 @@ def peaks() -> tuple[float, float, float]:
     loading = peak(load)
     records = Records().replaced(bytearray(body[body.index(b"\n") + 1 :]))
     records.add(later)
-    tidying = peak(lambda: records.tidied(now=NOW))
+    compacting = peak(lambda: records.compacted(now=NOW))
     received = bytearray(body[body.index(b"\n") + 1 :])
     replacing = peak(lambda: records.replaced(received))
     assert len(records) == 31_000, "an earlier reader has the snapshot, and what arrived"
-    return loading / len(body), tidying / len(body), replacing / len(body)
+    return loading / len(body), compacting / len(body), replacing / len(body)
 
 
 @pytest.mark.heavy
-def test_loading_a_snapshot_and_tidying_make_no_second_copy_of_the_records() -> None:
+def test_loading_a_snapshot_and_compaction_make_no_second_copy_of_the_records() -> None:
     """In a process of its own, as threads of other tests allocate, too."""
     program = f"from {__name__} import peaks; print(*peaks())"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    loading, tidying, replacing = map(float, printed.split())
-    assert (loading < 1.8, tidying < 0.3, replacing < 0.3) == (True, True, True), printed
+    loading, compacting, replacing = map(float, printed.split())
+    assert (loading < 1.8, compacting < 0.3, replacing < 0.3) == (True, True, True), printed
 
 
 IMPERSONATED = [{"actor": {"sub": "a"}}, {"grant_type": "g"}]

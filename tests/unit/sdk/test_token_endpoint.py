@@ -191,7 +191,7 @@ def test_a_malformed_success_is_refused_without_quoting_it(service: Service, cha
     service.token_answer = Answer(200, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
     with pytest.raises(OAuthError) as refused:
         exchange(service)
-    assert str(refused.value) == "unexpected_answer: the answer does not come from a token endpoint"
+    assert str(refused.value) == "unexpected_answer: the response does not come from a token endpoint"
 
 
 def test_the_service_may_ask_for_a_later_retry(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Bearer tokens in the headers of a request, and the error answers to requests without an acceptable one (RFC 6750).
+"""Bearer tokens in the headers of a request, and the error responses to requests without an acceptable one (RFC 6750).
 
 The same for the middleware and the verifier process.
 """
@@ -20,7 +20,7 @@ _POLICY_VIOLATION: Final = 1008  # RFC 6455 section 7.4.1
 
 
 class Refusal:
-    """An error answer (RFC 6750 section 3); a JSON body repeats the challenge."""
+    """An error response (RFC 6750 section 3); a JSON body repeats the challenge."""
 
     __slots__ = ("_body", "_headers", "status")
 
@@ -39,7 +39,7 @@ class Refusal:
         self._headers = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in named]
 
     async def answer(self, scope: _Scope, send: _Send) -> None:
-        """Send the answer; on a WebSocket, fall back to closing it, which servers answer with 403."""
+        """Send the response; on a WebSocket, fall back to closing it, which servers answer with 403."""
         prefix = ""
         if scope["type"] == "websocket":
             if "websocket.http.response" not in (scope.get("extensions") or {}):
@@ -67,7 +67,7 @@ ONE_ORGANIZATION: Final = Refusal(
 
 
 def invalid_request(description: str, *, status: int = 400) -> Refusal:
-    """Return the answer to a request that presents its token wrongly."""
+    """Return the response to a request that presents its token incorrectly."""
     return Refusal(status, "invalid_request", description, challenge='Bearer error="invalid_request"')
 
 
@@ -76,20 +76,20 @@ REPEATED: Final = invalid_request("The request has more than one Authorization h
 
 
 def insufficient_scope(required: frozenset[str]) -> Refusal:
-    """Return the answer to a token that lacks one of these scopes."""
+    """Return the response to a token that lacks one of these scopes."""
     scope = " ".join(sorted(required))
     challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
     return Refusal(403, "insufficient_scope", f"The access token must have the scope: {scope}", challenge=challenge)
 
 
 def unavailable(retry_after: float | None) -> Refusal:
-    """Return the answer while tokens cannot be verified; ``retry_after`` in seconds."""
+    """Return the response while tokens cannot be verified; ``retry_after`` in seconds."""
     headers = [("Retry-After", str(max(1, math.ceil(retry_after or 1))))]
     return Refusal(503, "temporarily_unavailable", "Access tokens cannot be verified right now.", headers=headers)
 
 
 def bearer_token(headers: Iterable[tuple[bytes, bytes]]) -> str | Refusal:
-    """Return the bearer token of a request's headers, or the answer to a request without one.
+    """Return the bearer token of a request's headers, or the response to a request without one.
 
     Source:
         RFC 6750 section 2.1.

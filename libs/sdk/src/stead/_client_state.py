@@ -140,7 +140,7 @@ class ClientState:
         self._key = f"identity:{hashlib.sha256(holder.encode()).hexdigest()[:32]}"
 
     def begin(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> str:
-        """Return where to send the person; remember what the answer must fit."""
+        """Store a pending sign-in; return the address of its authorization request."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         with self._lock:
             sign_ins = dict(list(self._sign_ins().items())[-_MAX_SIGN_INS + 1 :])
@@ -291,5 +291,5 @@ class ClientState:
 
 
 def _is_same_address(url: str, redirect_uri: str) -> bool:
-    """Tell whether a callback matches the redirect URI; only the path, since a proxy may change the host."""
+    """Tell whether a callback has the path of the redirect URI; a proxy may change the host."""
     return urlsplit(url).path == urlsplit(redirect_uri).path

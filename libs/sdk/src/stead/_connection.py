@@ -16,14 +16,14 @@ _HEAD_TOO_LARGE: Final = b"the head of the request is too large"
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one client.
+    """Limits of a connection, and on the number of connections.
 
     Attributes:
-        head_bytes: Of a request line and its header fields; of the trailer fields, or of a chunk extension.
-        head_fields: Header and trailer fields of one request.
+        head_bytes: Size of a request line with its header fields; of the trailer fields; or of a chunk extension.
+        head_fields: Number of header fields of one request.
         head_s: Seconds for a whole head to arrive, counted from its first byte, or from the connection's start.
         body_s: Seconds for a body to arrive, plus one for every ``body_bytes_per_s`` received.
-        body_bytes_per_s: The rate below which a long body is given up.
+        body_bytes_per_s: The rate below which a long body is aborted.
         check_s: Seconds between checks of all connections.
         connections: Open at the same time; the next one gets a 503.
     """
@@ -38,7 +38,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection that refuses oversized heads (RFC 6585 section 5), and ends what its client does not finish."""
+    """A connection that refuses oversized heads (RFC 6585 section 5) and requests that their client does not finish."""
 
     limits = ConnectionLimits()
 
@@ -77,7 +77,7 @@ class BoundedConnection(HttpToolsProtocol):
                 self._refuse(431, _HEAD_TOO_LARGE)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell every request of this connection; with pipelining the base class tells the last one only."""
+        """Notify every request of this connection; with pipelining the base class notifies only the last one."""
         self._waits_since = None
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -115,7 +115,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._body_bytes += len(body)
 
     def on_message_complete(self) -> None:
-        """End the request as far as its client is concerned."""
+        """Record that the whole request has arrived."""
         super().on_message_complete()
         self._unframed_bytes = self._fields = 0
         self._has_begun = self._receives_body = False
@@ -124,7 +124,7 @@ class BoundedConnection(HttpToolsProtocol):
     # What the server calls
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what cannot be parsed; a head that was given up for its size is a 431."""
+        """Answer what cannot be parsed; a head that was aborted for its size is a 431."""
         if self._fields > self.limits.head_fields:
             self._refuse(431, _HEAD_TOO_LARGE)
         else:
@@ -158,7 +158,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _refuse(self, status: int, text: bytes, headers: bytes = b"") -> None:
         """Answer a request that is not passed to the application, and close the connection.
 
-        Nothing is written into another response, or before one that is due: the client would take it for that.
+        Nothing is written into another response, or before a pending one: the client would mistake it for that one.
         """
         if self.transport.is_closing():
             return
@@ -180,7 +180,7 @@ _watched: Final["weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.We
 
 
 def _watch(connection: BoundedConnection) -> None:
-    """Look at the connection now and then, with one timer for all connections of its event loop."""
+    """Check the connection periodically, with one timer for all connections of its event loop."""
     loop = connection.loop
     connections = _watched.get(loop)
     if connections is None:

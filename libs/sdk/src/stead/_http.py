@@ -1,6 +1,6 @@
-"""Requests, answers and operations, independent of blocking or asynchronous I/O.
+"""Requests, responses and operations, independent of blocking or asynchronous I/O.
 
-An ``Operation`` is a generator that yields requests, receives their answers and returns a result. It is written once
+An ``Operation`` is a generator that yields requests, receives their responses and returns a result. It is written once
 for both kinds of clients: ``run`` drives it with blocking I/O, ``async_run`` in a task.
 """
 
@@ -53,7 +53,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         params: Query parameters.
         content: The encoded body.
         headers: Headers of this request only.
-        long_poll_s: Seconds for which the service was asked to hold the answer back; added to the read timeout.
+        long_poll_s: Seconds for which the service is asked to hold the response back; added to the read timeout.
     """
 
     method: str
@@ -69,12 +69,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 Operation: TypeAlias = Generator[Request, httpx.Response, T]
 IfMatch: TypeAlias = str | UnsetType | None
-"""What must still be the version of that which is written: an ``etag``, or ``*`` for any.
+"""The version that the entity must still have for the write to happen: an ``etag``, or ``*`` for any.
 
-Without it the write is unconditional. None is refused: it is the ``etag`` of what has none.
+Without it the write is unconditional. None is refused: it is the ``etag`` of an object that was not read individually.
 """
 IfNoneMatch: TypeAlias = Literal["*"] | UnsetType
-"""``*`` if what is written must not exist yet."""
+"""``*``: the entity must not exist yet."""
 
 
 class Run(Protocol):
@@ -139,7 +139,7 @@ def send(http: httpx.Client, base_url: str, request: Request, headers: Mapping[s
     """Send a request. Redirects are not followed, so that credentials are never sent elsewhere.
 
     Raises:
-        Unavailable: There was no answer.
+        Unavailable: The service did not answer.
     """
     try:
         return http.request(**_arguments(base_url, request, headers, http.timeout))
@@ -153,7 +153,7 @@ async def async_send(
     """Send a request in a task; see ``send``.
 
     Raises:
-        Unavailable: There was no answer.
+        Unavailable: The service did not answer.
     """
     try:
         return await http.request(**_arguments(base_url, request, headers, http.timeout))
@@ -257,7 +257,7 @@ def command(method: str, path: str, body: object = None, *, if_match: IfMatch = 
 
 
 def decode(answer: httpx.Response, result: type[T]) -> T:
-    """Decode the body of a successful answer of the Management API, and note its entity tag.
+    """Decode the body of a successful response of the Management API, and note its entity tag.
 
     Raises:
         ApiError: The service refused, or the body does not match the type.
@@ -279,11 +279,11 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     data: Any = None
 
 
-_UNEXPECTED: Final = _ErrorBody(UNEXPECTED_ANSWER, "the answer does not come from the service")
+_UNEXPECTED: Final = _ErrorBody(UNEXPECTED_ANSWER, "the response does not come from the service")
 
 
 def require_success(answer: httpx.Response) -> None:
-    """Raise the error of an unsuccessful answer of the Management API.
+    """Raise the error of an unsuccessful response of the Management API.
 
     Raises:
         ApiError: The service refused.
@@ -306,7 +306,7 @@ def require_success(answer: httpx.Response) -> None:
 
 
 def raise_if_unavailable(answer: httpx.Response) -> None:
-    """Raise if the answer is a 502, 503 or 504.
+    """Raise if the response is a 502, 503 or 504.
 
     Raises:
         Unavailable: It is.
@@ -325,7 +325,7 @@ def shown_url(url: httpx.URL) -> str:
 
 
 def unexpected_answer(message: str, answer: httpx.Response) -> ApiError:
-    """Return the error for an answer that the service would never give."""
+    """Return the error for a response that the service never sends."""
     return ApiError(message, status=answer.status_code, code=UNEXPECTED_ANSWER, request_id=request_id(answer))
 
 

@@ -231,7 +231,7 @@ def _parse(answer: httpx.Response) -> tuple[KeySet, float]:
 
 
 def max_age(headers: httpx.Headers) -> float:
-    """Return the freshness lifetime of an answer in seconds: 10 to 86,400; 300 by default (RFC 9111 section 4.2)."""
+    """Return the freshness lifetime of a response in seconds: 10 to 86,400; 300 by default (RFC 9111 section 4.2)."""
     directives = headers.get("Cache-Control", "").lower()
     if re.search(r"\bno-(?:store|cache)\b", directives):
         return _MIN_MAX_AGE_S

@@ -72,7 +72,7 @@ class CursorRequest(ListRequest[T]):
     """Describes a list that grows at its beginning: a page begins after the last item of the one before."""
 
     def after(self, cursor: str | None) -> Request:
-        """Return the request for the page after a cursor; the first one without."""
+        """Return the request for the page after a cursor; for the first page if it is None."""
         return self._request({} if cursor is None else {"after": cursor})
 
     def reader(self) -> Reader[T]:
@@ -83,9 +83,9 @@ class CursorRequest(ListRequest[T]):
 class PageReader(Generic[T]):
     """One pass over a list, page by page.
 
-    It ends when ``Total-Number`` items were received *and* the answer links no next page, or with an empty page. A list
-    that ends early is an error, never silently shorter. Link addresses are not followed: requests only ever go to the
-    configured base URL.
+    It ends when ``Total-Number`` items were received *and* the response links no next page, or with an empty page. A
+    list that ends early is an error, never silently shorter. Link addresses are not followed: requests only ever go to
+    the configured base URL.
 
     Attributes:
         ended: Whether the last page was read.
@@ -122,9 +122,9 @@ class PageReader(Generic[T]):
 
 
 class CursorReader(Generic[T]):
-    """One pass over a list with cursors, page by page, until an answer links no next one.
+    """One pass over a list with cursors, page by page, until a response links no next one.
 
-    Of that link only the cursor is used: requests only ever go to the configured base URL.
+    Only the cursor of the link is used: requests only ever go to the configured base URL.
 
     Attributes:
         ended: Whether the last page was read.
@@ -176,11 +176,11 @@ class ListPage(Generic[T]):
 
 
 def one_page(listed: ListRequest[T], place: str | None) -> Operation[ListPage[T]]:
-    """Read the page at a place that another page named as the following one; the first one without.
+    """Read the page at ``place``, which is the ``following`` of another page; the first page if it is None.
 
     Raises:
         ApiError: The service refused.
-        ValueError: Such a place does not exist.
+        ValueError: The list has no cursors, and the place is not a page number.
     """
     if isinstance(listed, CursorRequest):
         answer = yield listed.after(place)
@@ -220,7 +220,7 @@ class Listing(Generic[T]):
         """Fetch one page: the first one, or the one that another page names as ``following``.
 
         Raises:
-            ValueError: Such a place does not exist.
+            ValueError: The list has no cursors, and the place is not a page number.
         """
         return self._run(one_page(self._listed, place))
 

@@ -55,7 +55,12 @@ class OidcOperations:
         self._client_secret = client_secret
 
     def redeem(self, sign_in: SignIn, code: str) -> Operation[Redeemed]:
-        """Redeem an authorization code."""
+        """Redeem an authorization code.
+
+        Raises:
+            SignInRequired: The service issued no ID token.
+            OAuthError: The service refused.
+        """
         requested_at = self.state.clock()
         response = yield from request_code(
             client_id=self.state.client_id,
@@ -73,6 +78,7 @@ class OidcOperations:
 
         Raises:
             SignInRequired: There is no refresh token, or it is no longer valid.
+            OAuthError: The service refused for another reason.
         """
         while True:
             before = self.state.signed_in()
@@ -173,7 +179,7 @@ class ScopesWatch(msgspec.Struct):
         Raises:
             SignInRequired: The session has ended.
             OAuthError: ``access_denied``: the user is no longer a member, or the organization was deleted.
-            ApiError: The answer does not come from the service.
+            ApiError: The response does not come from the service.
             Unavailable: The service asked for a later retry.
         """
         if answer.status_code == httpx.codes.NOT_MODIFIED:

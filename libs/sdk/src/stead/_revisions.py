@@ -1,4 +1,4 @@
-"""The ``Identity-Revision`` header: sent along, it makes a service answer from a state at least as new."""
+"""The ``Identity-Revision`` header: a service that receives it answers from a state at least as new."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HighestRevisions:
         self._lock = threading.Lock()
 
     def observe(self, header: str | None) -> None:
-        """Record the header of an answer; unknown items are ignored."""
+        """Record the header of a response; unknown items are ignored."""
         for item in (header or "").split(","):
             match = _ITEM.fullmatch(item.strip(" \t"))
             if match is None:

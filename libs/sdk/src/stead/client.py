@@ -237,7 +237,7 @@ class IdentityClient(_Client):
             SignInRequired: The user has signed out.
             OAuthError: ``access_denied``: the user is no longer a member, or the organization was deleted. Or any
                 refusal of ``get_access_token``.
-            ApiError: The answer does not come from the service.
+            ApiError: The response does not come from the service.
         """
         watch = ScopesWatch()
         while True:

@@ -1,7 +1,7 @@
 """The exceptions of this library. No call raises an exception of the HTTP library.
 
     IdentityError
-    ├── ApiError              the Management API refused the request, or its answer is unreadable
+    ├── ApiError              the Management API refused the request, or its response is unreadable
     │   ├── InvalidInput      400
     │   ├── Unauthenticated   401
     │   ├── Forbidden         403
@@ -67,12 +67,12 @@ class IdentityError(Exception):
 
 
 class ApiError(IdentityError):
-    """The Management API refused the request, or its answer is unreadable. Its text names the invalid members.
+    """The Management API refused the request, or its response is unreadable. The text names the invalid members.
 
     Attributes:
         status: The HTTP status.
-        code: Machine-readable, such as ``entity.not_exists_with_id``; ``unexpected_answer`` if the answer does not come
-            from the service, but from a proxy for example.
+        code: Machine-readable, such as ``entity.not_exists_with_id``; ``unexpected_answer`` if the response does
+            not come from the service, but for example from a proxy.
         message: One sentence in English, for humans.
         data: Details of the refusal; may be empty.
         request_id: The ``X-Request-Id`` to quote to the operator of the service; None if absent.
@@ -130,13 +130,13 @@ class NotFound(ApiError):  # noqa: N818
 
 
 class InvalidId(ValueError):  # noqa: N818
-    """An id or a name that no path can hold, so that nothing can have it."""
+    """An id or a name that cannot be part of a path, so no entity can have it."""
 
 
 class VersionMismatch(ApiError):  # noqa: N818
-    """412: what was to be written is not, or no longer, as ``if_match`` or ``if_none_match`` says. Nothing was changed.
+    """412: the entity does not have, or no longer has, the version that ``if_match`` or ``if_none_match`` requires.
 
-    Read it again, and decide again.
+    Nothing was changed. Read the entity again before you decide whether to retry.
     """
 
 
@@ -148,7 +148,8 @@ class OAuthError(IdentityError):
     """The token endpoint refused the request (RFC 6749 section 5.2, RFC 8693 section 2.2.2).
 
     Attributes:
-        error: The error code, such as ``invalid_grant``; ``unexpected_answer`` if the answer is not a token endpoint's.
+        error: The error code, such as ``invalid_grant``; ``unexpected_answer`` if the response does not come from a
+            token endpoint.
         description: ``error_description``; may be empty.
         status: The HTTP status.
         retry_after: Seconds to wait before a retry; None if unknown.

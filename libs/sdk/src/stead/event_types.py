@@ -109,7 +109,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """A member of an organization. The members of a deleted organization are no longer members.
 
     Attributes:
-        joined_at: When it became a member, for the last time; milliseconds since the epoch. Its tokens for the
+        joined_at: When it last became a member; milliseconds since the epoch. Its tokens for the
             organization that were issued in an earlier second are refused. 0 in events of earlier versions.
         rejoined: Whether it was a member before, and was removed in between.
         role_ids: Ids of its organization roles, sorted. Ids of deleted roles grant nothing.

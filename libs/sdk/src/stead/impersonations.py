@@ -23,10 +23,10 @@ _ORGANIZATION: Final = re.compile(r"urn:[^:]+:organization:(.+)")
 
 
 class ImpersonationSegments(msgspec.Struct, frozen=True):
-    """What the ``jti`` of an exchanged token says.
+    """The segments of the ``jti`` of an exchanged token.
 
     Attributes:
-        ids: Of the impersonations, the outermost ancestor first, its own last.
+        ids: Ids of the impersonations, the outermost ancestor first, its own last.
         begun_at: When the outermost of them began, milliseconds since the epoch, UTC.
     """
 
@@ -53,7 +53,7 @@ class ImpersonationSegments(msgspec.Struct, frozen=True):
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """What an exchanged access token says about its impersonation.
+    """The impersonation of an exchanged access token.
 
     Attributes:
         parties: See ``party``; ``all`` is among them.
@@ -92,10 +92,10 @@ def parties_of(
     """Return the parties of an impersonation.
 
     Args:
-        user_id: The subject; None if it is not known yet.
+        user_id: The subject; None to leave it out.
         actor_ids: The actors, the current one first.
-        ancestors: How many impersonations it is within: the current actor is the subject of the innermost of them,
-            the actor behind that one the subject of the next.
+        ancestors: Number of enclosing impersonations: the current actor is the subject of the innermost of them, the
+            actor behind that one is the subject of the next.
         client_id: The application that exchanged the subject token.
         organization_id: The organization that the token is for, or restricted to; None without one.
     """

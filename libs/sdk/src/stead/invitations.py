@@ -34,7 +34,7 @@ def accept_invitation(
         base_url: Base address of the service.
         invitation: Its value, from ``client.users.invite``.
         password: 8 to 256 characters.
-        headers: Additional ones, such as ``X-Forwarded-For`` from a web application that the service trusts.
+        headers: Additional headers, such as ``X-Forwarded-For`` from a web application that the service trusts.
         http: Client for the request; you close it. The default has a timeout of 10 s.
 
     Raises:

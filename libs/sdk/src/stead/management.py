@@ -31,9 +31,9 @@ _RESOURCE: Final = "https://default.service.internal/api"
 _TIMEOUT_S: Final = 10.0
 
 AccessTokenSupplier: TypeAlias = Callable[[str | None], str]
-"""Returns an access token for the Management API; if the last one was refused, it is the argument."""
+"""Returns an access token for the Management API. The argument is the token that was refused, or None."""
 AsyncAccessTokenSupplier: TypeAlias = Callable[[str | None], Awaitable[str]]
-"""As ``AccessTokenSupplier``, in a task."""
+"""The asynchronous ``AccessTokenSupplier``."""
 
 
 class _Client(Generic[R]):
@@ -84,8 +84,8 @@ class _Client(Generic[R]):
     def last_revision(self) -> str | None:
         """The highest revisions seen, such as ``management:97, template:184``; None before the first one.
 
-        Pass it to a request made elsewhere, such as ``exchange_subject_token(…, revision=…)``, so that its answer
-        includes the changes made with this client.
+        Pass it to a request made elsewhere, such as ``exchange_subject_token(…, revision=…)``, so that its
+        response includes the changes made with this client.
         """
         return self._revisions.header
 
@@ -125,14 +125,14 @@ class ManagementClient(_Client[Run]):
                 print(user.id)
 
     It authenticates with client credentials, and caches and renews its access token. Each request carries the highest
-    ``Identity-Revision`` seen, so that its answer includes all changes made with this client before. It never retries,
-    with one exception: a request that was refused with 401, and therefore not carried out, is sent once more with a new
-    token.
+    ``Identity-Revision`` seen, so that its response includes all changes made with this client before. It never
+    retries, with one exception: a request that was refused with 401, and therefore not carried out, is sent once more
+    with a new token.
 
     Lists are fetched page by page during iteration, from the beginning each time.
 
-    What ``get`` returns, and a ``page()`` with a whole list, has an ``etag``. A write with this as ``if_match`` raises
-    ``VersionMismatch`` and changes nothing if it was changed in between.
+    The result of ``get``, and a ``page()`` that has a whole list, has an ``etag``. A write with it as ``if_match``
+    raises ``VersionMismatch``, and changes nothing, if another write came in between.
 
     Attributes:
         users: Users, their API roles and consents.
@@ -143,9 +143,10 @@ class ManagementClient(_Client[Run]):
         organization_roles: Roles of the organization template.
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
-        logs: Entries of the audit trail.
+        custom_claims: The function that adds claims to access tokens.
+        logs: The audit trail.
         subject_tokens: One-time tokens that represent a user.
-        impersonations: What began with a subject token.
+        impersonations: Impersonations, each of which begins with a subject token.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class ManagementClient(_Client[Run]):
             revision: ``last_revision`` of another client, whose changes the responses to this one must include.
             headers: Sent with each request.
             timeout_s: Timeout of each request in seconds; ignored if ``http`` is given.
-            clock: Monotonic clock in seconds, to tell the token's age.
+            clock: Monotonic clock in seconds, for the age of the token.
             http: Client for all requests, for a proxy or your own certificates. You close it.
 
         Raises:
@@ -215,7 +216,7 @@ class ManagementClient(_Client[Run]):
             params: Query parameters.
 
         Returns:
-            The decoded JSON of the answer; None if it has no body.
+            The decoded JSON of the response; None if it has no body.
 
         Raises:
             ApiError: The service refused.
@@ -273,9 +274,10 @@ class AsyncManagementClient(_Client[AsyncRun]):
         organization_roles: Roles of the organization template.
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
-        logs: Entries of the audit trail.
+        custom_claims: The function that adds claims to access tokens.
+        logs: The audit trail.
         subject_tokens: One-time tokens that represent a user.
-        impersonations: What began with a subject token.
+        impersonations: Impersonations, each of which begins with a subject token.
     """
 
     def __init__(

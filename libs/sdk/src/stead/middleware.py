@@ -1,6 +1,6 @@
 """ASGI middleware that lets a request through only if its access token has the scopes that the route requires.
 
-Owns which request needs which token. Does not own the rules for tokens (``verification``), the error answers
+Owns which request needs which token. Does not own the rules for tokens (``verification``), the error responses
 (``_bearer``) or the route table (``_routes``). Independent of any framework.
 """
 
@@ -88,7 +88,7 @@ class AccessTokenMiddleware:
     frameworks expose as ``request.state.access_token``.
 
     The token is read from the ``Authorization`` header only. Wrap the whole application in this middleware, and this
-    middleware in the one that adds CORS headers, since error answers need them too.
+    middleware in the one that adds CORS headers, since error responses need them too.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ def _no_such_route(methods: list[str]) -> Refusal:
 
 
 def _path_below_root(scope: _Scope) -> str:
-    """Return the path that the framework's router sees; an undeclared one where routers disagree."""
+    """Return the path that the framework's router sees; empty, which no route matches, where routers disagree."""
     path: str = scope["path"]
     root: str = scope.get("root_path") or ""
     if not root:

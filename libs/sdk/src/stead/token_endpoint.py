@@ -1,6 +1,6 @@
 """Requests to the token endpoint (RFC 6749 section 3.2).
 
-Owns the form, client authentication and reading the answer. Does not own caching tokens: every call requests a new one.
+Owns the form, client authentication and reading the response. Does not own caching: every call requests a new token.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True):
         expires_in: Lifetime of the access token in seconds.
         scope: The granted scope tokens, separated by spaces; possibly fewer than requested, or none.
         issued_token_type: The type of an exchanged token; None for other grants.
-        refresh_token: Valid once; issued with the scope ``offline_access`` only.
+        refresh_token: Replaced at each use unless the application's settings say otherwise; issued with the scope
+            ``offline_access``, or always if they say so.
         id_token: Identifies the user; issued with the scope ``openid`` only.
     """
 
@@ -92,12 +93,13 @@ def client_credentials(
         resource: Resource indicator of the API to call (RFC 8707).
         organization_id: Limits the token to one organization.
         scope: Scope tokens to request; without any, none is granted.
-        revision: State that the answer must include, from ``ManagementClient.last_revision``.
+        revision: State that the response must include, from ``ManagementClient.last_revision``.
         http: Client for the request; you close it. The default has a timeout of 10 s.
 
     Raises:
         OAuthError: The service refused.
         Unavailable: The service did not answer, or asked for a later retry.
+        ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
     operation = request_client_credentials(
         client_id=client_id,
@@ -148,12 +150,13 @@ def exchange_subject_token(
         organization_id: Limits the token to one organization.
         scope: Scope tokens to request; those that the user has are granted.
         actor_token: Access token, with the scope ``openid``, of the person who really acts; becomes the claim ``act``.
-        revision: State that the answer must include, from ``ManagementClient.last_revision``.
+        revision: State that the response must include, from ``ManagementClient.last_revision``.
         http: Client for the request; you close it. The default has a timeout of 10 s.
 
     Raises:
         OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent.
         Unavailable: The service did not answer, or asked for a later retry.
+        ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
     operation = request_exchange(
         client_id=client_id,
@@ -184,6 +187,7 @@ async def async_client_credentials(
     Raises:
         OAuthError: The service refused.
         Unavailable: The service did not answer, or asked for a later retry.
+        ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
     operation = request_client_credentials(
         client_id=client_id,
@@ -214,6 +218,7 @@ async def async_exchange_subject_token(
     Raises:
         OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent.
         Unavailable: The service did not answer, or asked for a later retry.
+        ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
     operation = request_exchange(
         client_id=client_id,
@@ -343,7 +348,7 @@ class _Refusal(msgspec.Struct, frozen=True):
     error_description: str = ""
 
 
-_UNEXPECTED: Final = _Refusal("unexpected_answer", "the answer does not come from a token endpoint")
+_UNEXPECTED: Final = _Refusal("unexpected_answer", "the response does not come from a token endpoint")
 
 
 def _read(answer: httpx.Response, *, secrets: Iterable[str | None]) -> TokenResponse:

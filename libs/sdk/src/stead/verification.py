@@ -50,7 +50,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
         orders = orders_of(access_token.subject)
 
     Attributes:
-        id: ``jti``; safe to log, stale the token.
+        id: ``jti``; safe to log, unlike the token.
         key_id: ``kid`` of the key that signed the token.
         issuer: ``iss``.
         subject: ``sub``: the user on whose behalf the client acts, or the client itself.
@@ -208,7 +208,7 @@ def verify_signature(token: UnverifiedToken, keys: KeySet) -> SignedClaims:
         TokenInvalid: The key is unknown or of another algorithm, or the signature is wrong.
 
     Source:
-        RFC 8725 section 3.1 (one algorithm a key).
+        RFC 8725 section 3.1 (one algorithm per key).
     """
     key = keys.get(token.key_id)
     if key is None:
@@ -314,7 +314,7 @@ class TokenChecker:
             TokenInvalid: The key is not the issuer's or of another algorithm, or the signature or a claim is wrong.
 
         Source:
-            RFC 9068 section 4; RFC 8725 sections 3.1 (one algorithm a key) and 3.12 (token classes exclude each other).
+            RFC 9068 section 4; RFC 8725 sections 3.1 (one algorithm per key) and 3.12 (token classes are exclusive).
         """
         cached = self._cache.get(token.digest, keys=keys)
         signed = cached or verify_signature(token, keys)

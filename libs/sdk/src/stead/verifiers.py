@@ -38,8 +38,8 @@ class AccessTokenVerifier:
     max-age``, 10 s to 24 h, 300 s by default). They are refreshed when a token names an unknown key. If the issuer does
     not answer, stale keys stay in use.
 
-    A verified token is accepted until it expires, unless a ``feed`` says that it, its user or its client was ended
-    before. Create one verifier per process, not one per request, since it holds the caches.
+    A verified token is accepted until it expires, unless a ``feed`` names it, its user or its client as ended. Create
+    one verifier per process, not one per request, since it holds the caches.
     """
 
     def __init__(
@@ -67,13 +67,14 @@ class AccessTokenVerifier:
             audience: The required ``aud``, or a member of it: the resource indicator of your API.
             jwks_url: Address of the issuer's keys; ``{issuer}/jwks`` by default.
             algorithms: The accepted signature algorithms.
-            leeway_s: Tolerated clock difference in seconds; with a feed at most 900, for which it remembers.
+            leeway_s: Tolerated clock difference in seconds. With a feed at most 900: it drops a record that long after
+                the tokens of the record have expired.
             refresh_floor_s: Minimum number of seconds between two requests for keys, whatever tokens arrive.
             cache_size: How many verified tokens to cache, as a hash with their claims; 0 disables the cache.
             timeout_s: Timeout of a request for keys in seconds; ignored if ``http`` is given.
-            feed: Of this issuer; tells what was ended before it expires.
-            reject_stale_permissions: Whether the feed also ends tokens with permissions that were lost after they were
-                issued (``pv``). By default a token keeps its scopes until it expires.
+            feed: The not-valid feed of this issuer, with which tokens are rejected that were ended before they expired.
+            reject_stale_permissions: Whether tokens with permissions that were lost after they were issued (``pv``) are
+                rejected too. By default a token keeps its scopes until it expires.
             clock: Returns seconds since the epoch.
             http: Client for fetching keys, for a proxy or your own certificates. You close it.
 
@@ -224,7 +225,7 @@ class AsyncAccessTokenVerifier:
 def _check_of(
     feed: NotValidFeed | None, *, leeway_s: float, reject_stale_permissions: bool
 ) -> Callable[[AccessToken], AccessToken]:
-    """Return the last check of a verified token, which returns it; without a feed there is none."""
+    """Return the last check of a verified token: against the feed, if there is one. It returns the token."""
     if feed is None:
         if reject_stale_permissions:
             raise ValueError("reject_stale_permissions needs a feed")

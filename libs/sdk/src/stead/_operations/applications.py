@@ -83,7 +83,8 @@ def list_applications(
         page_size: Items per request, 1 to 100.
 
     Raises:
-        Conflict: ``organization.too_many_members``: more than 200,000.
+        Conflict: ``organization.too_many_members``: the organization of ``without_organization_id`` has more than
+            200,000.
     """
     params = {
         "q": search,

@@ -45,9 +45,9 @@ def save_claims_function(
         client.custom_claims.save("access-token", script)
 
     Args:
-        kind: Tokens of users, or those of machine-to-machine applications.
+        kind: ``access-token`` for the tokens of users, ``client-credentials`` for those of applications themselves.
         script: JavaScript that defines ``getCustomJwtClaims``, at most 64 KiB.
-        environment_variables: Handed to the script; stored encrypted, never returned. At most 64, 16 KiB together.
+        environment_variables: Passed to the script; stored encrypted, never returned. At most 64, 16 KiB together.
         context_sample: Kept for later tests.
         token_sample: Kept for later tests.
         block_issuance_on_error: Issue no token when the script fails, instead of one without custom claims.
@@ -108,7 +108,7 @@ def update_claims_function(
 
 
 def delete_claims_function(kind: TokenKind, *, if_match: IfMatch = UNSET) -> Operation[None]:
-    """Leave no version active; every version remains, and can be activated again.
+    """Deactivate the active version; every version remains, and can be activated again.
 
     Raises:
         NotFound: No version is active.
@@ -123,7 +123,7 @@ def list_claims_function_versions(
     """Iterate over all versions, newest first.
 
     Args:
-        kind: Of tokens.
+        kind: Kind of tokens; see ``save``.
         search: Only versions with this text in their script.
         page_size: Items per request, 1 to 100.
     """
@@ -144,7 +144,7 @@ def activate_claims_function_version(kind: TokenKind, version: int) -> Operation
 
     Raises:
         NotFound: There is no such version.
-        Conflict: No key opens its environment variables.
+        Conflict: No key decrypts its environment variables.
     """
     return decode((yield json_request("POST", _path(kind, "versions", str(version), "activate"))), ClaimsFunction)
 
@@ -161,7 +161,7 @@ def try_claims_script(
     """Run a script or a saved version once, and return the claims that it would add. Nothing is saved.
 
     Args:
-        kind: Of tokens.
+        kind: Kind of tokens; see ``save``.
         script: Either this or ``version``.
         token: The argument ``token``.
         context: The argument ``context``.
@@ -198,7 +198,7 @@ def dry_run_claims_script(
     """Run a candidate over the recorded inputs and return what would change, compared with the active version.
 
     Args:
-        kind: Of tokens.
+        kind: Kind of tokens; see ``save``.
         script: The candidate, which is not saved; either this or ``version``.
         environment_variables: If None, those of the version; a script has none, as stored values are write-only.
         version: A saved version as the candidate.
@@ -216,7 +216,7 @@ def record_claims_function_inputs(kind: TokenKind, minutes: int) -> Operation[Re
     """Record the last 100 inputs for a while, encrypted, for dry runs.
 
     Args:
-        kind: Of tokens.
+        kind: Kind of tokens; see ``save``.
         minutes: At most 1440; 0 stops the recording and deletes the inputs.
 
     Raises:
@@ -229,13 +229,13 @@ def get_claims_function_recording(kind: TokenKind) -> Operation[Recording]:
     """Return whether inputs are being recorded, until when, and how many are held.
 
     Raises:
-        Unavailable: That cannot be read at the moment.
+        Unavailable: The recording cannot be read at the moment.
     """
     return decode((yield json_request("GET", _path(kind, "recording"))), Recording)
 
 
 def list_claims_function_failures(kind: TokenKind) -> Operation[list[ClaimsFunctionFailure]]:
-    """Return when and why the function failed lately, newest first.
+    """Return the latest failures of the function, newest first.
 
     Raises:
         Unavailable: The failures cannot be read at the moment.

@@ -6,7 +6,7 @@ from typing import Literal
 
 from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, CursorRequest
-from stead._operations._bodies import create_body
+from stead._operations._bodies import create_body, flag
 from stead.models import Impersonation
 
 
@@ -21,7 +21,7 @@ def list_impersonations(
 ) -> CursorRequest[Impersonation]:
     """Iterate over the impersonations that match everything given, newest first.
 
-    A page may be shorter than its size, even empty, and still have a following one.
+    A page may be shorter than its size, even empty, and still be followed by another.
 
     Args:
         active: Only those that have neither ended nor expired (true), or only the others (false).
@@ -32,7 +32,7 @@ def list_impersonations(
         page_size: Impersonations per request, 1 to 100.
     """
     params = {
-        "active": _flag(active),
+        "active": flag(active),
         "userId": user_id,
         "actorId": actor_id,
         "clientId": client_id,
@@ -45,7 +45,7 @@ def get_impersonation(impersonation_id: str) -> Operation[Impersonation]:
     """Return an impersonation with its entries in the audit trail.
 
     Raises:
-        NotFound: No impersonation has this id; or the client holds ``subject-tokens`` alone and did not ask for it.
+        NotFound: The id is unknown; or the client has only the scope ``subject-tokens`` and did not request this one.
     """
     return decode((yield json_request("GET", api_path("impersonations", impersonation_id))), Impersonation)
 
@@ -65,7 +65,7 @@ def list_user_impersonations(
         active: Only those that have neither ended nor expired (true), or only the others (false).
         page_size: Impersonations per request, 1 to 100.
     """
-    params = {"role": role, "active": _flag(active)}
+    params = {"role": role, "active": flag(active)}
     return CursorRequest(
         api_path("users", user_id, "impersonations"), Impersonation, page_size=page_size, params=params
     )
@@ -80,8 +80,8 @@ def end_impersonation(impersonation_id: str) -> Operation[None]:
         impersonation_id: ``SubjectToken.impersonation_id``.
 
     Raises:
-        NotFound: No impersonation has such an id; or the client holds ``subject-tokens`` alone and did not ask for it
-            within the last day.
+        NotFound: The id is malformed; or the client has only the scope ``subject-tokens`` and did not request this one.
+        Conflict: ``impersonation.too_many_ends``.
     """
     return command("POST", api_path("impersonations", impersonation_id, "end"))
 
@@ -96,21 +96,18 @@ def end_impersonations(
 ) -> Operation[None]:
     """End all impersonations that have begun by now: of a user, by an actor or a client, in an organization, or all.
 
-    Exactly one argument.
+    Give exactly one argument.
 
     Args:
         user_id: Who is impersonated.
         actor_id: Who acts.
         client_id: The application that acts.
         organization_id: The organization.
-        all: True for every impersonation there is.
+        all: True for every impersonation.
 
     Raises:
-        ApiError: None of them was given, or several.
+        InvalidInput: None of them was given, or several, or ``all`` is false.
+        Conflict: ``impersonation.too_many_ends``.
     """
     body = create_body(userId=user_id, actorId=actor_id, clientId=client_id, organizationId=organization_id, all=all)
     return command("POST", api_path("impersonations", "end"), body)
-
-
-def _flag(value: bool | None) -> str | None:
-    return None if value is None else str(value).lower()

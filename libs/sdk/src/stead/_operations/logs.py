@@ -64,14 +64,14 @@ def get_log_entry(entry_id: str) -> Operation[AuditEntry]:
 
 
 def list_log_figures(*, start_time: int | None = None, end_time: int | None = None) -> Operation[list[AuditFigure]]:
-    """Return how many entries of each key each hour has, oldest hour first; those without any are left out.
+    """Return the number of entries per hour and key, oldest hour first; numbers of 0 are omitted.
 
     Args:
-        start_time: In the first hour; milliseconds since the epoch. A day before the end if it is None.
-        end_time: In the last hour; now if it is None.
+        start_time: A time in the first hour, in milliseconds since the epoch; by default a day before the end.
+        end_time: A time in the last hour; by default now.
 
     Raises:
-        InvalidInput: These are more than 31 days apart, or the end is before the start.
+        InvalidInput: The times are more than 31 days apart, or the end is before the start.
     """
     times = {"start_time": start_time, "end_time": end_time}
     params = {name: time for name, time in times.items() if time is not None}
@@ -93,7 +93,7 @@ def get_log_keys() -> Operation[dict[str, Any]]:
 
 
 def get_log_proof(entry_id: str) -> Operation[InclusionProof]:
-    """Prove that an entry is in the tree of the last signed head.
+    """Return the proof that an entry is in the tree of the last signed head.
 
     Raises:
         NotFound: The id is unknown.
@@ -103,7 +103,7 @@ def get_log_proof(entry_id: str) -> Operation[InclusionProof]:
 
 
 def get_log_consistency(first: int, second: int | None = None) -> Operation[ConsistencyProof]:
-    """Prove that the tree of one size begins with all of an earlier one.
+    """Return the proof that the tree of one size begins with all of an earlier one.
 
     Args:
         first: Size of the earlier tree, at least 1.

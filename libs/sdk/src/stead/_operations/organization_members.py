@@ -195,7 +195,7 @@ class MemberOperations(Generic[M]):
         return _held_permissions(Request(method="GET", path=path, headers=headers, long_poll_s=long_poll_s), known)
 
     def organizations(self, member_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[OrganizationMembership]:
-        """Iterate over the organizations that this is a member of, with its roles there, ordered by name.
+        """Iterate over the organizations of a user or application, with its roles there, ordered by name.
 
         Raises:
             NotFound: The user or application does not exist.

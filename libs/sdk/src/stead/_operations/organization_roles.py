@@ -43,7 +43,7 @@ def create_organization_role(
 
 
 def get_organization_role(role_id: str) -> Operation[OrganizationRole]:
-    """Return an organization role. ``permissions`` and ``resource_scopes`` list what it grants.
+    """Return an organization role, without what it grants: see the lists ``permissions`` and ``resource_scopes``.
 
     Raises:
         NotFound: The id is unknown.

@@ -37,7 +37,7 @@ def put_organization_template(
         if_match: The ``etag`` of the document as it was read.
 
     Raises:
-        InvalidInput: A member is not of its form, or a name occurs twice.
+        InvalidInput: A member of the document is invalid, or a name occurs twice.
         Conflict: The document cannot be applied; ``data`` says where.
         VersionMismatch: ``if_match`` does not name the current version.
     """

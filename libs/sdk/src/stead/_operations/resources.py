@@ -55,7 +55,7 @@ def update_resource(
 
     Raises:
         NotFound: The id is unknown.
-        InvalidInput: A member is not of its form, or the resource is the Management API.
+        InvalidInput: A member of the request is invalid, or the resource is the Management API.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(name=name, accessTokenTtl=access_token_ttl)

@@ -85,11 +85,11 @@ def update_role(
     is_default: bool | UnsetType = UNSET,
     if_match: IfMatch = UNSET,
 ) -> Operation[Role]:
-    """Change the given fields; the type never changes.
+    """Change the given members; the type never changes.
 
     Raises:
         NotFound: The id is unknown.
-        InvalidInput: A member is not of its form, or a role for applications would be a default.
+        InvalidInput: A member of the request is invalid, or a role for applications would be a default.
         Conflict: The name is taken.
         VersionMismatch: ``if_match`` does not name the current version.
     """

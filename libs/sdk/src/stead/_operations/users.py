@@ -89,7 +89,8 @@ def list_users(
     Raises:
         ValueError: A field is in both ``exact`` and ``like``.
         InvalidInput: A text is empty or longer than 128 characters.
-        Conflict: ``user.search_too_slow``; ``organization.too_many_members``: more than 200,000.
+        Conflict: ``user.search_too_slow``; ``organization.too_many_members`` if the organization of
+            ``without_organization_id`` has more than 200,000.
     """
     params: dict[str, str | list[str] | None] = {
         "search": search,

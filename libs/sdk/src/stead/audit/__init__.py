@@ -1,4 +1,4 @@
-"""The audit trail, verified: signed heads of its Merkle tree, proofs, and exports.
+"""Verification of the audit trail: signed heads of its Merkle tree, proofs, and exports.
 
 ``python -m stead.audit verify`` checks an export against a head; ``verify_export`` is the same in Python. Nothing here
 trusts the service: every hash is computed from the export.

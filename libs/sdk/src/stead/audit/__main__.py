@@ -1,6 +1,6 @@
 """``python -m stead.audit verify``: verify an export of the audit trail.
 
-Exits with 0 if everything was verified, 1 if something is wrong with the trail, 2 if that could not be found out.
+Exits with 0 if everything was verified, 1 if something is wrong with the trail, 2 if it could not be verified.
 """
 
 from __future__ import annotations

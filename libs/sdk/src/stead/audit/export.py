@@ -41,12 +41,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a verification.
 
     Attributes:
-        finding: The first thing that is wrong; None if everything was verified.
-        warning: What may be wrong: the first erased entry for which the export lacks a deletion of its user, which may
+        finding: The first problem; None if everything was verified.
+        warning: A possible problem: the first erased entry for which the export lacks a deletion of its user, which may
             precede the export.
-        verified: How many entries of the export are as they were stored.
-        erased: How many of those have no personal part any more.
-        newer: How many entries of the export are later than the head, which says nothing about them.
+        verified: Number of exported entries that are as they were stored.
+        erased: Number of those that no longer have a personal part.
+        newer: Number of exported entries that are later than the head, and therefore not verified.
     """
 
     finding: Finding | None
@@ -68,7 +68,7 @@ class _Line(msgspec.Struct, frozen=True):
     entry_id: str
     hash: bytes
     is_erased: bool
-    people: frozenset[str] = frozenset()  # of an erased one
+    people: frozenset[str] = frozenset()  # ids of the users that an erased entry is about
 
 
 def verify_export(
@@ -80,15 +80,15 @@ def verify_export(
     consistency: Sequence[bytes] | None = None,
     begin: int = 0,
 ) -> Report:
-    """Verify an export against a head; name the first entry that was changed, removed, reordered, appended or erased.
+    """Verify an export against a head; find the first entry that was changed, removed, reordered, appended or erased.
 
     Args:
-        lines: Of ``GET /api/logs/export``.
-        head: A verified head, signed before the export began; later entries are only counted. What a later head covers
-            and the export does not have is found as removed.
+        lines: Lines of ``GET /api/logs/export``.
+        head: A verified head, signed before the export began; later entries are only counted. With a later head, the
+            entries that it covers and the export lacks are reported as removed.
         leaves: Lines of ``GET /api/logs/leaves``. Needed if the export does not begin with the first entry of the
             tree; and to tell which entry was changed, not just that one was.
-        earlier: An earlier verified head; what it covered must still be the same.
+        earlier: An earlier verified head; the entries that it covers must be unchanged.
         consistency: The path of ``GET /api/logs/consistency`` between both heads; not needed with ``leaves``, or if the
             export has all entries.
         begin: Entries with a smaller leaf index may be missing, because their retention has passed.
@@ -180,7 +180,7 @@ def _without_repeats(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _authentic_leaves(lines: Iterable[str] | None, head: Head) -> list[bytes] | None:
-    """Return the leaf hashes of the head's tree, which their root proves to be authentic."""
+    """Return the leaf hashes of the head's tree, authenticated by its root; None without any."""
     if lines is None:
         return None
     leaves: list[bytes] = []
@@ -233,7 +233,7 @@ def _missing(index: int, found: dict[int, _Line], more: str = "") -> _Found:
 
 
 def _check_erasures(found: dict[int, _Line], deleted: set[str], begin: int) -> Finding | None:
-    """Return a warning about the first erased entry without the deletion of a user, which may be before the export."""
+    """Return a warning about the first erased entry whose user's deletion is missing: it may precede the export."""
     unexplained = (index for index, line in found.items() if line.is_erased and line.people.isdisjoint(deleted))
     index = min(unexplained, default=None)
     if index is None:

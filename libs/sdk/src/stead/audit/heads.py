@@ -1,4 +1,4 @@
-"""The signed head of the tree: how many entries it has, and the hash that stands for all of them."""
+"""The signed head of the tree: its size and its root hash."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read_head(token: str, keys: KeySet) -> Head:
 
 
 def signed_by(token: str) -> str:
-    """Return the ``kid`` of a head of one's own: nothing is verified."""
+    """Return the ``kid`` of a head without verifying it, for heads that the caller has signed."""
     header: dict[str, str] = msgspec.json.decode(decoded(token.partition(".")[0]))
     return header["kid"]
 

@@ -1,4 +1,4 @@
-"""Leaves: an entry in clear, except for its personal part, which is committed to by a salted hash.
+"""Leaves of the tree: an entry in clear, except for its personal part, of which a leaf has a salted hash.
 
 The personal part and its salt can be erased; the hash of the personal part takes their place, and the leaf stays as it
 was.
@@ -23,13 +23,13 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def canonical(value: dict[str, Any]) -> bytes:
     """Return JSON in UTF-8 with the members of objects sorted by code point, no white space, and integers in full.
 
-    Of characters only quotation marks, backslashes and control characters are escaped.
+    Only quotation marks, backslashes and control characters are escaped.
     """
     return _encode(value)
 
 
 def personal_hash(entry: dict[str, Any], salt: bytes) -> bytes:
-    """Return the hash that a leaf has of the personal part: SHA-256 of the salt and the canonical members."""
+    """Return the hash of the personal part: SHA-256 of the salt and the canonical members."""
     return sha256(salt + canonical({name: entry[name] for name in PERSONAL_MEMBERS if name in entry})).digest()
 
 

@@ -23,7 +23,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 def root_of(leaves: Sequence[bytes]) -> bytes:
     """Return the root of the tree over these leaf hashes (RFC 9162 section 2.1.1).
 
-    Pairs are hashed level by level; a last one without a partner moves up, which gives the same root as the recursive
+    Pairs are hashed level by level; a last one without a sibling moves up, which gives the same root as the recursive
     definition.
     """
     if not leaves:
@@ -132,7 +132,7 @@ def is_consistent(first: int, first_root: bytes, second: int, second_root: bytes
 
 
 class Frontier:
-    """The roots of complete subtrees along the right edge: hashes a tree of any size in memory of a few hashes."""
+    """Computes the root of a tree in logarithmic memory, from its complete subtrees (RFC 9162 section 2.1.2)."""
 
     def __init__(self) -> None:
         self.size = 0

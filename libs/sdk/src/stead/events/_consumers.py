@@ -1,7 +1,7 @@
 """Consumers of the stream that survive lost connections and lost streams.
 
-``EphemeralConsumer`` keeps its position itself and forgets it when it ends. ``DurableConsumer`` has the server keep the
-position under a name; a message is acknowledged when the next one is requested.
+``EphemeralConsumer`` keeps its position itself, until it ends. With ``DurableConsumer`` the server keeps the position
+under a name; a message is acknowledged when the next one is requested.
 """
 
 from __future__ import annotations
@@ -170,14 +170,14 @@ async def pause(bus: EventBus, error: Exception) -> None:
 async def _extending_ack_deadline(message: Msg) -> AsyncIterator[None]:
     """Extend the acknowledgement deadline of a message while it is being processed."""
 
-    async def tell() -> None:
+    async def extend() -> None:
         while True:
             await asyncio.sleep(_ACK_WAIT_S / 3)
             with contextlib.suppress(NatsError, OSError):
                 await message.in_progress()
 
-    telling = asyncio.create_task(tell(), name="identity-events-in-progress")
+    extending = asyncio.create_task(extend(), name="identity-events-in-progress")
     try:
         yield
     finally:
-        telling.cancel()
+        extending.cancel()

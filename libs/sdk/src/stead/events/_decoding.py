@@ -15,7 +15,7 @@ from stead.event_types import PUBLIC_PREFIX, CloudEvent, subject_of
 T = TypeVar("T")
 
 WATERMARK: Final = "revision.published"
-"""The type of the event before which the stream holds everything up to its revision."""
+"""The type of the event that marks the stream complete up to its revision."""
 
 _ID: Final = re.compile(r"[0-9A-Za-z_-]+")
 _SOURCE: Final = "/template"

@@ -16,9 +16,9 @@ async def organization_permissions(
         IdentityError: The service refused for another reason, or did not answer.
     """
     organizations = management.organizations
-    ask = organizations.user_permissions if member_type == "user" else organizations.application_permissions
+    read = organizations.user_permissions if member_type == "user" else organizations.application_permissions
     try:
-        held = await ask(organization_id, member_id)
+        held = await read(organization_id, member_id)
     except NotFound:
         return ()
     except Conflict as error:

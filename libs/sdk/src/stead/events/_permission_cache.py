@@ -46,7 +46,7 @@ class MemberPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             name: The scope token.
-            resource: The indicator of its API resource; null for an organization permission.
+            resource: The indicator of its API resource; None for an organization permission.
         """
         return GrantedPermission(name, resource) in self.permissions
 
@@ -62,12 +62,12 @@ class PermissionCache:
             allowed = cache.is_current and held is not None and held.holds("read:invoices")
 
     The cache is filled with the last event of every member and follows the stream from then on. A member without an
-    event, because nothing changed for 30 days, is read from the Management API once.
+    event, because nothing changed for 30 days, is read from the Management API once, if ``management`` is given.
 
     A stream that was lost and recreated is read from its beginning, and replaces what was known once it is complete.
 
-    Answers may lag behind. ``is_current`` tells whether the cache was confirmed complete within ``max_age_s``, and
-    ``age_s`` how long ago that was; decide yourself whether to answer from a stale cache. Compare ``revision`` with the
+    The cache may lag behind. ``is_current`` tells whether the cache was confirmed complete within ``max_age_s``, and
+    ``age_s`` how long ago that was; the caller decides whether to use a stale cache. Compare ``revision`` with the
     ``Identity-Revision`` of your own write to know whether the cache includes it.
     """
 
@@ -145,7 +145,7 @@ class PermissionCache:
 
     @property
     def revision(self) -> int:
-        """The revision of template-service up to which all changes are included; -1 at first."""
+        """The revision of template-service up to which all changes are included; -1 before the first."""
         return self._revision
 
     async def permissions(
@@ -188,10 +188,10 @@ class PermissionCache:
         permissions = await organization_permissions(management, organization_id, member_id, member_type)
         known = self._members.get(organization_id, member_id)
         if known is not None and known.permissions is not None:
-            return known  # an event has arrived meanwhile, and is more complete
+            return known  # an event has arrived meanwhile; it is more complete
         found = MemberSnapshot(0 if known is None else known.version, permissions, incomplete=True)
         if permissions or known is not None:
-            self._members.put(organization_id, member_id, found)  # unknown ids are unbounded in number
+            self._members.put(organization_id, member_id, found)  # not for unknown ids, which are unbounded in number
         return found
 
     async def _read(self) -> None:
@@ -205,7 +205,7 @@ class PermissionCache:
         async with contextlib.aclosing(aiter(consumer)) as arriving:
             async for message in arriving:
                 if stream != consumer.stream:
-                    if stream:  # recreated, perhaps without members that an earlier one had: begin afresh
+                    if stream:  # recreated, perhaps without members that the earlier one had: start over
                         decoder, self._arriving = EventDecoder(), MemberSnapshots()
                     stream, self._is_complete = consumer.stream, False
                 event = None if message is None else decoder.decode(message)

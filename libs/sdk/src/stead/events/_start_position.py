@@ -52,12 +52,12 @@ class StartPosition:
             nats.errors.Error: The server does not answer; ``NotFoundError`` if the stream does not exist yet.
         """
         if self._config is None:
-            asked_at = datetime.now(UTC)
+            attempted_at = datetime.now(UTC)
             try:
                 self._config = await self._resolve()
             except (NatsError, OSError, TimeoutError):
                 if self._since == "now":
-                    self._since = asked_at
+                    self._since = attempted_at
                 raise
         return self._config
 

@@ -9,8 +9,8 @@ class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Why an actor acts for a subject.
 
     Attributes:
-        reason: Why.
-        ticket_id: The ticket behind the impersonation.
+        reason: The reason that was given when the subject token was requested.
+        ticket_id: The ticket that was given with it.
     """
 
     reason: str | None = None
@@ -23,7 +23,7 @@ class AuditGap(
     kw_only=True,
     rename={"first": "from", "last": "to", "previous_epoch": "previousEpoch"},
 ):
-    """Numbers of a log that never arrived.
+    """Sequence numbers of a log that never arrived.
 
     Attributes:
         first: The first missing number.
@@ -37,7 +37,7 @@ class AuditGap(
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that happened, as the audit trail has it: ids, never values.
+    """An entry of the audit trail. It holds ids, never values.
 
     Attributes:
         occurred_at: Milliseconds since the epoch, UTC.
@@ -50,7 +50,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         reason: Code of a refusal.
         operation: ``operationId`` of a request to the API.
         application_id: The application that sent the request.
-        user_id: The person that a write was made by, or the subject.
+        user_id: The user who made a write, or the subject.
         actor_id: The user who acts for the subject.
         requested_by: The user on whose behalf an application requested a subject token; None if it acted for itself.
         organization_id: The organization that a token was requested for.
@@ -64,8 +64,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         address: Address of the client.
         user_agent: ``User-Agent`` of the request.
         ids: Ids in the path, by parameter.
-        members: Names of the members that the body gave.
-        given: Ids that the body gave, by member, the first 100 of each.
+        members: Names of the members of the body.
+        given: Ids in the body, by member, the first 100 of each.
         aggregates: What changed, as kind and ids; at most 100, the others are in further entries of the request.
         aggregate_count: How many aggregates the request changed, in all of its entries.
         gap: What is missing before the next entry of the log; with the key ``audit.gap``.
@@ -105,12 +105,12 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AuditFigure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often something happened in an hour.
+    """The number of entries with one key in an hour.
 
     Attributes:
         hour: When the hour begins; milliseconds since the epoch.
         key: What happened, such as ``token.exchange.refused``.
-        entries: How many entries of the audit trail have this key; at least 1.
+        entries: At least 1.
     """
 
     hour: int

@@ -55,11 +55,11 @@ class ClaimsFunction(ClaimsFunctionVersion, frozen=True, kw_only=True, rename="c
 
 
 class TestedClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script gave.
+    """The result of a test of a script.
 
     Attributes:
         claims: The claims that would be added.
-        dropped: Names of claims that the script gave and that were dropped, because they are reserved.
+        dropped: Names of claims that the script returned and that were dropped, because they are reserved.
     """
 
     __test__ = False  # not a test of pytest
@@ -74,7 +74,7 @@ class ScriptProblem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         reason: ``syntax``, ``no-function``, ``exception``, ``time``, ``memory``, ``result``, ``microtasks``,
             ``worker-died`` or ``arguments``.
-        line: From 1; None if no place is to blame.
+        line: From 1; None if the failure has no position in the script.
         column: From 1.
     """
 
@@ -88,13 +88,13 @@ class DryRunOfInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a script would change for one recorded input. Its repr shows the time only.
 
     Attributes:
-        added: Claims that only the script gives.
-        changed: Claims that the active version gives with other values.
+        added: Claims that only the script returns.
+        changed: Claims that the active version returns with other values.
         removed: Names of claims that only the active version returns.
-        dropped: Names of claims that the script gave and that were dropped, because they are reserved.
+        dropped: Names of claims that the script returned and that were dropped, because they are reserved.
         denied: The script's message if it denied access; None otherwise.
         problem: Why the script failed; None if it did not.
-        active_denied: The active version's message if it denied access; it is compared as if it gave no claims.
+        active_denied: The active version's message if it denied access; it is compared as if it returned no claims.
         active_problem: Why the active version failed; likewise.
     """
 
@@ -128,7 +128,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A recording of inputs.
 
     Attributes:
-        expires_at: When it ends and the inputs are forgotten (ms since the epoch); None if nothing is recorded.
+        expires_at: When it ends and the inputs are deleted (ms since the epoch); None if nothing is recorded.
         input_count: How many inputs are held, at most 100.
     """
 
@@ -137,7 +137,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ClaimsFunctionFailure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A call of the custom-claims function that gave no claims.
+    """A failed call of the custom-claims function.
 
     Attributes:
         version: The version that failed.

@@ -31,7 +31,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         id: Public id of the subject token.
         user_id: The subject.
-        actor_id: The person that acts for the subject; None before the exchange, or without an actor token.
+        actor_id: The user who acts for the subject; None before the exchange, or without an actor token.
         client_id: The application that exchanged the subject token.
         organization_id: The organization that the access token was requested for.
         resource: The resource that the access token was requested for.
@@ -41,13 +41,15 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         requested_by: The user on whose behalf the application requested it; None if it acted for itself.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
-        expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.
+        expires_at: Expiry of the access token, or of the subject token before the exchange; milliseconds since the
+            epoch.
         ended_at: When it was ended before its expiry, milliseconds since the epoch.
         ended_by: The user or, without one, the application that ended it, or did what ended it.
-        reason: Why it ended: ``ended``, ``within`` (one that it is within was), ``all``, ``user``, ``actor``,
-            ``client``, ``organization`` (all of it were); ``user_suspended``, ``actor_password``,
-            ``client_exchange_off``, ``resource_deleted``, ``member_removed`` and the like (what happened to one); or
-            the error of an exchange that was refused after the subject token was spent.
+        reason: Why it ended: ``ended`` (by its id); ``within`` (an enclosing impersonation was ended); ``all``,
+            ``user``, ``actor``, ``client``, ``organization`` (all impersonations were ended, or all of this party);
+            ``user_suspended``, ``actor_password``, ``client_exchange_off``, ``resource_deleted``, ``member_removed``
+            and the like (a change of a party); or the error of an exchange that was refused after the subject token
+            was spent.
         events: Its entries in the audit trail, oldest first; empty in lists.
     """
 

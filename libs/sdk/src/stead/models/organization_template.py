@@ -89,7 +89,7 @@ class MemberEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How many members gain or lose one permission.
 
     Attributes:
-        resource: The indicator of its API resource; null for an organization permission.
+        resource: The indicator of its API resource; None for an organization permission.
     """
 
     name: str

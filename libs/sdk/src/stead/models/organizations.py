@@ -1,4 +1,4 @@
-"""Organizations, their members, and what roles of the template grant these."""
+"""Organizations, their members, and the roles and permissions of the template."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Versioned(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=True):
-    """An entity that can be changed on condition that it is still as it was read.
+    """An entity that can be changed on the condition that it is unchanged since it was read.
 
     ::
 
@@ -18,11 +18,11 @@ class Versioned(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=
 
     @property
     def etag(self) -> str | None:
-        """The entity tag of this version, for ``if_match``; None unless it was read by itself, with ``get``."""
+        """The entity tag of this version, for ``if_match``; None unless it was read individually, with ``get``."""
         etag: str | None = self.__dict__.get("etag")
         return etag
 
 
 def note_etag(entity: Versioned, etag: str | None) -> None:
-    """Set the entity tag of what was decoded just now; None if the answer has none."""
+    """Set the entity tag of a decoded entity; None if the response has none."""
     entity.__dict__["etag"] = etag

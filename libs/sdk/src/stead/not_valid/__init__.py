@@ -1,4 +1,4 @@
-"""The not-valid feed: verifiers reject what was ended after a token was issued, within a second, without a request."""
+"""The not-valid feed: verifiers reject tokens that were ended early, within a second and without a request each."""
 
 from stead.not_valid.feed import NotValidFeed
 

@@ -14,7 +14,7 @@ from stead._key_source import KeyFreshness, KeySource
 from stead._keys import KeySet
 from stead._tls import default_ssl_context
 from stead.errors import Unavailable
-from stead.not_valid._state import FeedState, Gap
+from stead.not_valid._state import FeedState
 from stead.not_valid.messages import InvalidFeed, Message, read_message, read_snapshot
 
 _log = logging.getLogger("stead")
@@ -25,7 +25,7 @@ _FIRST_RETRY_S: Final = 0.1
 _LAST_RETRY_S: Final = 2.0
 
 INTERRUPTIONS: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, Unavailable, ValueError)
-"""Errors of reading over HTTP, until the next attempt."""
+"""Errors of reading over HTTP, after which reading is retried."""
 
 
 class FeedEndpoint:
@@ -35,9 +35,9 @@ class FeedEndpoint:
         url: Of the snapshot; keys and events are below it.
         issuer: Of the tokens.
         auth: The credential of a client; None if the feed is public.
-        timeout_s: Seconds of silence after which a request is given up.
+        timeout_s: Seconds of silence after which a request is aborted.
         clock: Returns seconds since the epoch.
-        http: Client to use in place of an own one.
+        http: Client for all requests; None for one that is created and closed here.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class FeedEndpoint:
 
     @contextlib.contextmanager
     def client(self) -> Iterator[httpx.Client]:
-        """Lend the client for requests; close it afterwards if it is an own one."""
+        """Yield the client for requests; close it afterwards unless it was passed in."""
         if self._http is not None:
             yield self._http
             return
@@ -75,7 +75,7 @@ class FeedEndpoint:
             yield http
 
     def keys(self) -> KeySet:
-        """Return the keys, fetched again if they were found unusable.
+        """Return the keys, fetched again after ``distrust``.
 
         Raises:
             Unavailable: They cannot be fetched.
@@ -85,7 +85,7 @@ class FeedEndpoint:
         return keys
 
     def distrust(self, keys: KeySet | None) -> None:
-        """Have keys fetched again before the next use: something did not fit them, so they may have been rotated."""
+        """Have keys fetched again before the next use: they may have been rotated."""
         self._unusable = keys
 
     def message(self, token: str, keys: KeySet) -> Message:
@@ -97,12 +97,12 @@ class FeedEndpoint:
         return read_message(token, keys, issuer=self._issuer)
 
     def load(self, http: httpx.Client, keys: KeySet, state: FeedState) -> None:
-        """Replace what is known by the current snapshot.
+        """Replace the state with the current snapshot.
 
         Raises:
             InvalidFeed: It is not accepted.
             Unavailable: It was refused.
-            httpx2.HTTPError: There was no answer.
+            httpx2.HTTPError: The issuer did not answer.
         """
         with self.get(http, self.url, {"Accept-Encoding": "gzip"}) as answer:
             require_ok(answer)
@@ -116,15 +116,15 @@ class FeedEndpoint:
     def get(
         self, http: httpx.Client, url: str, headers: dict[str, str]
     ) -> contextlib.AbstractContextManager[httpx.Response]:
-        """Return the pending answer to a GET."""
+        """Begin a GET; its response is streamed."""
         return http.stream("GET", url, headers=headers, auth=self._auth, timeout=self._timeout, follow_redirects=False)
 
 
 def require_ok(answer: httpx.Response) -> None:
-    """Accept 200 only.
+    """Raise unless the status is 200.
 
     Raises:
-        Unavailable: It is another status.
+        Unavailable: It is not.
     """
     if answer.status_code != httpx.codes.OK:
         raise Unavailable(f"the not-valid feed returned {answer.status_code}")
@@ -140,18 +140,16 @@ def repeat(
     """Follow the feed until stopped: restart after every failure, with a delay if there was no progress.
 
     Args:
-        attempt: Follows the feed until it is interrupted; returns early where it cannot be continued.
-        state: What is known.
+        attempt: Follows the feed until it is interrupted; returns after a gap.
+        state: Tells whether an attempt made progress.
         stopped: Whether to stop.
-        interruptions: What ends an attempt without being a fault of this library.
+        interruptions: The expected errors of an attempt.
     """
     retry_s = _FIRST_RETRY_S
     while not stopped.is_set():
         reached = state.progress
         try:
             attempt()
-        except Gap:
-            pass
         except InvalidFeed as invalid:
             _log.warning("the not-valid feed is not acceptable: %s", invalid)
         except interruptions as error:

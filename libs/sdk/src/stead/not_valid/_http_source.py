@@ -19,14 +19,14 @@ _CONTINUED_ELSEWHERE: Final = 410
 
 
 class HttpSource:
-    """Reads snapshot and events, and begins again after every failure."""
+    """Reads the snapshot and the events, and reconnects after every failure."""
 
     def __init__(self, endpoint: FeedEndpoint) -> None:
         self._endpoint = endpoint
         self._needs_snapshot = True
 
     def follow(self, state: FeedState, stopped: threading.Event) -> None:
-        """Follow the feed until told to stop."""
+        """Follow the feed until stopped."""
         with self._endpoint.client() as http:
             repeat(partial(self._follow_once, http, state, stopped), state, stopped)
 

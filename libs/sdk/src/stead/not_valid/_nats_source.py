@@ -1,6 +1,6 @@
 """The feed over NATS: messages from the bus; keys and the snapshot from the issuer over HTTP.
 
-NATS delivers a message at most once, so one that is missing is ordinary: the next one shows the gap, and a snapshot
+NATS delivers a message at most once, so a missing one is no fault: the next message shows the gap, and a snapshot
 closes it.
 """
 
@@ -31,7 +31,7 @@ _QUEUED: Final = 10_000
 
 
 class NatsSource:
-    """Subscribes, closes gaps by a snapshot, and connects again after every failure and silence.
+    """Subscribes, closes gaps with a snapshot, and reconnects after every failure or silence.
 
     Args:
         url: ``nats://host:port``, or several separated by commas.
@@ -39,7 +39,7 @@ class NatsSource:
         tenant_id: The tenant.
         user: The NATS user.
         password: Its password.
-        tls: For ``tls://`` with certificates of one's own.
+        tls: For ``tls://`` with custom certificates.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class NatsSource:
         self._needs_snapshot = True
 
     def follow(self, state: FeedState, stopped: threading.Event) -> None:
-        """Follow the feed until told to stop."""
+        """Follow the feed until stopped."""
         with self._endpoint.client() as http:
             repeat(
                 lambda: asyncio.run(self._follow_once(http, state, stopped)),
@@ -74,7 +74,7 @@ class NatsSource:
             client = await nats.connect(
                 self._servers,
                 name="stead-not-valid-feed",
-                allow_reconnect=False,  # a new attempt does, with a subscription that is known to exist
+                allow_reconnect=False,  # the next attempt does, with a subscription that is known to exist
                 error_cb=_log_error,
                 **self._options,
             )
@@ -105,7 +105,7 @@ class NatsSource:
                 state.take(self._endpoint.message(message.data.decode("latin-1"), keys))
             except Gap:
                 self._needs_snapshot = True
-            except InvalidFeed as invalid:  # dropped: a forgery shall end nothing, and what is missing shows as a gap
+            except InvalidFeed as invalid:  # ignored: a forgery must not interrupt; what is missing shows as a gap
                 _log.warning("a message of the not-valid feed is not acceptable: %s", invalid)
                 self._endpoint.distrust(keys)
                 keys = await asyncio.to_thread(self._endpoint.keys)

@@ -1,8 +1,8 @@
-"""The records of the feed in memory: 24 bytes each, with a look-up that reads only a few of them.
+"""The records of the feed in memory: 24 bytes each, with a lookup that reads only a few of them.
 
-256 parts of sorted records by the first byte of their entries, each with an index by the next bits and a filter, and a
-dictionary of those that arrived later. Entries are hashes, evenly spread, so all parts are alike. Parts are replaced
-one by one, so that merging needs no second copy of all records.
+The records are sorted, in 256 parts by the first byte of their entries. Each part has an index over the next bits, and
+a filter. Records that arrive later are in a dictionary until they are merged. Entries are hashes, so the parts are
+equally large. They are replaced one by one, so that merging needs no second copy of all records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER_BYTES: Final = 4
 _MAX_BITS: Final = 16
 _HALF_WORD: Final = 1 << 16
 _FILTERED: Final = 1_000
-"""A part of fewer records is found in the cache of the processor, filter or not."""
+"""A part with fewer records has no filter: the processor caches it anyway."""
 _FILTER_BYTES: Final = 4096
 _NO_FILTER: Final = b"\xff" * _FILTER_BYTES
 _numbers: Final = itertools.count()
@@ -52,7 +52,7 @@ class Records:
         place = following >> shift
         first, end = places[place] * _SIZE, places[place + 1] * _SIZE
         found = records.find(entry, first, end)
-        while found >= 0 and (found - first) % _SIZE:  # the bytes of two records
+        while found >= 0 and (found - first) % _SIZE:  # a match across two records
             found = records.find(entry, found + 1, end)
         if found < 0:
             return 0
@@ -68,7 +68,7 @@ class Records:
         return not self._tail.keys().isdisjoint(entries)
 
     def lacks(self, names: Names) -> bool:
-        """Return whether no record has one of these entries. What the snapshot lacks is looked up once."""
+        """Return whether no record has one of these entries; those that the snapshot lacks are looked up once."""
         if self.has_later(names):
             return False
         if names.absent_from != self._number:
@@ -78,14 +78,14 @@ class Records:
         return True
 
     @property
-    def is_untidy(self) -> bool:
-        """Whether ``tidied`` is worth its time."""
+    def needs_compaction(self) -> bool:
+        """Whether enough records have arrived for ``compacted``."""
         return len(self._tail) > _TAIL
 
     def replaced(self, records: bytearray) -> Records:
-        """Return the packed records of a later snapshot, which are taken out of the argument.
+        """Return the packed records of a later snapshot; the argument is emptied.
 
-        These here share their parts with it, as they are indexed one by one.
+        The parts are indexed one by one, and replaced in this object too.
 
         Raises:
             InvalidFeed: They are not in the order of their entries.
@@ -100,10 +100,10 @@ class Records:
             count = first // _SIZE
         return Records(parts=self._parts)
 
-    def tidied(self, *, now: float) -> Records:
-        """Return the same records in the most compact form, without those that can be forgotten.
+    def compacted(self, *, now: float) -> Records:
+        """Return the records with those that arrived later merged in, without those that can be forgotten.
 
-        These here share their parts with it, and go on answering as before: they keep what arrived later.
+        The parts are replaced in this object too; it keeps what arrived later, so its lookups stay correct.
         """
         later: list[list[NotValid]] = [[] for _ in range(_PARTS)]
         for record in self._tail.values():
@@ -118,9 +118,9 @@ class _Part(NamedTuple):
 
     Attributes:
         records: Packed.
-        places: Number of the first record by the bits that follow the byte; how many there are behind the last.
-        shift: By which the next two bytes are reduced to these bits.
-        present: A bit for each value of the next 15 bits: whether a record may have it.
+        places: Index of the first record for each value of the bits after that byte; at the end, the number of records.
+        shift: Right shift that reduces the next two bytes to these bits.
+        present: A bit for each value of the next 15 bits: whether a record may have this value.
     """
 
     records: bytes
@@ -161,7 +161,7 @@ class _Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of records."""
         return self.places[-1]
 
     def merged(self, later: Iterable[NotValid], *, now: float, byte: int) -> Self:

@@ -16,7 +16,7 @@ _CACHED: Final = 4096
 
 
 class Gap(Exception):  # noqa: N818 - the name reads as the answer
-    """The feed goes on from where this reader has not been: it needs a snapshot."""
+    """The feed continues after a point that this reader has not reached: it needs a snapshot."""
 
 
 class _Judged(NamedTuple):
@@ -25,8 +25,8 @@ class _Judged(NamedTuple):
     Attributes:
         lookups: What can end the token.
         entries: Those of all lookups.
-        records: Where it was looked up; the verdict stands until they are replaced or get a record of an entry.
-        verdict: What made it invalid.
+        records: Where it was looked up; the verdict holds until they are replaced or get a record of an entry.
+        verdict: The kind of the record that made it invalid; None if it is valid.
     """
 
     lookups: list[Lookup]
@@ -36,7 +36,7 @@ class _Judged(NamedTuple):
 
 
 class FeedState:
-    """The records, the position, and when the last heartbeat came.
+    """The records, the position, and the time of the last heartbeat.
 
     Args:
         stale_after_s: Seconds after the last heartbeat from which the feed is not fresh.
@@ -68,7 +68,7 @@ class FeedState:
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """Grows with everything that is new: a record, an epoch, a heartbeat."""
+        """Increases with every new record, epoch or heartbeat."""
         return self._epoch, self._sequence, self._signed_at
 
     @property
@@ -81,7 +81,7 @@ class FeedState:
     def is_fresh(self) -> bool:
         """Whether a valid heartbeat came recently, and nothing before it is missing.
 
-        Both clocks must say so: the monotonic one stands still while a machine is suspended.
+        By both clocks: the monotonic one stands still while a machine is suspended.
         """
         return self.age_s < self._stale_after_s and self._is_recent(self._signed_at)
 
@@ -89,10 +89,10 @@ class FeedState:
         return len(self._records)
 
     def load(self, snapshot: Snapshot, records: bytearray) -> None:
-        """Replace everything by a snapshot; its records are taken out of the argument.
+        """Replace everything with a snapshot; ``records`` is emptied.
 
         Raises:
-            InvalidFeed: It is older than what is known, or not sorted.
+            InvalidFeed: It is older than the state, or not sorted.
         """
         if (snapshot.epoch, snapshot.to) < (self._epoch, self._sequence):
             raise InvalidFeed("the snapshot is older than the known one")
@@ -105,7 +105,7 @@ class FeedState:
         """Continue with a message; one that brings nothing new is ignored.
 
         Raises:
-            Gap: It does not continue what is known.
+            Gap: A message before it is missing.
             InvalidFeed: It is of an older epoch.
         """
         if message.epoch < self._epoch:
@@ -118,12 +118,12 @@ class FeedState:
         if message.to > self._sequence:
             self._records.add(records_of(message))
             self._sequence = message.to
-            if self._records.is_untidy:
-                # a clock that is wrong for a while drops nothing that a heartbeat did not confirm
-                self._records = self._records.tidied(now=min(self._clock(), self._signed_at / 1000))
-        self._hear(message)
+            if self._records.needs_compaction:
+                # not later than the last heartbeat: a clock that is wrong for a while must drop no record
+                self._records = self._records.compacted(now=min(self._clock(), self._signed_at / 1000))
+        self._record_heartbeat(message)
 
-    def _hear(self, message: Message) -> None:
+    def _record_heartbeat(self, message: Message) -> None:
         if message.time > self._signed_at and self._is_recent(message.time):
             self._signed_at = message.time
             self._heard_at = self._monotonic()
@@ -132,11 +132,11 @@ class FeedState:
         return abs(self._clock() - signed_at / 1000) < self._stale_after_s + self._clock_leeway_s
 
     def why_not_valid(self, token: AccessToken, *, stale_permissions: bool = False) -> Kind | None:
-        """Return what the feed says against a verified access token; None if nothing.
+        """Return the kind of the record that ends a verified access token; None if there is none.
 
         Args:
             token: The token.
-            stale_permissions: Whether permissions that were lost since count: ``permissions``.
+            stale_permissions: Whether permissions that it has lost since end it too (``permissions``).
         """
         key, records = (token.id, token.audience, stale_permissions), self._records
         judged = self._judged.get(key)

@@ -42,14 +42,14 @@ ALWAYS: Final = 2**32 - 1
 """``not_before`` of what will never be valid again."""
 
 MAX_LEEWAY_S: Final = 900
-"""The largest leeway of a verifier: a record is kept for as long after the last token that it covers has expired."""
+"""The largest leeway of a verifier: a record is kept for this long after the last token that it covers has expired."""
 
 ENTRY_BYTES: Final = 16
 RECORD: Final = struct.Struct(f">{ENTRY_BYTES}sII")
 """A record as it is transferred: the entry, ``not_before`` and ``forget_at``, in network byte order."""
 
 _SHARED: Final = 4096
-"""How many names of each sort are kept, with their entries."""
+"""Cached sets of entries of each kind."""
 _DOMAIN: Final = b"stead.not-valid.v1"
 _LENGTH: Final = struct.Struct(">I")
 _HALF: Final = 2**32
@@ -88,14 +88,14 @@ class Names(dict[bytes, Kind]):
     """Entries, each with its kind.
 
     Attributes:
-        absent_from: Number of the records that have none of these entries, once that was looked up.
+        absent_from: Number of the last ``Records`` in which none of these entries was found; None before a lookup.
     """
 
     absent_from: int | None = None
 
 
 Lookup = tuple[float, Names]
-"""A number of the token, and the entries that end the token if a record of them names a higher one."""
+"""A number of the token, such as ``iat``, and the entries that end it if one of their records has a higher number."""
 
 
 def entry_of(kind: Kind | Narrowed | Numbered, *ids: str) -> bytes:
@@ -119,7 +119,7 @@ def lookups_of(token: AccessToken, *, stale_permissions: bool) -> list[Lookup]:
 
     Args:
         token: The token.
-        stale_permissions: Whether permissions that were lost since count: ``permissions``.
+        stale_permissions: Whether permissions that it has lost since end it too (``permissions``).
     """
     issued_at, organization_id = token.issued_at, organization_of(token)
     is_exchanged = token.grant_type is not None
@@ -181,7 +181,7 @@ def narrowed_entries(kind: Narrowed | Numbered, *ids: str, revision: int) -> dic
 
 
 def impersonation_lookups(token: AccessToken) -> list[Lookup]:
-    """Return what would end all impersonations of a party of this one, by the time at which this one began.
+    """Return the lookups for ends of all impersonations of a party, compared with the time at which this one began.
 
     Empty for a token that was not issued by token exchange.
     """
@@ -218,7 +218,7 @@ def _names_of_others(
 
 
 def _permission_lookups(token: AccessToken, organization_id: str | None) -> list[Lookup]:
-    """Return what would make the permissions of a token stale, by its own revision.
+    """Return the lookups for lost permissions, compared with the revision of the token.
 
     Empty for a token without ``pv``: its scopes do not come from roles.
     """

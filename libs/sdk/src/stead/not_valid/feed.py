@@ -24,16 +24,16 @@ _STOP_S: Final = 1.0
 
 
 class NotValidFeed:
-    """Tokens that no verifier should accept any more, as the issuer knew a moment ago. Safe for threads and tasks.
+    """What ends tokens before they expire, as the issuer tells its verifiers. Safe for threads and tasks.
 
     ::
 
         with NotValidFeed.over_http("https://id.example.com", client_id=..., client_secret=...) as feed:
             verifier = AccessTokenVerifier(base_url="https://id.example.com", audience=..., feed=feed)
 
-    A thread keeps it current from entering to leaving. The feed is *fresh* while signed heartbeats arrive, one a
-    second; a connection that is cut or silent, a replay, a gap or a forgery ends that. What a stale feed names is still
-    refused. What it does not name is refused (``Unavailable``: answer 503) or accepted as configured.
+    Within the ``with`` block a thread keeps it current. The feed is *fresh* while signed heartbeats arrive, one a
+    second; a connection that is cut or silent, a replay, a gap or a forgery ends that. Tokens that a stale feed names
+    are still refused; the others are refused (``Unavailable``: answer 503) or accepted, as configured.
     """
 
     def __init__(self, state: FeedState, follow: Callable[[FeedState, threading.Event], None]) -> None:
@@ -69,14 +69,14 @@ class NotValidFeed:
             stale_after_s: Seconds after the last heartbeat from which the feed is stale.
             when_stale: Whether tokens are refused (``closed``) or accepted (``open``) while the feed is stale.
             when_stale_impersonated: The same for tokens with ``act`` or ``gty``.
-            clock_leeway_s: Tolerated difference between the clocks of issuer and verifier. A replay of older heartbeats
-                to a verifier that has just started is noticed from here on.
+            clock_leeway_s: Tolerated difference between the clocks of issuer and verifier, in seconds. Older heartbeats
+                that are replayed to a verifier at its start are detected beyond it.
             issuer: Of the tokens, if that is not ``{base_url}/oidc``.
             clock: Returns seconds since the epoch.
             http: Client for a proxy or your own certificates, used by another thread. You close it.
 
         Raises:
-            ValueError: The address is invalid, or a number is not positive.
+            ValueError: The address is invalid, ``stale_after_s`` is not positive, or ``clock_leeway_s`` is negative.
         """
         endpoint = _endpoint(base_url, client_id, client_secret, stale_after_s, clock, issuer, http)
         state = _state(stale_after_s, clock_leeway_s, clock)
@@ -104,7 +104,7 @@ class NotValidFeed:
         clock: Callable[[], float] = time.time,
         http: httpx.Client | None = None,
     ) -> Self:
-        """Return a feed that is read on NATS, from the moment it is entered; needs the extra ``events``.
+        """Return a feed that is read over NATS, from the moment it is entered; needs the extra ``events``.
 
         The same messages as ``over_http``, without a connection to the issuer for each verifier. Keys and snapshots,
         at the start and after a gap, still come over HTTP, so the other parameters are those of ``over_http``.
@@ -121,14 +121,14 @@ class NotValidFeed:
             stale_after_s: Seconds after the last heartbeat from which the feed is stale.
             when_stale: Whether tokens are refused (``closed``) or accepted (``open``) while the feed is stale.
             when_stale_impersonated: The same for tokens with ``act`` or ``gty``.
-            clock_leeway_s: Tolerated difference between the clocks of issuer and verifier.
+            clock_leeway_s: Tolerated difference between the clocks of issuer and verifier, in seconds.
             issuer: Of the tokens, if that is not ``{base_url}/oidc``.
             clock: Returns seconds since the epoch.
             http: Client for a proxy or your own certificates, used by another thread. You close it.
 
         Raises:
             ImportError: The extra is not installed.
-            ValueError: The address is invalid, or a number is not positive.
+            ValueError: The address is invalid, ``stale_after_s`` is not positive, or ``clock_leeway_s`` is negative.
         """
         from stead.not_valid._nats_source import NatsSource  # noqa: PLC0415 - nats-py is an extra
 
@@ -140,7 +140,7 @@ class NotValidFeed:
         return feed
 
     def __enter__(self) -> Self:
-        """Begin to follow the feed, in a thread."""
+        """Start the thread that follows the feed."""
         self._thread = threading.Thread(
             target=self._follow, args=(self._state, self._stopped), name="stead-not-valid-feed", daemon=True
         )
@@ -153,7 +153,7 @@ class NotValidFeed:
         self.close()
 
     def close(self) -> None:
-        """Stop following; from then on the feed becomes stale."""
+        """Stop following the feed, which then becomes stale."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(_STOP_S)
@@ -175,7 +175,7 @@ class NotValidFeed:
 
     @property
     def position(self) -> tuple[int, int] | None:
-        """Epoch and sequence that are known; None before the first snapshot."""
+        """Epoch and sequence reached; None before the first snapshot."""
         return self._state.position
 
     def __len__(self) -> int:
@@ -183,7 +183,7 @@ class NotValidFeed:
         return len(self._state)
 
     def wait_until_fresh(self, timeout_s: float) -> bool:
-        """Wait at a start for the first heartbeat; return whether the feed is fresh."""
+        """Wait for the first heartbeat, blocking; return whether the feed is fresh."""
         deadline = time.monotonic() + timeout_s
         while not self.is_fresh and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -199,7 +199,7 @@ class NotValidFeed:
             reject_stale_permissions: See ``AccessTokenVerifier``.
 
         Raises:
-            TokenInvalid: Its user, client, authorization or whatever else ``reason`` names was ended.
+            TokenInvalid: Its user, its client, its authorization or what else ``reason`` names was ended.
             Unavailable: The feed is stale, and such tokens are refused then.
         """
         ended = self._state.why_not_valid(token, stale_permissions=reject_stale_permissions)

@@ -26,11 +26,11 @@ SNAPSHOT_TYPE: Final = "not-valid-snapshot+jwt"
 ALGORITHM: Final = "EdDSA"
 """Deterministic (RFC 8032): every replica serves the same bytes."""
 MAX_MESSAGE_RECORDS: Final = 128
-"""A signed message stays below 8,000 bytes, the most that PostgreSQL passes on in a notification."""
+"""A signed message stays below 8,000 bytes, the limit of a PostgreSQL notification."""
 
 
 SUBJECT_PREFIX: Final = "identity-not-valid"
-"""Of the messages on the bus."""
+"""The first token of the subjects of messages on the bus."""
 
 
 def subject_of(tenant_id: str) -> str:
@@ -47,8 +47,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"
 
     Attributes:
         iss: The issuer whose tokens it is about.
-        epoch: Grows when the sequence begins again, because the database was restored.
-        from_: The sequence that it continues.
+        epoch: Increases when the sequence restarts because the database was restored.
+        from_: The sequence before it.
         to: The sequence after it; the same as ``from_`` in a heartbeat.
         time: When it was signed; milliseconds since the epoch.
         records: The packed records, base64url without padding.
@@ -63,7 +63,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The claims of a snapshot. It says nothing about freshness: only messages do.
+    """The claims of a snapshot. It says nothing about freshness; only messages do.
 
     Attributes:
         iss: The issuer whose tokens it is about.

@@ -28,7 +28,7 @@ from stead.verifiers import AsyncAccessTokenVerifier
 
 _Send = Callable[[Any], Awaitable[None]]
 
-# nginx knows 401 and 403 as refusals and makes a 500 of any other, so what RFC 6750 suggests to answer 400 is a 401.
+# nginx passes 401 and 403 on and turns any other error into a 500, so 401 replaces the 400 of RFC 6750 section 3.1.
 _NOT_ONE_TOKEN: Final = invalid_request("The Authorization header is malformed or repeated.", status=401)
 _BAD_REQUEST: Final = 400
 _FIRST_FEED_S: Final = 10.0
@@ -101,9 +101,9 @@ class VerifierApplication:
         return token if check.scopes <= token.scopes else insufficient_scope(check.scopes)
 
     async def _is_ready(self) -> bool:
-        """Whether the issuer's keys are there, and the feed has been read once or has had its time at the start.
+        """Tell whether the issuer's keys are known, and the feed was read once or 10 s have passed since the start.
 
-        After that, what a feed that cannot be read means for a token is the policy's business.
+        From then on, ``when_stale`` decides about tokens while the feed cannot be read.
         """
         try:
             await self._verifier.fetch_keys()

@@ -1,8 +1,9 @@
-"""What a proxy asks about a request, and the headers of the answer.
+"""The checks that a proxy requests, and the headers of the response.
 
 A check is ``/check/<scopes>``, or ``/check-in-organization/<scopes>`` where the API compares ``X-Auth-Organization``
-with what a request is about. ``<scopes>`` is ``-`` for any token, else the required scope, percent-encoded; several
-with ``%20`` between them. What follows ``/~`` is ignored: Envoy appends the client's own path and query.
+with the organization that a request is about. ``<scopes>`` is ``-`` for any token, else the required scope,
+percent-encoded; several are joined by ``%20``. What follows ``/~`` is ignored: Envoy appends the client's own path and
+query.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _AS_IT_IS: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
 
 class Check:
-    """What one address demands of a token.
+    """The requirements of one address on a token.
 
     Attributes:
         scopes: All of which the token must have; may be empty.

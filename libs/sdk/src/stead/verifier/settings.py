@@ -1,4 +1,4 @@
-"""What the verifier process is told, by options or by the environment."""
+"""Settings of the verifier process, from options and environment variables."""
 
 from __future__ import annotations
 
