@@ -241,6 +241,24 @@ def test_a_link_to_a_next_page_is_never_followed_elsewhere(service: Service, cli
     ]
 
 
+async def test_a_link_that_is_not_a_url_is_an_error(
+    service: Service, client: ManagementClient, async_client: AsyncManagementClient
+) -> None:
+    """An error of this library: none of the HTTP library reaches the caller."""
+    malformed = {"Link": '<https://id.example.com:port/api/logs?after=x>; rel="next"'}
+    for list_of in (client.roles.list, client.logs.list):
+        Script(service, (0, malformed | total(0)))
+        with pytest.raises(ApiError, match="link") as refused:
+            list_of().page()
+        assert refused.value.code == "unexpected_answer"
+    Script(service, (0, malformed))
+    with pytest.raises(ApiError, match="link"):
+        list(client.logs.list())
+    Script(service, (0, malformed))
+    with pytest.raises(ApiError, match="link"):
+        await async_client.logs.list().page()
+
+
 @pytest.fixture
 def refusing_second_page(service: Service) -> Iterator[Service]:
     paged = PagedService(service, 3)

@@ -143,11 +143,10 @@ class CursorReader(Generic[T]):
         """
         answer = yield self._listed.after(self._cursor)
         items = decode(answer, list[self._listed.item])  # type: ignore[name-defined]
-        following = answer.links.get("next")
-        if following is None:
+        if "next" not in answer.links:
             self.ended = True
             return items
-        cursor = httpx.URL(following["url"]).params.get("after")
+        cursor = _following(answer, "after")
         if not cursor or cursor == self._cursor:
             raise unexpected_answer("the link to the next page has no new cursor", answer)
         self._cursor = cursor
@@ -190,12 +189,11 @@ def one_page(listed: ListRequest[T], place: str | None) -> Operation[ListPage[T]
         raise ValueError("the place of a page in this list is a number")
     items = decode(answer, list[listed.item])  # type: ignore[name-defined]
     parameter = "after" if isinstance(listed, CursorRequest) else "page"
-    following = answer.links.get("next")
     total = None if isinstance(listed, CursorRequest) else _total(answer)
     return ListPage(
         items,
         total=total,
-        following=httpx.URL(following["url"]).params.get(parameter) if following else None,
+        following=_following(answer, parameter),
         etag=answer.headers.get("ETag") if len(items) == total else None,
     )
 
@@ -241,6 +239,18 @@ class AsyncListing(Generic[T]):
     async def page(self, place: str | None = None) -> ListPage[T]:
         """Fetch one page; see ``Listing.page``."""
         return await self._run(one_page(self._listed, place))
+
+
+def _following(answer: httpx.Response, parameter: str) -> str | None:
+    """Return a query parameter of the link to the next page; None without one."""
+    link = answer.links.get("next")
+    if link is None:
+        return None
+    try:
+        value: str | None = httpx.URL(link["url"]).params.get(parameter)
+    except httpx.InvalidURL:
+        raise unexpected_answer("the link to the next page is not a URL", answer) from None
+    return value
 
 
 def _total(answer: httpx.Response) -> int:

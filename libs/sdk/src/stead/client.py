@@ -54,7 +54,7 @@ class _Client:
             client_id=client_id,
             scopes=scopes,
             resources=resources,
-            storage=storage or MemoryStorage(),
+            storage=MemoryStorage() if storage is None else storage,
             clock=clock,
         )
         self._operations = OidcOperations(self.state, client_secret)

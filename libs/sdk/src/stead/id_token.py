@@ -12,7 +12,7 @@ import msgspec
 
 from stead._keys import SUPPORTED_ALGORITHMS, KeySet
 from stead.errors import TokenInvalid
-from stead.verification import UnverifiedToken, read_jws, verify_signature
+from stead.verification import UnverifiedToken, numeric_date, read_jws, verify_signature
 
 _TYPES: Final = frozenset({"jwt", ""})
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -56,10 +56,9 @@ def check_id_token(
     claims = issued_claims(token, keys=keys, issuer=issuer)
     if claims.get("aud") not in (client_id, [client_id]):
         raise TokenInvalid("wrong_audience")
-    expires_at, subject = claims.get("exp"), claims.get("sub")
-    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float) or not isinstance(subject, str):
+    if not isinstance(claims.get("sub"), str):
         raise TokenInvalid("invalid_claims")
-    if now >= expires_at + leeway_s:
+    if now >= numeric_date(claims, "exp") + leeway_s:
         raise TokenInvalid("expired")
     if nonce is not None and not _same(claims.get("nonce"), nonce):
         raise TokenInvalid("invalid_claims")

@@ -349,10 +349,10 @@ def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> 
     audience = claims.get("aud")
     if audience != expected.audience and not (isinstance(audience, list) and expected.audience in audience):
         raise TokenInvalid("wrong_audience")
-    expires_at = _numeric_date(claims, "exp")
+    expires_at = numeric_date(claims, "exp")
     if now >= expires_at + expected.leeway_s:
         raise TokenInvalid("expired")
-    if "nbf" in claims and now < _numeric_date(claims, "nbf") - expected.leeway_s:
+    if "nbf" in claims and now < numeric_date(claims, "nbf") - expected.leeway_s:
         raise TokenInvalid("not_yet_valid")
     actor = claims.get("act")
     if actor is not None and not isinstance(actor, dict):
@@ -365,7 +365,7 @@ def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> 
         audience=expected.audience,
         client_id=_required_string(claims, "client_id"),
         scopes=frozenset((_optional_string(claims, "scope") or "").split()),
-        issued_at=_numeric_date(claims, "iat"),
+        issued_at=numeric_date(claims, "iat"),
         expires_at=expires_at,
         actor=actor,
         grant_type=_optional_string(claims, "gty"),
@@ -385,7 +385,12 @@ def _with_audience(expected: Expectations, audience: str) -> Expectations:
     return msgspec.structs.replace(expected, audience=audience)
 
 
-def _numeric_date(claims: dict[str, Any], name: str) -> float:
+def numeric_date(claims: dict[str, Any], name: str) -> float:
+    """Return a date claim in seconds since the epoch (RFC 7519 section 2, NumericDate).
+
+    Raises:
+        TokenInvalid: It is missing, not a number, negative, or not below 2 ** 53.
+    """
     value = claims.get(name)
     # bool is an int; NaN, infinities and numbers of hundreds of digits fail the comparison
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_NUMERIC_DATE:

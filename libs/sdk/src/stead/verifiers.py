@@ -69,7 +69,8 @@ class AccessTokenVerifier:
             algorithms: The accepted signature algorithms.
             leeway_s: Tolerated clock difference in seconds. With a feed at most 900: it drops a record that long after
                 the tokens of the record have expired.
-            refresh_floor_s: Minimum number of seconds between two requests for keys, whatever tokens arrive.
+            refresh_floor_s: Minimum number of seconds between two requests for keys, whatever tokens arrive; at most
+                1 s until the first has succeeded.
             cache_size: How many verified tokens to cache, as a hash with their claims; 0 disables the cache.
             timeout_s: Timeout of a request for keys in seconds; ignored if ``http`` is given.
             feed: The not-valid feed of this issuer, with which tokens are rejected that were ended before they expired.

@@ -129,10 +129,13 @@ def _contradictions(values: Mapping[str, object]) -> list[str]:
         found.append("CLIENT_ID: of use only with FEED_URL")
     if values.get("reject_stale_permissions") and "feed_url" not in values:
         found.append("REJECT_STALE_PERMISSIONS: of use only with FEED_URL")
-    for name in ("leeway_s", "clock_leeway_s", "stale_after_s"):
-        number = cast("float", values.get(name, 1.0))
-        if not (number > 0 if name == "stale_after_s" else number >= 0) or number == float("inf"):
-            found.append(f"{name.upper()}: must be a positive number of seconds")
+    found += [
+        f"{name.upper()}: must be a number of seconds, 0 or more"
+        for name in ("leeway_s", "clock_leeway_s")
+        if not 0 <= cast("float", values.get(name, 0.0)) < float("inf")
+    ]
+    if not 0 < cast("float", values.get("stale_after_s", 1.0)) < float("inf"):
+        found.append("STALE_AFTER_S: must be a positive number of seconds")
     if not 0 <= cast("int", values.get("port", 0)) <= 65_535:
         found.append("PORT: not a port")
     return found

@@ -1,0 +1,55 @@
+"""The identity client and the rules for ID tokens, without a service; with one: e2e/test_identity_client.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, TokenInvalid
+from stead.id_token import check_id_token, read_id_token
+from stead.verification import KeySet
+from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, jwks, token
+
+CLIENT_ID = "client000000000000001"
+KEY = SigningKey("current")
+KEYS = KeySet.parse(jwks(KEY))
+
+
+def subject_of(**changes: Any) -> str:
+    """Return the subject of an ID token with these changes, at the time ``NOW``."""
+    id_token = read_id_token(token(KEY, header={"typ": "JWT"}, aud=CLIENT_ID, **changes))
+    claims = check_id_token(
+        id_token, keys=KEYS, issuer=ISSUER, client_id=CLIENT_ID, access_token=None, nonce=None, now=NOW
+    )
+    return str(claims["sub"])
+
+
+def test_a_good_id_token_is_accepted() -> None:
+    assert subject_of() == "user00000001"
+
+
+@pytest.mark.parametrize(
+    "expires_at",
+    [None, True, "1800003600", -1, 2**53, 10**400, {}],
+    ids=["missing", "a boolean", "a string", "negative", "too large", "of 400 digits", "an object"],
+)
+def test_an_expiry_that_is_not_a_date_is_refused(expires_at: object) -> None:
+    """RFC 7519 section 2: a NumericDate is a number; this library accepts those that a double holds exactly."""
+    with pytest.raises(TokenInvalid) as refused:
+        subject_of(exp=expires_at)
+    assert refused.value.reason == "invalid_claims"
+
+
+class Sized(MemoryStorage):
+    """A storage that is falsy while it is empty, like the session of many web frameworks."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@pytest.mark.parametrize("kind", [IdentityClient, AsyncIdentityClient])
+def test_a_storage_is_used_even_if_it_is_empty(kind: type[IdentityClient | AsyncIdentityClient]) -> None:
+    storage = Sized()
+    kind("https://id.example.com", CLIENT_ID, storage=storage).sign_in_url("https://app.example.com/callback")
+    assert len(storage) == 1
