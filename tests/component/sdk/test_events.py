@@ -174,6 +174,22 @@ class TestStart:
         assert change.member_id == "u0"
         await nothing_more(permission_changes(bus, since=revisions[-1] + 1))
 
+    async def test_after_a_revision_that_malformed_messages_follow(
+        self, servers: ServerAddresses, source: TemplateSource, bus: EventBus
+    ) -> None:
+        """The search for the revision ignores them, as the iteration does."""
+        revision = await source.grant("o1", "u1", "a")
+        await take(permission_changes(bus, since="beginning"), 1)  # wait until it has reached the subscribers
+        client = await nats.connect(servers.template_nats_url, inbox_prefix="_INBOX_template")
+        try:
+            for _ in range(3):
+                await client.jetstream().publish(f"identity.{source.tenant_id}.role.r1", b"not an event")
+        finally:
+            await client.close()
+        await source.grant("o1", "u2", "a")
+        (change,) = await take(permission_changes(bus, since=revision), 1)
+        assert change.member_id == "u2"
+
     async def test_from_a_time(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "before", "a")
         await asyncio.sleep(0.05)

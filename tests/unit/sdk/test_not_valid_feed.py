@@ -34,7 +34,7 @@ from stead.not_valid.messages import (
     read_snapshot,
 )
 from stead.verification import AccessToken, KeySet
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import WAIT_S, eventually
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, compact, jwks
 
@@ -505,6 +505,21 @@ def test_a_connection_that_brought_a_heartbeat_is_replaced_at_once(
     stopped = Pauses()
     repeat(attempt, reader.state, stopped)
     assert stopped.taken == pauses
+
+
+def test_a_feed_can_be_entered_again(reader: Reader) -> None:
+    entered: list[bool] = []
+
+    def follow(_: FeedState, stopped: threading.Event) -> None:
+        entered.append(stopped.is_set())
+        stopped.wait()
+
+    feed = NotValidFeed(reader.state, follow)
+    with feed:
+        eventually(lambda: len(entered) == 1)
+    with feed:
+        eventually(lambda: len(entered) == 2)
+    assert entered == [False, False]
 
 
 def test_records_survive_packing() -> None:

@@ -38,7 +38,7 @@ class EventDecoder:
 
     def decode(self, message: Msg) -> CloudEvent | None:
         """Return the event; None if it is a repeat, or if its envelope does not match the subject."""
-        event = _decode_envelope(message)
+        event = decode_envelope(message.subject, message.data)
         if event is None:
             _log.error("ignored a message on %s: not an event of the service", message.subject)
             return None
@@ -49,13 +49,14 @@ class EventDecoder:
         return event
 
 
-def _decode_envelope(message: Msg) -> CloudEvent | None:
+def decode_envelope(subject: str | None, data: bytes) -> CloudEvent | None:
+    """Return the event in a message; None if it is malformed, or does not match the subject."""
     try:
-        event = _decode(message.data)
+        event = _decode(data)
         datetime.fromisoformat(event.time)
     except (ValueError, RecursionError):  # includes msgspec.DecodeError
         return None
-    return event if event.source == _SOURCE and subject_of(event) == message.subject else None
+    return event if event.source == _SOURCE and subject_of(event) == subject else None
 
 
 def decode_state(event: CloudEvent, kind: type[T]) -> T | None:

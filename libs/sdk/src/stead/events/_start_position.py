@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from nats.errors import Error as NatsError
 from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
 from stead.event_types import PUBLIC_PREFIX, CloudEvent
 from stead.events._bus import STREAM, EventBus
+from stead.events._decoding import decode_envelope
 
 FROM_BEGINNING: Final = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
 
@@ -96,9 +96,15 @@ async def _first_sequence_after(bus: EventBus, revision: int, first: int, end: i
 
 
 async def _next_event(bus: EventBus, sequence: int) -> tuple[int, CloudEvent] | None:
+    """Return the first event at or after a stream sequence, with its own; None if there is none."""
     subject = f"{PUBLIC_PREFIX}.{bus.tenant_id}.>"
-    try:
-        message = await bus.jetstream().get_msg(STREAM, sequence, subject=subject, next=True, direct=True)
-    except NotFoundError:
-        return None
-    return message.seq or sequence, msgspec.json.decode(message.data or b"", type=CloudEvent)
+    while True:
+        try:
+            message = await bus.jetstream().get_msg(STREAM, sequence, subject=subject, next=True, direct=True)
+        except NotFoundError:
+            return None
+        sequence = message.seq or sequence
+        event = decode_envelope(message.subject, message.data or b"")
+        if event is not None:
+            return sequence, event
+        sequence += 1

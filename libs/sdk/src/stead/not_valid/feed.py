@@ -141,6 +141,7 @@ class NotValidFeed:
 
     def __enter__(self) -> Self:
         """Start the thread that follows the feed."""
+        self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=self._follow, args=(self._state, self._stopped), name="stead-not-valid-feed", daemon=True
         )
