@@ -37,7 +37,7 @@ def create_application(
 
     Raises:
         InvalidInput: A member of the request is invalid, such as a redirect URI.
-        Conflict: A third-party application may not exchange tokens.
+        Conflict: A third-party application may not exchange tokens, and must use PKCE.
     """
     body = create_body(
         name=name,
@@ -121,7 +121,7 @@ def update_application(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
-        Conflict: A third-party application may not exchange tokens.
+        Conflict: A third-party application may not exchange tokens, and must use PKCE.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
@@ -169,7 +169,7 @@ def create_application_secret(
 
     Raises:
         NotFound: The application does not exist.
-        Conflict: The name is taken, or the application is a public client.
+        Conflict: The name is taken, the application is a public client, or it has 100 secrets.
     """
     body = create_body(name=name, expiresAt=expires_at)
     path = api_path("applications", application_id, "secrets")

@@ -82,7 +82,7 @@ def get_log_head() -> Operation[SignedHead]:
     """Return the last signed head of the audit trail.
 
     Raises:
-        ApiError: Nothing has been signed yet.
+        Unavailable: Nothing has been signed yet.
     """
     return decode((yield json_request("GET", api_path("logs", "head"))), SignedHead)
 
@@ -98,6 +98,7 @@ def get_log_proof(entry_id: str) -> Operation[InclusionProof]:
     Raises:
         NotFound: The id is unknown.
         ApiError: 409 ``log.not_in_tree`` until a head covers the entry, which takes a second or two.
+        Unavailable: Nothing has been signed yet.
     """
     return decode((yield json_request("GET", api_path("logs", entry_id, "proof"))), InclusionProof)
 
@@ -110,7 +111,8 @@ def get_log_consistency(first: int, second: int | None = None) -> Operation[Cons
         second: Size of the later tree; None for that of the last signed head.
 
     Raises:
-        ApiError: The trail has no trees of these sizes.
+        InvalidInput: ``first`` is larger than ``second``, or ``second`` than the tree of the last signed head.
+        Unavailable: Nothing has been signed yet.
     """
     params: dict[str, str | int] = {"from": first} if second is None else {"from": first, "to": second}
     return decode((yield json_request("GET", api_path("logs", "consistency"), params=params)), ConsistencyProof)

@@ -130,6 +130,7 @@ class MemberOperations(Generic[M]):
 
         Raises:
             NotFound: The organization does not exist.
+            InvalidInput: No role is given.
             Conflict: It has no such member; a role does not exist or is for the other kind of members.
         """
         path, body = self._path(organization_id, member_id, "roles"), _roles_body(role_ids, role_names)

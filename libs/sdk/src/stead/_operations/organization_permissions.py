@@ -18,7 +18,7 @@ def create_organization_permission(name: str, description: str | None = None) ->
         description: Shown on the consent page, at most 256 characters.
 
     Raises:
-        Conflict: The name is taken or reserved.
+        Conflict: The name is taken; or ``scope.invalid_name``, also for a reserved one.
     """
     body = create_body(name=name, description=description)
     return decode((yield json_request("POST", api_path("organization-scopes"), body)), OrganizationPermission)
@@ -58,7 +58,7 @@ def update_organization_permission(
 
     Raises:
         NotFound: The id is unknown.
-        Conflict: The name is taken or reserved.
+        Conflict: The name is taken; or ``scope.invalid_name``, also for a reserved one.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body, path = patch_body(name=name, description=description), api_path("organization-scopes", permission_id)

@@ -19,7 +19,7 @@ def create_resource(name: str, indicator: str, access_token_ttl: int | None = No
         access_token_ttl: Lifetime of its access tokens in seconds; None for the service's default.
 
     Raises:
-        Conflict: ``resource.resource_identifier_in_use``, or the indicator is reserved.
+        Conflict: ``resource.resource_identifier_in_use``; or ``resource.invalid_indicator``, also for a reserved one.
     """
     body = create_body(name=name, indicator=indicator, accessTokenTtl=access_token_ttl)
     return decode((yield json_request("POST", api_path("resources"), body)), Resource)
@@ -97,7 +97,7 @@ def create_scope(resource_id: str, name: str, description: str | None = None) ->
 
     Raises:
         NotFound: The resource does not exist.
-        Conflict: ``scope.name_exists``, or the name is reserved.
+        Conflict: ``scope.name_exists``; or ``scope.invalid_name``, also for a reserved one.
     """
     body = create_body(name=name, description=description)
     return decode((yield json_request("POST", api_path("resources", resource_id, "scopes"), body)), Scope)
@@ -112,7 +112,7 @@ def update_scope(
 
     Raises:
         NotFound: The resource does not exist, or has no such scope.
-        Conflict: ``scope.name_exists``, or the name is reserved.
+        Conflict: ``scope.name_exists``; or ``scope.invalid_name``, also for a reserved one.
     """
     path = api_path("resources", resource_id, "scopes", scope_id)
     return decode((yield json_request("PATCH", path, patch_body(name=name, description=description))), Scope)

@@ -32,7 +32,8 @@ def create_user(
         user = client.users.create(username="ada", primary_email="ada@example.com")
 
     Raises:
-        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use`` or ``user.phone_already_in_use``.
+        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use`` or
+            ``user.invalid_phone``: not in international form (E.164).
         InvalidInput: A member of the request is invalid.
     """
     body = create_body(
@@ -126,7 +127,8 @@ def update_user(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
-        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use`` or ``user.phone_already_in_use``.
+        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use`` or
+            ``user.invalid_phone``: not in international form (E.164).
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
