@@ -49,7 +49,7 @@ RECORD: Final = struct.Struct(f">{ENTRY_BYTES}sII")
 """A record as it is transferred: the entry, ``not_before`` and ``forget_at``, in network byte order."""
 
 _SHARED: Final = 4096
-"""Cached sets of entries of each kind."""
+"""Number of sets of entries that each cache keeps."""
 _DOMAIN: Final = b"stead.not-valid.v1"
 _LENGTH: Final = struct.Struct(">I")
 _HALF: Final = 2**32
