@@ -9,12 +9,15 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import stead
+import stead._operations
 import stead.events
 from stead import (
     ApiError,
@@ -65,6 +68,7 @@ def test_the_public_names_are_these() -> None:
         "ClaimsFunctionVersion",
         "Conflict",
         "Consent",
+        "ConsistencyProof",
         "CustomClientMetadata",
         "DryRunReport",
         "Forbidden",
@@ -72,6 +76,7 @@ def test_the_public_names_are_these() -> None:
         "IdentityClient",
         "IdentityError",
         "Impersonation",
+        "InclusionProof",
         "InvalidInput",
         "Invitation",
         "ManagementClient",
@@ -89,6 +94,7 @@ def test_the_public_names_are_these() -> None:
         "OrganizationRoleReference",
         "OrganizationTemplate",
         "OrganizationUser",
+        "Recording",
         "Resource",
         "ResourceConsent",
         "ResourceReference",
@@ -96,6 +102,7 @@ def test_the_public_names_are_these() -> None:
         "Role",
         "Scope",
         "SignInRequired",
+        "SignedHead",
         "Storage",
         "SubjectToken",
         "TemplatePermission",
@@ -118,6 +125,22 @@ def test_the_public_names_are_these() -> None:
         "exchange_subject_token",
     ]
     assert all(getattr(stead, name).__doc__ for name in stead.__all__)
+
+
+def test_what_an_operation_returns_has_a_public_name() -> None:
+    name, path = stead._operations.__name__, stead._operations.__path__
+    modules = [import_module(f"{name}.{module.name}") for module in iter_modules(path)]
+    functions = [each for module in modules for _, each in inspect.getmembers(module, inspect.isfunction)]
+    returned = [get_type_hints(each)["return"] for each in functions if each.__module__.startswith(name)]
+    models = set().union(*map(models_of, returned))
+    assert len(models) > 20
+    assert models <= set(stead.__all__)
+
+
+def models_of(hint: Any) -> set[str]:
+    if inspect.isclass(hint):
+        return {hint.__name__} if hint.__module__.startswith("stead.models") else set()
+    return set().union(*map(models_of, get_args(hint)))
 
 
 BLOCKING = (
