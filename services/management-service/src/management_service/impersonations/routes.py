@@ -123,7 +123,7 @@ class ImpersonationController(Controller):
         operation_id="EndImpersonation",
         summary="End an impersonation",
         status_code=204,
-        opt=documented(refuses=(404,)),
+        opt=documented(refuses=(404, 422)),
     )
     async def end(
         self,
