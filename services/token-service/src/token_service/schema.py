@@ -1,4 +1,4 @@
-"""The tables of token-service; ``signing_key`` is known to ``token_service.tokens.keys`` only."""
+"""The tables of token-service, without ``signing_key``, which only ``token_service.tokens.keys`` reads and writes."""
 
 from sqlalchemy import (
     BigInteger,

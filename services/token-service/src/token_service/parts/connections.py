@@ -7,7 +7,7 @@ from token_service.settings import Settings
 
 
 class Connections:
-    """What the service is connected to; nothing connects before the lifespan starts."""
+    """The pools and clients of the service; none of them connects before the lifespan starts."""
 
     def __init__(self, settings: Settings) -> None:
         self.engine = create_database_engine(
@@ -19,7 +19,7 @@ class Connections:
         self.bus = Bus(settings.nats_url, service="token")
 
     async def close(self) -> None:
-        """Close them."""
+        """Close all connections."""
         await self.bus.stop()
         await self.redis_for_takes.aclose()
         await self.redis.aclose()

@@ -1,4 +1,4 @@
-"""What several endpoints share, and all that runs in the background."""
+"""What several endpoints share, and everything that runs in the background."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ from token_service.tokens.user_claims import UserClaims
 
 
 class Shared:
-    """Shared by several endpoints: connections, directory, keys, authorizations, the judging of tokens."""
+    """Connections, directory, keys, authorizations, the verification of tokens, the audit trail and metrics."""
 
     def __init__(self, settings: Settings, *, versions: Path) -> None:
         tenant_id = settings.tenant_id
@@ -92,7 +92,7 @@ class Shared:
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
-        """Start and stop, in this order and its reverse; what needs the database as soon as it is migrated."""
+        """Start everything and stop it in reverse; what needs the database starts once that is migrated."""
         close_memory_to_others()
         self.connections.bus.start()
         self._eviction_watch.start()

@@ -75,7 +75,7 @@ def person_claims(
 
     Args:
         user: The user.
-        scopes: The granted scopes: ``profile``, ``email``, ``phone`` and ``roles`` open claims.
+        scopes: The granted scopes; ``profile``, ``email``, ``phone`` and ``roles`` add claims.
         roles: Names of the user's API roles.
         organizations: Ids of the user's organizations, if their scope was granted.
         organization_roles: ``<organization id>:<role name>``, if their scope was granted.

@@ -1,4 +1,4 @@
-"""Names of the three cookies: the session, the browser's secret, and which users the browser is known to."""
+"""Names of the three cookies: the session, the browser's secret, and the users that have signed in with it before."""
 
 from typing import Final
 
