@@ -1,9 +1,12 @@
 """What the dispatcher of all-in-one answers by itself."""
 
+import asyncio
 import re
+from typing import Any
 
 import httpx2 as httpx
 import pytest
+from litestar import Litestar
 
 from all_in_one.dispatcher import Dispatcher
 
@@ -47,3 +50,35 @@ async def test_metrics_are_for_this_machine_alone(client: str, headers: dict[str
     transport = httpx.ASGITransport(Dispatcher({}), client=(client, 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         assert (await http.get("/metrics", headers=headers)).status_code == status
+
+
+async def test_an_app_that_fails_to_stop_does_not_keep_another_from_stopping() -> None:
+    stopped = []
+
+    async def fail() -> None:
+        raise RuntimeError("the store is away")
+
+    async def stop_later() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        stopped.append("template")
+
+    dispatcher = Dispatcher(
+        {
+            "management": Litestar(on_shutdown=[fail]),  # type: ignore[dict-item]
+            "template": Litestar(on_shutdown=[stop_later]),  # type: ignore[dict-item]
+        }
+    )
+    requests = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+    answers: list[Any] = []
+
+    async def receive() -> dict[str, str]:
+        return next(requests)
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    await dispatcher({"type": "lifespan"}, receive, send)  # type: ignore[arg-type]
+    assert stopped == ["template"]
+    assert [answer["type"] for answer in answers] == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
+    assert "the store is away" in answers[1]["message"]

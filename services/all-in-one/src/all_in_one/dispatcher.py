@@ -27,7 +27,7 @@ _NOT_FOUND: Final = b'{"code":"entity.not_found","message":"Nothing exists at th
 
 
 class Dispatcher:
-    """Routes each request to its service; answers ``/health/*`` and ``/metrics`` for the three together.
+    """Routes each request to its service; answers ``/health/*`` and ``/metrics`` for all three.
 
     Args:
         apps: The services.
@@ -59,7 +59,7 @@ class Dispatcher:
             await _answer(scope, send, 404, _NOT_FOUND)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        """Start the three apps together; stop them together."""
+        """Start the three apps together; stop all of them together, even if one fails to stop."""
         lifespans = [_Lifespan(app) for app in self._apps.values()]
         await receive()
         try:
@@ -69,8 +69,11 @@ class Dispatcher:
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await asyncio.gather(*(lifespan.shutdown() for lifespan in lifespans))
-        await send({"type": "lifespan.shutdown.complete"})
+        results = await asyncio.gather(*(lifespan.shutdown() for lifespan in lifespans), return_exceptions=True)
+        if failures := [str(result) for result in results if isinstance(result, BaseException)]:
+            await send({"type": "lifespan.shutdown.failed", "message": "\n".join(failures)})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
 
     async def _health(self, scope: Scope, send: Send) -> None:
         """Answer 200 if every service does."""
@@ -81,7 +84,7 @@ class Dispatcher:
 
 
 class LifespanFailed(Exception):  # noqa: N818 - named for what happened
-    """An app failed to start."""
+    """An app failed to start or to stop."""
 
 
 class _Lifespan:
@@ -91,16 +94,14 @@ class _Lifespan:
         self._app = app
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._from_app: asyncio.Queue[Message] = asyncio.Queue()
-        self._task: asyncio.Task[None] | None = None
+        self._task = asyncio.create_task(self._run(), name="lifespan")
 
     async def startup(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="lifespan")
         await self._step("startup")
 
     async def shutdown(self) -> None:
         await self._step("shutdown")
-        if self._task is not None:
-            await self._task
+        await self._task
 
     async def _run(self) -> None:
         scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
@@ -110,7 +111,8 @@ class _Lifespan:
         await self._to_app.put({"type": f"lifespan.{name}"})
         answer = await self._from_app.get()
         if answer["type"] != f"lifespan.{name}.complete":
-            raise LifespanFailed(str(answer.get("message") or name))
+            await asyncio.wait((self._task,))
+            raise LifespanFailed(str(answer.get("message") or name)) from self._task.exception()
 
 
 async def _call(app: AsgiApp, scope: Scope) -> tuple[int, bytes]:
@@ -130,7 +132,7 @@ async def _call(app: AsgiApp, scope: Scope) -> tuple[int, bytes]:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether the client is on this machine, and not a proxy that forwards for another one."""
+    """Whether the client is on this machine, and is not a proxy that forwards a request of another one."""
     client = scope.get("client")
     forwarded = any(name.lower() in {b"forwarded", b"x-forwarded-for"} for name, _ in scope["headers"])
     return client is not None and not forwarded and ipaddress.ip_address(client[0]).is_loopback
