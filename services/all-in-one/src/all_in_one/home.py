@@ -1,4 +1,4 @@
-"""The first things to see: the lines that ``make run`` prints, and the page at ``/``."""
+"""The lines that ``make run`` prints when it is ready, and the page at ``/``."""
 
 import base64
 import hashlib
@@ -62,7 +62,7 @@ with the Python SDK.</dd>
 
 
 def shown(path: Path) -> str:
-    """Return a path as a person in the current directory writes it: relative if it is below."""
+    """Return a path relative to the current directory if it is below it, else as it is."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
@@ -90,4 +90,4 @@ HOME_HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-"""Content security policy of the page: no scripts, frames, forms or resources of other origins."""
+"""Headers of the page, which has no scripts, frames, forms or resources of other origins."""

@@ -1,4 +1,4 @@
-"""The metrics of the three services as one document: the same series of each, by the label ``service``."""
+"""The metrics of the three services as one document; the label ``service`` tells their series apart."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,14 +12,14 @@ from identity_common.http.routing import Service
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-class _Together(Collector):
-    """Collects what the services answered."""
+class _Answers(Collector):
+    """Collects the series in the answers of the services."""
 
     def __init__(self, answers: Mapping[Service, str]) -> None:
         self._answers = answers
 
     def collect(self) -> Iterator[Metric]:
-        """Yield each family once: a second one of the same name would not be valid."""
+        """Yield each family once: a document with two of the same name would be invalid."""
         families: dict[tuple[str, str], Metric] = {}
         for service, text in self._answers.items():
             for found in text_string_to_metric_families(text):
@@ -32,7 +32,7 @@ class _Together(Collector):
 
 
 def merged(answers: Mapping[Service, str]) -> bytes:
-    """Return one document for what each service answers at ``/metrics``."""
+    """Return one document with the answers of the services at ``/metrics``."""
     registry = CollectorRegistry()
-    registry.register(_Together(answers))
+    registry.register(_Answers(answers))
     return generate_latest(registry)

@@ -59,7 +59,7 @@ _KEYS: Final = {
     "ENVIRONMENT_VARIABLE_KEYS": "environment-variable-key",
     "AUDIT_HEAD_KEYS": "audit-head-key",
 }
-"""Settings that are keys, and the files that hold them unless the environment names others."""
+"""Settings that are keys, and the file of each in the directory, unless the environment sets it."""
 
 
 class StackError(Exception):
@@ -72,7 +72,7 @@ class Stack:
     Args:
         addresses: The servers.
         base_url: The address of the stack.
-        directory: Holds its files.
+        directory: For its files.
         environment: Other settings of the services, as variables; each applies to every service that has it.
             ``ENVIRONMENT`` is ``development`` by default. The arguments above override ``BASE_URL``, ``DATABASE_URL``,
             ``REDIS_URL`` and ``NATS_URL``.
@@ -169,7 +169,7 @@ class Stack:
         return credentials
 
     def _bootstrap(self) -> ManagementApi:
-        """Create the first Management API client as an operator would; the command prints its secret once."""
+        """Create the first Management API client with the operator's command, which prints the secret once."""
         finished = subprocess.run(
             [sys.executable, "-m", "management_service", "bootstrap"],
             env={**os.environ, **_environment(self.management)},
@@ -209,7 +209,7 @@ def _environment(settings: management_service.settings.Settings) -> dict[str, st
 
 
 def _changed(settings: ServiceSettings) -> dict[str, object]:
-    """Return the variables whose values differ from the defaults; secrets have none, and so never appear."""
+    """Return the variables whose values differ from the defaults; never a secret, as secrets have no default."""
     return {
         field.name.upper(): getattr(settings, field.name)
         for field in msgspec.structs.fields(settings)
@@ -218,7 +218,7 @@ def _changed(settings: ServiceSettings) -> dict[str, object]:
 
 
 def _key(directory: Path, name: str) -> str:
-    """Return a key of this installation; the first call creates it."""
+    """Return a key of this installation, created by the first call: base64 of 32 random bytes."""
     path = directory / name
     create_private(path, lambda: base64.b64encode(os.urandom(32)))
     return path.read_text().strip()
@@ -244,7 +244,7 @@ def listening_socket(port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the embedding process, which has more to stop than this server."""
+    """A server that leaves signals to its process, which has more to stop."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

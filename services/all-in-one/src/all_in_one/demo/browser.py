@@ -1,4 +1,4 @@
-"""A browser, as far as signing in needs one: cookies, redirects and forms over HTTP."""
+"""The part of a browser that signing in needs: cookies, redirects and forms over HTTP."""
 
 from html.parser import HTMLParser
 from typing import Final
@@ -54,7 +54,7 @@ class _Form(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         if tag == "form" and not self.action:
             self.action, self._is_inside = given["action"], True
-        elif "form" in given:  # of another form, wherever it stands
+        elif "form" in given:  # belongs to another form
             return
         elif self._is_inside and "name" in given and (tag == "input" or (tag == "button" and not self._pressed)):
             self._pressed |= tag == "button"

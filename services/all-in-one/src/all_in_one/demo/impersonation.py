@@ -87,7 +87,7 @@ def _management(credentials: Credentials) -> ManagementClient:
 
 @contextmanager
 def _ticket_claim(management: ManagementClient) -> Generator[None, None, None]:
-    """Add a claim with the ticket's id to tokens issued meanwhile, unless an operator has saved a function."""
+    """Add a claim with the ticket's id to tokens issued in the block, unless an operator has saved a function."""
     step("An operator's function makes a claim of the ticket's id, a member of the subject token's context.")
     try:
         active = management.custom_claims.get("access-token")

@@ -27,16 +27,17 @@ _TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.005
 _NOT_COVERED_YET: Final = 409
 _ENTRIES: Final = 4
-"""Issued, taken, succeeded, ended."""
+"""Of a complete story: issued, taken, succeeded, ended."""
 
 _T = TypeVar("_T")
 
 
 def live_rejection(credentials: Credentials) -> None:
-    """End an impersonation; tell its story, and prove it.
+    """End an impersonation, print its story, and verify the proof of its first entry.
 
     Raises:
         IdentityError: The stack refused a step, or did not answer.
+        InvalidHead: The proof does not hold.
     """
     customer = credentials.demo.users[1]
     access, application = credentials.management_api, credentials.traditional
@@ -70,7 +71,7 @@ def live_rejection(credentials: Credentials) -> None:
         reason = _refused(api, token)
         show("refused", f"{reason}, {(time.monotonic() - ended) * 1000:.0f} ms after the end was acknowledged")
 
-        step("3. The audit trail has the whole story, and proves it.")
+        step("3. The audit trail has the whole story, and a proof that its first entry is included.")
         story = _retry(lambda: _complete_story(management, minted.impersonation_id), NotFound)
         for event in story.events:
             show(event.key.rpartition(".")[2], event.key)
@@ -84,7 +85,7 @@ def live_rejection(credentials: Credentials) -> None:
 
 
 def _refused(api: AccessTokenVerifier, token: str) -> str:
-    """Return why the API refuses a token, as soon as it does."""
+    """Verify a token until the API refuses it; return the reason."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         try:
@@ -122,7 +123,7 @@ def _proof(management: ManagementClient, entry_id: str) -> InclusionProof:
 
 
 def _retry(call: Callable[[], _T], while_: type[Exception]) -> _T:
-    """Return an answer that may take a moment."""
+    """Call until this exception is no longer raised; raise it after the timeout."""
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:

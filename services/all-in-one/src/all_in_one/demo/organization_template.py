@@ -29,7 +29,7 @@ _Item = TypeVar("_Item", bound=_Named)
 
 
 class _Created(msgspec.Struct, frozen=True):
-    """Ids of what the administrator works with."""
+    """Ids of the objects that the administrator works with."""
 
     permission: str
     role: str
