@@ -11,7 +11,7 @@ RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
-# Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
+# Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles everything.
 unexport PYTHONDONTWRITEBYTECODE
 CLIENTS := tests/clients/python
 PAGES := services/token-service/src/token_service/sign_in/pages services/management-service/src/management_service/console
@@ -22,7 +22,7 @@ WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  \1\t/' | expand -t 20
 
 $(RUNNABLE): requirements-run.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
@@ -38,9 +38,9 @@ $(INSTALLED): $(RUNNABLE) requirements.lock
 	@touch $@
 
 run: $(RUNNABLE) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
-	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
+	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT) --directory $(DIRECTORY)
 
-# The commit and its time: an image that is built twice stays the same, so that its containers need not be replaced.
+# The commit and its time: building the same tree again gives the same image, and its containers are kept.
 images up: export REVISION = $(shell git rev-parse --verify --quiet HEAD)
 images up: export CREATED = $(shell git log -1 --format=%cI 2>/dev/null)
 
@@ -64,19 +64,19 @@ walkthrough: $(RUNNABLE) ## impersonation in three steps with curl, to paste bes
 	@$(BIN)/python -m all_in_one.walkthrough --directory $(DIRECTORY)
 
 demo: $(RUNNABLE) ## impersonation and the organization template through the SDK, against a running `make run`
-	@$(BIN)/python -m all_in_one.demo
+	@$(BIN)/python -m all_in_one.demo --directory $(DIRECTORY)
 
 example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= changes it), beside a running `make run`
-	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
+	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT) --directory $(DIRECTORY)
 
-test: $(INSTALLED) ## the tests that are quick
+test: $(INSTALLED) ## the quick tests
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed and not kubernetes and not manifests and not observed'
 
 test-heavy: $(INSTALLED) ## the tests that take half a second or more
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients and not observed'
 
 test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms
-	@# Fuzzing is not distributed, as its tests share one name; it runs while the others wait for what they killed.
+	@# Fuzzing is not distributed, as its tests share one name; it runs while the others wait for the processes that they killed.
 	@$(PYTEST) $(FUZZING) >$(VENV)/fuzzing.log 2>&1 & fuzzing=$$!; trap 'kill $$fuzzing' INT TERM; failed=0; \
 		$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients' || failed=1; \
 		wait $$fuzzing || failed=1; cat $(VENV)/fuzzing.log; exit $$failed
@@ -116,16 +116,16 @@ lint: $(INSTALLED) ## ruff: rules and format
 types: $(INSTALLED) ## mypy --strict
 	@$(BIN)/mypy
 
-imports: $(INSTALLED) ## who may import whom
+imports: $(INSTALLED) ## import contracts
 	@$(BIN)/lint-imports
 
-bench: $(INSTALLED) ## throughput and latency beside a floor, in one run
+bench: $(INSTALLED) ## throughput and latency compared with a floor, in one run
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.organizations
 	@$(BIN)/python -m benchmarks.claims_workers
 	@$(BIN)/python -m benchmarks.starting
 
-screenshots: $(INSTALLED) ## pictures of every page of the console into build/screenshots (needs Debian's chromium)
+screenshots: $(INSTALLED) ## screenshots of every page of the console into build/screenshots (needs Debian's chromium)
 	@$(BIN)/python -m tests.screenshots build/screenshots
 
 openapi: $(INSTALLED) ## write the OpenAPI document of the three services together
@@ -134,7 +134,7 @@ openapi: $(INSTALLED) ## write the OpenAPI document of the three services togeth
 settings: $(INSTALLED) ## write docs/operations/settings.md from the settings of the services
 	@$(BIN)/python -m all_in_one.settings_page
 
-messages: $(INSTALLED) ## bring the catalogues of the pages up to date; `make messages NEW=fr` begins new ones
+messages: $(INSTALLED) ## update the catalogues of the pages; `make messages NEW=fr` creates new ones
 	@for pages in $(PAGES); do (cd $$pages && \
 		$(CURDIR)/$(BIN)/pybabel -q extract -F catalogues/babel.cfg --add-location=file --project=Stead \
 			-o $(CURDIR)/$(VENV)/pages.pot templates); \
@@ -151,7 +151,7 @@ lock: ## pin the newest releases that fit (needs uv)
 	@$(EXPORT) --all-packages --output-file requirements.lock
 	@$(EXPORT) --all-packages --all-extras --no-dev --group build --output-file requirements-run.lock
 	@$(EXPORT) --only-group build --output-file locks/build.lock
-	@# Litestar needs the two to invent examples in OpenAPI documents, which is switched off.
+	@# Litestar needs these two only to generate examples in OpenAPI documents, which is switched off.
 	@for image in $(IMAGES); do $(EXPORT) --package stead-$$image --all-extras --no-dev --no-emit-package faker \
 		--no-emit-package polyfactory --output-file locks/$$image.lock; done
 	@$(EXPORT) --package stead-sdk --extra verifier --no-dev --output-file locks/verifier.lock

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -66,9 +67,18 @@ def test_every_test_exists(tests: set[str]) -> None:
     assert missing == []
 
 
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_make_help_lists_every_target() -> None:
+    command = ["make", "--no-print-directory", "help"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    assert {line.split()[0] for line in printed.splitlines()} == targets()
+
+
 def test_every_target_exists_and_those_of_tests_have_a_line() -> None:
-    targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {text.split()[1] for page in PAGES for text in texts(page) if re.match(r"make [a-z]", text)}
-    assert named - targets == set()
+    assert named - targets() == set()
     lines = set(re.findall(r"^\| `make ([a-z0-9-]+)` \|", (ROOT / "tests/README.md").read_text(), re.MULTILINE))
-    assert lines == {"k8s-check", "mutants", "screenshots"} | {each for each in targets if each.startswith("test")}
+    assert lines == {"k8s-check", "mutants", "screenshots"} | {each for each in targets() if each.startswith("test")}

@@ -1,4 +1,4 @@
-"""What ``make run`` shows a newcomer: five lines, a page, metrics, and a log that says how it was started."""
+"""What ``make run`` shows a newcomer: six lines, a page, metrics, and a log that says how it was started."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Final
 
 import httpx2 as httpx
 import pytest
@@ -19,6 +20,7 @@ from tests.support.processes import free_port
 
 pytestmark = pytest.mark.heavy
 
+ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S = 120
 SETTINGS = {
     "MANAGEMENT_API_RESOURCE": "https://identity.acme.example/api",
@@ -208,3 +210,16 @@ def test_without_a_stack_the_walk_through_says_what_to_do(running: Running) -> N
     assert printed.stderr == (
         "error: there is no elsewhere/credentials.json; start the stack first, in another terminal: make run\n"
     )
+
+
+@pytest.mark.parametrize("target", ["run", "walkthrough", "demo", "example"])
+def test_each_target_uses_the_directory_that_make_is_given(target: str) -> None:
+    printed = subprocess.run(
+        ["make", "--dry-run", target, "DIRECTORY=/elsewhere"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert printed.stdout.splitlines()[-1].count("--directory /elsewhere") == 1
