@@ -1,6 +1,6 @@
 # An image for each service, for provisioning and for the verifier process: docker build --target token-service .
-# Packages come from the locks with hashes, our own from this tree alone. The images have no pip and need no shell.
-# What no process reads is removed (deploy/images/slim.py), and bytecode is there for what is imported: half of the size.
+# Packages come from the locks with hashes, our own only from this tree. The images have no pip and need no shell.
+# slim.py removes what no process reads, and only imported modules have bytecode: that halves the size.
 
 FROM python:3.13-slim AS build
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends binutils >/dev/null
@@ -66,7 +66,7 @@ RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* \
  && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import stead.verifier.__main__, uvloop, httptools"
 
-# Beyond the base: the packages, a user without a name who owns nothing, and what the image was built from.
+# Beyond the base: the packages, a user id without a name that owns nothing, and a hash of the sources.
 FROM python:3.13-slim AS runtime
 COPY --from=sources /fingerprint /opt/stead/
 ARG VERSION=0.1.0

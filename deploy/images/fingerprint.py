@@ -13,7 +13,7 @@ IGNORED = ("__pycache__", "*.egg-info")
 
 
 def is_source(path: Path) -> bool:
-    """Whether it is a file that the images are built from."""
+    """Whether a path is a file that the images are built from."""
     return path.is_file() and not any(parent.match(pattern) for parent in path.parents for pattern in IGNORED)
 
 

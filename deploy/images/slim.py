@@ -1,6 +1,6 @@
-"""Remove from the virtual environment that runs this what no image needs: debug symbols, tests, sources in C, locales.
+"""Remove what no image needs from the virtual environment that runs this: debug symbols, tests, sources in C, locales.
 
-Babel's locales stay if the languages of the installed pages read them, so a new catalogue keeps those of its language.
+The locales of Babel that the languages of the installed pages read are kept, so a new catalogue needs no change here.
 """
 
 import shutil
@@ -36,4 +36,4 @@ for path in unused:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)  # its directory may be gone
-subprocess.run(["strip", "--strip-unneeded", *SITE.rglob("*.so")], check=True)  # noqa: S603, S607 - that of the image
+subprocess.run(["strip", "--strip-unneeded", *SITE.rglob("*.so")], check=True)  # noqa: S603, S607 - the image's own
