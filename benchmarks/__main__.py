@@ -49,7 +49,7 @@ from tests.support.processes import Deployment, ServiceProcess
 _CONNECTIONS: Final = (1, 16, 64)
 _WARM_UP_PASSES: Final = {1: 200, 16: 1000, 64: 1000}
 _LISTS: Final = 500
-_MORE_PASSES_THAN_THERE_IS_TIME: Final = 1_000_000_000
+_ENDLESS_PASSES: Final = 1_000_000_000
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -154,14 +154,14 @@ class Bench:
         )
 
     def measure(self, scenario: str, connections: int, passes: int, *, per_second: float = 0) -> Measurement:
-        """Run a number of passes of a scenario, at most so many a second if that is not 0."""
+        """Run a number of passes of a scenario, at ``per_second`` or, if that is 0, as fast as possible."""
         subject_tokens = self._mint(passes) if needs_subject_tokens(scenario) else []
         plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens, per_second)
         return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self._stores)
 
     @contextmanager
     def without_audit(self) -> Iterator[Measure]:
-        """Run a replica of token-service that leaves no entries of exchanges; yield what measures exchanges at it."""
+        """Run a replica of token-service that records no exchanges; yield a function that measures exchanges at it."""
         replica = ServiceProcess(
             "benchmarks.without_audit", self.deployment.tokens[0].environment, self._directory / "without-audit.log"
         )
@@ -206,10 +206,8 @@ class Bench:
         )
 
     def requesting_machine_tokens(self, connections: int) -> AbstractContextManager[None]:
-        """Request tokens of a machine-to-machine client all the time, whatever the answers are."""
-        return under_load(
-            Plan(SCENARIOS["client credentials"](self.stage), connections, _MORE_PASSES_THAN_THERE_IS_TIME)
-        )
+        """Request tokens of a machine-to-machine client in the background, and ignore the answers."""
+        return under_load(Plan(SCENARIOS["client credentials"](self.stage), connections, _ENDLESS_PASSES))
 
     def list_users(self, connections: int) -> Measurement:
         """Read the list of users repeatedly."""
@@ -255,13 +253,13 @@ def overhead_of_middleware(bench: Bench, _: Effort) -> Iterator[str]:
     )
 
 
-def look_up_of_what_is_not_valid(_: Bench, __: Effort) -> Iterator[str]:
+def look_up_in_the_feed(_: Bench, __: Effort) -> Iterator[str]:
     """Measure the not-valid feed in a verifier."""
     return not_valid.lines()
 
 
 def verifier_behind_nginx(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure requests that nginx asks the verifier process about, beside requests that it does not."""
+    """Measure requests through nginx with a check by the verifier process, and without."""
     issuer = verifier.Issuer(
         name=bench.deployment.issuer, url=bench.deployment.tokens[0].url, client=bench.stage.parties.backend
     )
@@ -270,7 +268,7 @@ def verifier_behind_nginx(bench: Bench, effort: Effort) -> Iterator[str]:
 
 
 def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure an exchange with a custom-claims function, beside one without."""
+    """Measure an exchange with a custom-claims function, and without."""
     function = claims_function.Function(bench.management, access_token=bench.exchanged)
     return claims_function.lines(
         function,
@@ -282,7 +280,7 @@ def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
 
 
 def tokens_beside_endless_scripts(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure tokens without a script while scripts without an end are called for others."""
+    """Measure exchanges without a script while other token requests call an endless one."""
     return endless_scripts.lines(
         endless_scripts.Function(bench.management, machine_token=bench.machine_token),
         partial(bench.measure, "token exchange"),
@@ -316,7 +314,7 @@ def long_list(bench: Bench, effort: Effort) -> Iterator[str]:
 
 
 def cost_of_the_audit_trail(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure an exchange with the audit trail, beside one without, and how fast entries are stored."""
+    """Measure an exchange with the audit trail, and without, and how fast entries are stored."""
     with bench.without_audit() as without:
         with_trail = partial(bench.measure, "token exchange")
         yield from audit_trail.costs(with_trail, without, rounds=effort.rounds, seconds=effort.seconds)
@@ -355,7 +353,7 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "requests": requests,
     "fan-out": fan_out_of_permissions,
     "middleware": overhead_of_middleware,
-    "not-valid": look_up_of_what_is_not_valid,
+    "not-valid": look_up_in_the_feed,
     "verifier": verifier_behind_nginx,
     "claims-function": cost_of_the_claims_function,
     "endless-scripts": tokens_beside_endless_scripts,

@@ -18,8 +18,8 @@ _PAGE: Final = 20
 _ROUNDS: Final = 50
 _TARGET_MS: Final = 50
 
-# Of five entries, three tell of an exchange and two are writes, whose ids a trigger stores apart. Users, actors,
-# applications and organizations are drawn unevenly, once for an impersonation: number 1 of each has a quarter of all.
+# Of five entries, three belong to an exchange and two are writes, whose ids a trigger stores in another table. Users,
+# actors, applications and organizations are drawn unevenly, once per impersonation: number 1 of each has a quarter.
 _ADD: Final = """
     WITH drawn AS (
         SELECT number, $2::bigint + (number * $3::float8 / $4::bigint)::bigint AS at, number % 5 AS kind,
@@ -63,7 +63,7 @@ FILTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "userId of a quarter": {"userId": "user1"},
     "targetId": {"targetId": "user4711"},
     "targetId of a tenth": {"targetId": "user1"},
-    "targetId, unknown": {"targetId": "nobody"},
+    "targetId, unknown": {"targetId": "unknown"},
     "actorId": {"actorId": "actor7"},
     "applicationId": {"applicationId": "app7"},
     "applicationId of a quarter": {"applicationId": "app1"},
@@ -134,7 +134,7 @@ async def add_entries(database_url: str, entries: int, *, ends_at: int) -> None:
 
 
 def _measured(http: httpx.Client, path: str, given: Mapping[str, str]) -> tuple[int, tuple[float, float]]:
-    """Return how much a page has, and the median and the 95th percentile of its times in milliseconds."""
+    """Return the number of entries of a page, and the median and the 95th percentile of its times in milliseconds."""
     times = []
     count = 0
     for _ in range(_ROUNDS):

@@ -24,15 +24,15 @@ _IN_FLIGHT: Final = 20
 _TIMEOUT_S: Final = 300
 
 Measure = Callable[[int, int], Measurement]
-"""Measures the exchange with so many connections and passes."""
+"""Measures the exchange with this many connections and passes."""
 
 
 def costs(with_trail: Measure, without: Measure, *, rounds: int, seconds: float) -> Iterator[str]:
-    """Measure an exchange at the service, and at one that leaves no entries, in every round.
+    """Measure an exchange at the service, and at one that records no entries, in every round.
 
     Args:
         with_trail: Measures the service.
-        without: Measures the one without entries.
+        without: Measures the one that records none.
         rounds: How often.
         seconds: Approximate length of each measurement.
     """
@@ -56,10 +56,10 @@ def costs(with_trail: Measure, without: Measure, *, rounds: int, seconds: float)
 
 
 def storing(token_nats_url: str, database_url: str, *, management: int, postgres: int, entries: int) -> Iterator[str]:
-    """Publish entries of exchanges as fast as the bus takes them, until management-service has stored all.
+    """Publish entries of exchanges as fast as the bus takes them, until management-service has stored all of them.
 
     Args:
-        token_nats_url: Of the bus, as token-service.
+        token_nats_url: Of the bus, with the user of token-service.
         database_url: Of management-service.
         management: Process id of management-service.
         postgres: Process id of PostgreSQL.

@@ -1,4 +1,4 @@
-"""The custom-claims function: an exchange with a script that adds three claims, beside the exchange without one."""
+"""The custom-claims function: an exchange with a script that adds three claims, and without."""
 
 import base64
 import time
@@ -32,7 +32,7 @@ class Measure(Protocol):
     """Measures the exchange."""
 
     def __call__(self, connections: int, passes: int, /, *, per_second: float = 0) -> Measurement:
-        """Measure with so many connections and passes; at most so many a second if that is not 0."""
+        """Measure this many passes over this many connections, at ``per_second`` unless that is 0."""
         ...
 
 

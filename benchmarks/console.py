@@ -43,7 +43,7 @@ _ORGANIZATIONS: Final = """
 
 
 class Size(NamedTuple):
-    """How much there is."""
+    """The size of the data set, and the number of measurements of a page."""
 
     users: int
     organizations: int
@@ -59,7 +59,7 @@ _QUICK: Final = Size(5_000, 500, 300, 100, 50, 20_000, 5)
 
 
 class Page(NamedTuple):
-    """What was measured of an address, or of one kind of page: the worst of its addresses."""
+    """The measurements of an address, or the worst ones of a kind of page."""
 
     kb: float
     p50_ms: float
@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def populate(stack: RunningStack, size: Size) -> list[str]:
-    """Make what there is to see; return addresses of the largest of it, below that of the console."""
+    """Create the data; return the addresses of its largest pages, relative to that of the console."""
     management = stack.management
     names = [f"permission:{number:04}" for number in range(size.permissions)]
     roles = [
@@ -135,7 +135,7 @@ async def _insert(stack: RunningStack, size: Size) -> None:
 
 
 def measured(administrator: Administrator, large: list[str], rounds: int) -> Iterator[tuple[str, Page]]:
-    """Open these pages, and others by their links; yield what was measured of each kind, in the order of the kinds."""
+    """Open these pages and those that they link to; yield the measurements of each kind, sorted by kind."""
     paths = {each.path for area in _AREAS for each in area.declared if not each.is_form}
     kinds = {
         path: re.compile(re.sub(r"\{\w+:str\}", "[^/]+", path)) for path in sorted(paths, key=lambda p: p.count("{"))

@@ -1,4 +1,4 @@
-"""Tokens without a script, while 64 requests wait for calls of a script that has no end."""
+"""Exchanges without a script, while 64 other requests wait for calls of an endless script."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -56,14 +56,17 @@ def lines(
     rounds: int,
     seconds: float,
 ) -> Iterator[str]:
-    """Measure an exchange without a script in every round, first alone. Fails if one of the exchanges fails.
+    """Measure an exchange without a script in every round: alone, then while others call the endless script.
 
     Args:
         function: The function for other tokens.
         measure: Measures the exchange with this many connections and passes.
-        requesting: Requests the other tokens meanwhile, from this many connections.
+        requesting: Requests the other tokens in the background, from this many connections.
         rounds: How often.
         seconds: Approximate length of each measurement.
+
+    Raises:
+        LoadFailed: An exchange failed.
     """
     for connections in _CONNECTIONS:
         passes = max(_WARM_UP_PASSES, int(measure(connections, _WARM_UP_PASSES).rate * seconds))
@@ -76,7 +79,7 @@ def lines(
             function.remove()
         yield f"{connections} connections, alone: {_medians(alone)}"
         yield (
-            f"{connections} connections, beside {_REQUESTS} requests for a script without an end: {_medians(beside)};"
+            f"{connections} connections, beside {_REQUESTS} requests with an endless script: {_medians(beside)};"
             f" none of {sum(passes for _ in beside):,} exchanges failed"
         )
 

@@ -45,8 +45,8 @@ class Plan(msgspec.Struct, frozen=True):
         connections: The number of clients; each has its own connection to every port.
         passes: The total number of passes.
         subject_tokens: One per pass; empty if the steps need none or mint their own.
-        per_second: Begin so many passes a second, at even intervals; 0 begins each as soon as a client is free. The
-            latency of a pass that had to wait for a client includes the wait.
+        per_second: Passes to begin a second, at even intervals; 0 begins each as soon as a client is free. The latency
+            of a pass that had to wait for a client includes the wait.
     """
 
     steps: list[Step]

@@ -53,12 +53,12 @@ class ManyUsers:
         await self._database.close()
 
     async def add(self, count: int) -> None:
-        """Insert users without events, then vacuum, as PostgreSQL would after a while."""
+        """Insert users without events, then vacuum, as autovacuum would."""
         await self._database.execute(_ADD, _TENANT, count, _CUSTOM_DATA.decode())
         await self._database.execute("VACUUM ANALYZE users")
 
     async def publish(self, count: int) -> None:
-        """Publish events of users that exist in directories only; return when the last event is out."""
+        """Publish events of users that then exist in directories only; return when the outbox is empty of them."""
         state = UserState(
             id="#",
             username="user#",

@@ -71,10 +71,10 @@ def measure(plan: Plan, *, own: Iterable[int], stores: Iterable[int]) -> Measure
 
 @contextmanager
 def under_load(plan: Plan) -> Iterator[None]:
-    """Execute another plan meanwhile, whatever its answers are, and end it at the end.
+    """Execute a plan in the background, ignore its answers, and kill it when the block ends.
 
     Raises:
-        LoadFailed: The plan was done before the end.
+        LoadFailed: The plan ended before the block did.
     """
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL

@@ -1,6 +1,6 @@
 """What the not-valid feed costs a verifier: the look-up of a token, loading, and memory, by the number of records.
 
-Measured in this process, without a service: the records are made here, each look-up is of a token of its own.
+Measured in this process, without a service: the records are generated, and each look-up is of another token.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ def _token(number: int) -> AccessToken:
 
 
 def _exchanged(number: int) -> AccessToken:
-    """Return a token that an actor got by exchange, whose impersonation began within others."""
+    """Return a token that an actor got by exchange, in an impersonation that began within others."""
     token = _token(number)
     begun_at = f"{1_790_000_000_000 + number:012x}"
     return msgspec.structs.replace(
@@ -80,7 +80,12 @@ def _compact(state: FeedState) -> None:
 
 
 def _loaded(count: int) -> tuple[FeedState, float, float, float, float]:
-    """Return a reader of this many records; s of loading them; MB held, and at most while it loads again and tidies."""
+    """Load this many records, and measure it.
+
+    Returns:
+        The state; the CPU time of loading it, seconds; its memory in MB, and the peaks while the same records are
+        loaded again and while new ones are merged.
+    """
     received = bytearray(_records(count))
     snapshot = Snapshot(iss="", epoch=1, to=1, sha256="")
     state = FeedState(stale_after_s=4, clock_leeway_s=5)

@@ -1,7 +1,7 @@
-"""How soon after an acknowledged change a token is refused, on every path that does not ask management-service.
+"""How soon after an acknowledged change a token is refused: at introspection, and by verifiers that follow the feed.
 
-An impersonation is ended; a permission is taken from a role that many members have. The time runs from the answer to
-the change. Introspection is asked without the revision of the change: with it, the first request waits for it.
+An impersonation is ended; a permission is removed from a role that many members have. The time runs from the answer to
+the change. Introspection requests do not name the revision of the change: with it, the first one would wait for it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True):
         addresses: The URLs of its servers.
         token_url: Address of token-service.
         issuer: As its tokens name it.
-        parties: Who asks for tokens, and for whom.
+        parties: The clients that request tokens, and the user of the tokens.
     """
 
     addresses: ServerAddresses
@@ -47,7 +47,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Tokens:
-    """Gets tokens, and tells on each path whether one is refused; a context manager that follows the feed."""
+    """Gets tokens, and checks on each path whether one is refused; a context manager that follows the feeds."""
 
     def __init__(self, place: Place, management: ManagementClient) -> None:
         self.management = management
@@ -96,7 +96,7 @@ class Tokens:
         return begun.impersonation_id, issued.access_token
 
     def is_inactive(self, token: str) -> bool:
-        """Whether introspection says so."""
+        """Whether introspection says that a token is not active."""
         client: Client = self._place.parties.application
         answer = self._http.post(
             f"{self._place.token_url}/oidc/token/introspection",
@@ -106,7 +106,7 @@ class Tokens:
         return not answer.raise_for_status().json()["active"]
 
     def verifier(self, path: str, audience: str, *, strict: bool = False) -> Check:
-        """Return whether the SDK's verifier refuses a token."""
+        """Return the check whether the SDK's verifier refuses a token."""
         verifier = AccessTokenVerifier(
             issuer=self._place.issuer,
             jwks_url=f"{self._place.token_url}/oidc/jwks",
@@ -166,7 +166,7 @@ def _ended(tokens: Tokens, user_id: str, ends: int) -> Iterator[str]:
 
 
 async def _edited(tokens: Tokens, place: Place, members: int, rounds: int) -> str:
-    """Take a permission from a role of so many members; measure when one member's token is stale."""
+    """Remove a permission from a role of this many members; measure when the token of one of them is refused."""
     management = tokens.management
     names = [f"bench:{new_id()}" for _ in range(rounds)]
     permissions = [management.organization_permissions.create(name).id for name in names]
@@ -190,13 +190,13 @@ async def _edited(tokens: Tokens, place: Place, members: int, rounds: int) -> st
             for path, taken_ms in (await asyncio.to_thread(_until_refused, paths, token)).items():
                 times[path].append(taken_ms)
             await tables.settled(_TIMEOUT_S)
-    return f"a permission taken from a role of {members:,} members, at verifiers that reject stale permissions: " + (
+    return f"a permission removed from a role of {members:,} members, at verifiers that reject stale permissions: " + (
         ", ".join(f"{path} {max(found):.0f} ms" for path, found in times.items())
     )
 
 
 def _until_refused(paths: dict[str, Check], token: str) -> dict[str, float]:
-    """Return on each path how long a token was still accepted, milliseconds."""
+    """Return for each path how long a token was still accepted, milliseconds."""
     begun_at = time.monotonic()
     waiting, taken = dict(paths), dict[str, float]()
     while waiting:

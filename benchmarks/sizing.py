@@ -151,7 +151,7 @@ def _kinds_of_keys(cache: "redis.Redis") -> Iterator[str]:
 
 
 async def _database_bytes(url: str) -> int:
-    """Return the size of the tables with their indexes, without those of the audit trail and of what is published."""
+    """Return the size of the tables with their indexes, without those of the audit trail and the outbox."""
     return await _fetched(url, f"SELECT sum({_SIZE}) FROM pg_class WHERE {_TABLES} AND relname !~ 'audit|outbox'")
 
 

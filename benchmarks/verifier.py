@@ -1,4 +1,4 @@
-"""The verifier process behind nginx: requests to a tiny API with ``auth_request``, beside the same without.
+"""The verifier process behind nginx: requests to a tiny API with ``auth_request``, and without.
 
 nginx runs with the configuration of deploy/verifier, where only addresses are replaced, and the verifier follows the
 not-valid feed of the running token-service.
@@ -39,7 +39,7 @@ class Issuer(msgspec.Struct, frozen=True):
     Attributes:
         name: ``iss`` of the tokens.
         url: Base address of token-service.
-        client: Asks for the tokens, and reads the feed.
+        client: Requests the tokens, and reads the feed.
     """
 
     name: str
@@ -61,7 +61,7 @@ async def api(scope: Any, receive: Any, send: Any) -> None:
 
 
 def lines(issuer: Issuer, directory: Path, *, rounds: int, seconds: float) -> Iterator[str]:
-    """Measure all of them in every round, so that noise affects them alike; yield the results line by line.
+    """Measure each kind of request in every round, so that noise affects all alike; yield the results line by line.
 
     Args:
         issuer: The running token-service.

@@ -1,8 +1,8 @@
 """The floor's app: raw ASGI that parses the form, takes the subject token, signs a token and answers.
 
 It accepts the requests of the token endpoint and uses the same parts (parser, coalesced Redis commands). What the token
-endpoint costs in addition are its decisions: who asks, for what, and whether that is allowed. But the floor signs each
-token immediately; token-service signs all tokens of a tick of the event loop in one batch.
+endpoint costs in addition is its decisions: who asks, for what, and whether that is allowed. However, the floor signs
+each token immediately; token-service signs all tokens of a tick of the event loop in one batch.
 """
 
 import base64

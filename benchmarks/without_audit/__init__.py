@@ -1,1 +1,1 @@
-"""token-service without its entries of exchanges in the audit trail: what the trail costs is the difference."""
+"""token-service without the entries of exchanges in the audit trail, to measure the cost of the trail."""

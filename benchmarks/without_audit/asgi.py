@@ -1,5 +1,5 @@
-"""token-service whose takes and token requests leave no entry; everything else is the service itself."""
-# ruff: noqa: SLF001 - what is left out is private
+"""token-service whose takes and token requests record no entry; everything else is the service itself."""
+# ruff: noqa: SLF001 - replaces private names
 
 from typing import Final
 
@@ -18,7 +18,7 @@ TokenAudit.attempt = lambda *_: _ENTRY  # type: ignore[method-assign]
 TokenAudit._append = lambda *_: None  # type: ignore[method-assign]
 
 if _NOTHING not in subject_token_store._TAKE:
-    raise RuntimeError("the take does not append entries in the way that this benchmark leaves out")
+    raise RuntimeError("the script of the take has no append that this benchmark could replace")
 
 from token_service.asgi import app  # noqa: E402 - the service, as changed above
 
