@@ -1,4 +1,4 @@
-"""The shell commands in the READMEs, run as a newcomer would paste them."""
+"""The shell commands in the READMEs, run as they are pasted."""
 
 import json
 import re

@@ -248,7 +248,7 @@ def test_a_retired_signing_key_is_rejected_on_every_path(readers: Readers) -> No
 
 
 def age_the_next_signing_key(world: World) -> None:
-    """Let the next rotation be allowed: a verifier has had time to read the next key."""
+    """Age the next key, so that verifiers have had time to read it and the next rotation is allowed."""
 
     async def age() -> None:
         connection = await asyncpg.connect(world.stack.token_settings.database_url.replace("+asyncpg", ""))

@@ -41,7 +41,7 @@ Refusal = Callable[[str], str | None]
 
 
 class System:
-    """The deployment, and what checks its tokens without asking: SDK verifiers on both feeds, the verifier process."""
+    """The deployment, and verifiers that follow its feed: of the SDK over HTTP and NATS, and the verifier process."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class System:
         return self.http.post(f"{url or next(self._replicas)}/oidc/{path}", data=form, auth=auth, headers=headers)
 
     def knows(self, auth: tuple[str, str]) -> bool:
-        """Tell whether a client authenticates at every replica: authentication does not wait for a revision."""
+        """Return whether a client authenticates at every replica: authentication does not wait for a revision."""
         answers = (self.post("token/introspection", {"token": "-"}, auth, url) for url in self._urls)
         return all(answer.status_code == httpx.codes.OK for answer in answers)
 
@@ -128,7 +128,7 @@ class Parties:
         eventually(lambda: system.knows(self.auth))
 
     def restore(self, *, after: str) -> None:
-        """Let the parties be ready for the next impersonation after one was ended in this way."""
+        """Restore the parties for the next impersonation, after one was ended in this way."""
         self.were_restored = after in RESTORED
         if self.were_restored:
             RESTORED[after](self)
@@ -246,7 +246,7 @@ class Ending:
         self.times_ms: dict[str, list[float]] = defaultdict(list)
 
     def end(self, number: int) -> None:
-        """End one in the way whose turn it is."""
+        """End one impersonation, in the next of the ways."""
         system, way = self._system, TURNS[number % len(TURNS)]
         parties, other = self._parties(), self._going_on(number)
         one = Impersonated(parties)
@@ -288,7 +288,7 @@ class Ending:
 def test_each_of_many_is_refused_and_no_other(system: System, request: pytest.FixtureRequest) -> None:
     """Prints how soon after the acknowledged change, by what was done, and how many a second.
 
-    One of 25 deletes what the impersonation was of; the others share their users, clients and organizations. The paths
+    One of 25 deletes a party of the impersonation; the others share users, clients and organizations. The paths
     are looked at in turn, so a time is that of its path or of a slower one before.
     """
     ending = Ending(system)

@@ -77,7 +77,7 @@ def test_what_was_ended_is_rejected_while_a_process_is_killed(
     impersonation: Impersonation,
     request: pytest.FixtureRequest,
 ) -> None:
-    """The readers of a killed replica are asked afterwards only, when they have caught up."""
+    """The readers of a killed replica are checked only afterwards, when they have caught up."""
     victims: dict[str, Victim] = {f"replica {number}": process for number, process in enumerate(deployment.tokens)}
     victims["NATS"] = own_servers.nats
     lines = [f"{'killed':12} {'rejections':>10} {'p50 ms':>8} {'max ms':>8}"]

@@ -21,7 +21,7 @@ async def late_world(servers: ServerAddresses, tmp_path_factory: pytest.TempPath
 
 
 async def test_a_grant_allowed_or_forbidden_a_moment_ago_gets_the_new_answer(late_world: World) -> None:
-    """And a refusal spends nothing: the last exchange takes the token of the one before."""
+    """A refusal spends nothing: the last exchange presents the token of the one before."""
 
     def ask(world: World) -> None:
         application = world.spa_without_exchange

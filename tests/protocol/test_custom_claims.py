@@ -75,7 +75,7 @@ def function(functions: ClaimsFunction) -> Iterator[ClaimsFunction]:
 
 @pytest.fixture(scope="module")
 def person(world: World) -> dict[str, Any]:
-    """A user of whom everything is known, as the context shows them."""
+    """A user with every attribute, as the context shows it."""
     user = world.management.users.create(
         username=f"u{new_id()[:10]}",
         primary_email=f"{new_id()}@example.com",
@@ -136,7 +136,7 @@ def refreshing(sign_in: SignIn, **changes: str) -> Callable[[], httpx.Response]:
 
 
 def grants_of(world: World, user_id: str) -> dict[str, Callable[[], Grant]]:
-    """Return what prepares each way to an access token, as the Traditional application and as the machine."""
+    """Return the setup of each grant, for the Traditional application and for the machine."""
     exchanged = {"type": GRANT_TOKEN_EXCHANGE, "subjectTokenContext": TICKET}
     mine, resource = f"{world.stack.issuer}/me", {"scope": "read:things", "resource": world.resource}
     organization, permission = world.organization_audience(), world.permission("read:invoices")
@@ -403,7 +403,7 @@ def test_a_refused_refresh_leaves_the_refresh_token_unrotated(world: World, func
 
 
 def test_a_denial_spends_the_subject_token(world: World, function: ClaimsFunction) -> None:
-    """What needs the subject spends it: a denial, as any other refusal of the subject."""
+    """A check that needs the subject spends its token, and so does a denial."""
     function.set("const getCustomJwtClaims = async ({ api }) => api.denyAccess();")
     subject_token = world.subject_token()
 
@@ -413,7 +413,9 @@ def test_a_denial_spends_the_subject_token(world: World, function: ClaimsFunctio
     assert not world.is_usable(subject_token)
 
 
-def test_a_denial_speaks_in_the_characters_of_an_error_description(world: World, function: ClaimsFunction) -> None:
+def test_the_description_of_a_denial_has_the_characters_that_the_rfc_allows(
+    world: World, function: ClaimsFunction
+) -> None:
     """RFC 6749 section 5.2."""
     function.set(
         r"""const getCustomJwtClaims = async ({ api }) => api.denyAccess('na\u0000h "é" \\' + 'x'.repeat(500));"""
@@ -425,9 +427,7 @@ def test_a_denial_speaks_in_the_characters_of_an_error_description(world: World,
 
 
 @pytest.mark.heavy
-def test_endless_loops_take_no_token_that_is_not_issued_and_delay_no_other(
-    world: World, function: ClaimsFunction
-) -> None:
+def test_endless_loops_spend_no_token_and_delay_no_other_request(world: World, function: ClaimsFunction) -> None:
     """Requests that find no worker within 50 ms spend nothing; tokens that need no function do not wait for one."""
     function.set(LOOP)
     tokens = [world.subject_token() for _ in range(64)]

@@ -1,4 +1,4 @@
-"""An impersonation that was ended is over on every path, for every token that was got within it."""
+"""An ended impersonation is over on every path, for every token that was obtained within it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.world import Client, World
 
 
 class Parties(NamedTuple):
-    """Whom one impersonation concerns."""
+    """The parties of one impersonation."""
 
     subject: str
     actor: str
@@ -70,7 +70,9 @@ SELECTORS: dict[str, Callable[[World, SubjectToken], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_an_end_takes_the_tokens_and_the_unspent_subject_token_and_nothing_later(world: World, selector: str) -> None:
+def test_an_end_invalidates_the_tokens_and_the_unspent_subject_token_and_nothing_later(
+    world: World, selector: str
+) -> None:
     spent, unspent = begin(world), begin(world)
     access_token = acted(world, spent).json()["access_token"]
     assert is_active(world, access_token, "management:0")
@@ -119,7 +121,7 @@ def test_it_ends_at_userinfo_and_where_an_organization_token_reads_permissions(w
     assert statuses() == [401, 401]
 
 
-def test_a_token_got_within_an_impersonation_ends_with_any_of_its_ancestors(world: World) -> None:
+def test_a_token_obtained_within_an_impersonation_ends_with_any_of_its_ancestors(world: World) -> None:
     outer, inner = begin(world), begin(world)
     ids = (outer.impersonation_id, inner.impersonation_id, begin(world).impersonation_id)
     token = world.forger.access_token(
@@ -147,7 +149,7 @@ def test_no_exchange_in_flight_outlives_an_acknowledged_end(world: World) -> Non
             assert not is_active(world, answer.json()["access_token"], revision)
 
 
-def test_an_emptied_copy_of_the_revocations_forgets_no_end(world: World) -> None:
+def test_ends_survive_the_loss_of_the_copied_revocations(world: World) -> None:
     spent, unspent = begin(world), begin(world)
     access_token = world.exchange(spent.token).json()["access_token"]
     revision = end(world, user_id=world.customer)

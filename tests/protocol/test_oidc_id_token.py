@@ -55,7 +55,7 @@ def test_it_says_who_signed_in_where_and_when(world: World) -> None:
         ("openid roles", {"roles"}),
     ],
 )
-def test_each_scope_opens_its_claims(world: World, person: str, scope: str, names: set[str]) -> None:
+def test_each_scope_adds_its_claims(world: World, person: str, scope: str, names: set[str]) -> None:
     """Section 5.4 and the contract."""
     always = {"iss", "sub", "aud", "iat", "exp", "auth_time", "at_hash"}
 

@@ -1,4 +1,4 @@
-"""Userinfo (OpenID Connect Core section 5.3) with bearer tokens (RFC 6750): how to ask, and what the answer says."""
+"""Userinfo (OpenID Connect Core section 5.3) with bearer tokens (RFC 6750): the request, and the answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def me(world: World, token: str, **headers: str) -> httpx.Response:
 
 
 def refused(answer: httpx.Response) -> bool:
-    """Tell whether the token was refused, in the words of RFC 6750 section 3."""
+    """Return whether the token was refused; the refusal must be the one of RFC 6750 section 3."""
     if answer.status_code == 200:
         return False
     assert (answer.status_code, answer.json()) == (401, REFUSED)
@@ -30,8 +30,8 @@ def refused(answer: httpx.Response) -> bool:
     return True
 
 
-def test_it_says_what_the_scopes_open(world: World, person: str) -> None:
-    """Section 5.3.2, section 5.4: as the ID token, without what is about the token itself; never stored."""
+def test_it_returns_the_claims_of_the_granted_scopes(world: World, person: str) -> None:
+    """Sections 5.3.2 and 5.4: those of the ID token, without the claims about the token itself; never stored."""
     for scope in ("openid", "openid profile", "openid email phone", "openid profile email phone roles"):
         sign_in = SignIn(world, user_id=person, scope=scope)
         tokens = sign_in.tokens()
@@ -163,14 +163,14 @@ def test_a_token_ends_with_its_subject_or_actor(world: World, end: str) -> None:
     eventually(lambda: all(refused(me(world, token)) for token in tokens))
 
 
-def test_a_deleted_client_opens_nothing(world: World) -> None:
+def test_a_token_of_a_deleted_client_is_refused(world: World) -> None:
     client = world.client("Traditional", exchange=False)
     token = SignIn(world, client).tokens()["access_token"]
     world.management.applications.delete(client.id)
     eventually(lambda: refused(me(world, token)))
 
 
-def test_any_page_may_ask(world: World) -> None:
+def test_pages_of_any_origin_may_request_it(world: World) -> None:
     """The contract: CORS for any origin, without credentials, on errors too; also the preflight."""
     origin = {"Origin": "https://anywhere.example.com"}
     for answer in (me(world, world.userinfo_token(), **origin), me(world, "x", **origin)):

@@ -1,4 +1,4 @@
-"""Organization tokens of people: for the refresh token of a sign-in, as far as they have consented."""
+"""Organization tokens of users: by the refresh token of a sign-in, within the consent."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_token_may_be_used_again_within_the_grace_period(sign_in: SignIn) -> N
 
 
 def test_a_later_reuse_ends_the_family(world: World, sign_in: SignIn) -> None:
-    """RFC 9700 section 4.14.2: whichever of the two parties is the thief."""
+    """RFC 9700 section 4.14.2: whichever of the two presenters is the thief."""
     first = sign_in.tokens()["refresh_token"]
     second = sign_in.refreshed(first)["refresh_token"]
     third = sign_in.refreshed(second)["refresh_token"]

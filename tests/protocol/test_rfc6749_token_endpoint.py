@@ -193,7 +193,7 @@ class TestRequests:
                 error_body("invalid_request", "a parameter is repeated"),
             )
 
-    def test_the_endpoint_has_one_spelling(self, world: World) -> None:
+    def test_no_other_path_reaches_the_endpoint(self, world: World) -> None:
         for path in ("/oidc/Token", "/oidc/token/x", "/OIDC/token", "/token"):
             assert world.stack.http.post(path, data={"grant_type": "client_credentials"}).status_code == 404
 
@@ -348,7 +348,7 @@ class TestOrderOfRefusals:
     """The contract: form, client, grant, target, actor, awaited revision, subject token."""
 
     @pytest.mark.slow
-    def test_each_refusal_shows_once_everything_before_it_is_in_order(self, world: World) -> None:
+    def test_refusals_come_in_the_documented_order(self, world: World) -> None:
         """No later check is made, and nothing is spent, for a request that fails earlier."""
         subject_token = world.subject_token()
         everything_wrong: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""RFC 7662, OAuth 2.0 Token Introspection: who may ask about which token, and which tokens are active."""
+"""RFC 7662, OAuth 2.0 Token Introspection: which client may introspect which token, and which tokens are active."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def introspect(
 
 
 def is_active(world: World, token: str, **changes: Any) -> bool:
-    """Tell whether a token is active after all writes so far; an inactive answer must say nothing else."""
+    """Return whether a token is active after all writes so far; an inactive answer must say nothing else."""
     revision = {"Identity-Revision": world.management.last_revision or ""}
     answer = introspect(world, token, headers=revision, **changes)
     assert answer.status_code == 200, answer.text
@@ -40,7 +40,7 @@ def is_active(world: World, token: str, **changes: Any) -> bool:
     return bool(answer.json()["active"])
 
 
-def test_it_says_what_the_token_says(world: World) -> None:
+def test_it_returns_the_claims_of_the_token(world: World) -> None:
     """Section 2.2."""
     token = SignIn(world).tokens(resource=world.resource)["access_token"]
     claims = world.claims(token, world.resource)
@@ -54,7 +54,7 @@ def test_it_says_what_the_token_says(world: World) -> None:
     assert (answer.headers["Cache-Control"], answer.headers["Content-Type"]) == ("no-store", "application/json")
 
 
-def test_it_shows_who_really_acts(world: World) -> None:
+def test_it_returns_the_actor(world: World) -> None:
     """RFC 8693 section 4.1: a resource that asks sees the actor."""
     token = world.with_actor(world.userinfo_token()).json()["access_token"]
     said = introspect(world, token).json()
@@ -122,7 +122,7 @@ def test_a_third_party_client_learns_of_its_own_tokens_only(world: World) -> Non
 
 @pytest.mark.parametrize("name", ["spa", "native"])
 def test_a_public_client_may_not_ask(world: World, name: str) -> None:
-    """Section 2.1: the endpoint MUST require authorization, or tokens could be tried out."""
+    """Section 2.1: the endpoint MUST require authorization, to prevent token scanning."""
     answer = introspect(world, world.userinfo_token(), client=getattr(world, name))
 
     assert (answer.status_code, answer.json()) == (401, error_body("invalid_client", INVALID_CLIENT_DESCRIPTION))
@@ -217,7 +217,7 @@ def test_a_token_becomes_inactive_with_its_client_or_resource(world: World) -> N
     assert [is_active(world, token) for token in (by_client, for_resource)] == [False, False]
 
 
-def test_what_is_back_revives_no_token_from_before(world: World) -> None:
+def test_a_resource_or_permission_that_is_restored_revives_no_earlier_token(world: World) -> None:
     """A resource created again with its indicator, and token exchange switched on again."""
     management = world.management
     client = world.client("Traditional")

@@ -1,4 +1,4 @@
-"""Each operation of the Management API, in each service, checks the caller: none loses its check in a rewrite."""
+"""Each operation of the Management API, in each service, checks the caller, so no check is lost in a rewrite."""
 
 from __future__ import annotations
 

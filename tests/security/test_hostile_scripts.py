@@ -373,17 +373,17 @@ async def fails(workers: ClaimsWorkers, script: str, reasons: frozenset[str]) ->
 
 
 @pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
-async def test_a_loop_without_an_end_is_ended(worker: ClaimsWorkers, body: str) -> None:
+async def test_an_endless_loop_is_stopped(worker: ClaimsWorkers, body: str) -> None:
     await fails(worker, function(body), TIME)
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS)
-async def test_a_catastrophic_regular_expression_is_ended(worker: ClaimsWorkers, expression: str) -> None:
+async def test_a_catastrophic_regular_expression_is_stopped(worker: ClaimsWorkers, expression: str) -> None:
     await fails(worker, function(f"return {{ a: {expression} }};"), TIME)
 
 
 @pytest.mark.parametrize(("body", "reasons"), RECURSION.values(), ids=RECURSION)
-async def test_recursion_without_an_end_fails(worker: ClaimsWorkers, body: str, reasons: frozenset[str]) -> None:
+async def test_endless_recursion_fails(worker: ClaimsWorkers, body: str, reasons: frozenset[str]) -> None:
     await fails(worker, function(body), reasons)
 
 
@@ -398,9 +398,7 @@ async def test_memory_is_bounded(worker: ClaimsWorkers, body: str, reasons: froz
 
 
 @pytest.mark.parametrize(("body", "reasons"), RESULTS.values(), ids=RESULTS)
-async def test_what_is_not_a_small_json_object_is_no_result(
-    worker: ClaimsWorkers, body: str, reasons: frozenset[str]
-) -> None:
+async def test_only_a_small_json_object_is_a_result(worker: ClaimsWorkers, body: str, reasons: frozenset[str]) -> None:
     await fails(worker, function(body), reasons)
 
 
@@ -410,7 +408,9 @@ async def test_whatever_is_thrown_is_an_exception(worker: ClaimsWorkers, body: s
 
 
 @pytest.mark.parametrize(("script", "reasons"), SCRIPTS.values(), ids=SCRIPTS)
-async def test_a_script_that_is_none_fails(worker: ClaimsWorkers, script: str, reasons: frozenset[str]) -> None:
+async def test_a_script_that_cannot_be_called_fails(
+    worker: ClaimsWorkers, script: str, reasons: frozenset[str]
+) -> None:
     await fails(worker, script, reasons)
 
 
@@ -426,7 +426,7 @@ async def test_a_denial_stands(worker: ClaimsWorkers, body: str, message: str | 
     await the_next_call_is_right(worker)
 
 
-async def test_a_denial_before_a_loop_without_an_end_costs_the_worker(worker: ClaimsWorkers) -> None:
+async def test_a_denial_before_an_endless_loop_costs_the_worker(worker: ClaimsWorkers) -> None:
     (before,) = worker.pids
     outcome = await run(worker, function("try { api.denyAccess('no'); } catch { for (;;); }"))
     # On a busy machine the kernel's timer may end the process before the engine's.

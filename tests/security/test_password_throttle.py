@@ -1,4 +1,4 @@
-"""Guessing passwords at the sign-in page: what is counted, and who is locked out by it."""
+"""Guessing passwords at the sign-in page: what is counted, and which attempts are locked out."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ def test_an_administrator_clears_the_attempts_of_an_account(world: World, person
 
 
 @pytest.mark.heavy
-def test_a_crowd_is_answered_in_time_or_told_at_once_when_to_come_back(world: World, spa: Client) -> None:
-    """While the passwords of those who had given up were hashed, nine of ten were told to come back."""
+def test_under_load_attempts_are_answered_in_time_or_refused_with_retry_after(world: World, spa: Client) -> None:
+    """Nine of ten were refused while the service went on hashing the passwords of requests that had timed out."""
     person = Person(world)
     no_limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     person.browser = httpx.Client(base_url=world.stack.base_url, timeout=60, limits=no_limits)

@@ -87,7 +87,7 @@ def test_the_largest_request_is_stored_in_a_bounded_record_for_a_quarter_of_an_h
     assert key not in stored(world)
 
 
-def test_who_has_signed_in_has_an_hour_to_decide_about_a_consent(world: World, person: Person) -> None:
+def test_a_signed_in_user_has_an_hour_to_decide_about_a_consent(world: World, person: Person) -> None:
     before = stored(world)
     partner = application(world, "SPA", third_party=True)
     for _ in range(2):  # once through the sign-in, once with a session
@@ -99,7 +99,7 @@ def test_who_has_signed_in_has_an_hour_to_decide_about_a_consent(world: World, p
         assert callback(person.send(person.follow(answer), decision="deny"))["error"] == "access_denied"
 
 
-def test_one_address_has_a_limit_of_requests_that_wait(world: World, person: Person, spa: Client) -> None:
+def test_pending_requests_are_limited_per_address(world: World, person: Person, spa: Client) -> None:
     waiting = [person.authorize(spa) for _ in range(PER_ADDRESS)]
     assert all("/sign-in" in answer.headers["Location"] for answer in waiting)
     refused = callback(person.authorize(spa))

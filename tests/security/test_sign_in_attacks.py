@@ -230,7 +230,7 @@ class TestIdTokens:
 
 
 class TestMoreThanWasAgreedTo:
-    """A partner gets only what the person has seen and allowed."""
+    """A third-party application gets only what the user has seen and allowed."""
 
     def test_nothing_is_added_after_the_page_was_shown(self, world: World, victim: Person, partner: Client) -> None:
         """Fields that the form does not have, and an organization that the person does not belong to."""
@@ -259,7 +259,7 @@ class TestMoreThanWasAgreedTo:
             assert outcome(world.stack.token_request({**refresh, **changes})) == error
 
     def test_nothing_is_added_without_a_page(self, victim: Person, partner: Client) -> None:
-        """What was allowed once does not let more through."""
+        """A consent that was given once covers nothing else."""
         consent = victim.follow(victim.sign_in(victim.follow(victim.authorize(partner, scope="openid read:things"))))
         assert "code" in callback(victim.send(consent, decision="allow"))
         back = callback(victim.authorize(partner, scope="openid read:things email", prompt="none"))

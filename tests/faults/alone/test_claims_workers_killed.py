@@ -112,7 +112,7 @@ def kill_and_wait(*killed_of: tuple[ServiceProcess, Sequence[int]]) -> None:
 
 @contextmanager
 def repeatedly(action: Callable[[], None]) -> Iterator[None]:
-    """Do something again and again while the body runs; at least once."""
+    """Call a function repeatedly while the body runs, at least once."""
     over = threading.Event()
 
     def act() -> int:

@@ -79,7 +79,7 @@ class Edge(httpx.BaseTransport):
 
 
 class Load(NamedTuple):
-    """What is requested all the time; ``secret`` is the client's, which can be replaced."""
+    """The requests that are sent all the time; ``secret`` is the client's, and can be replaced."""
 
     edge: Edge
     management: ManagementClient

@@ -65,11 +65,11 @@ class Actor(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """What came of exchanging each token once.
+    """The results of exchanging each token once.
 
     Attributes:
         delivered: By the id of the subject token, the actor in the access token; only of those that were delivered.
-        failed: Number of the others.
+        failed: The number of other exchanges.
     """
 
     delivered: dict[str, str | None]
@@ -181,7 +181,7 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
 
 
 def all_signed(deployment: Deployment, management: ManagementClient) -> bool:
-    """Tell whether a head covers every entry that was stored before it; a head says nothing about later ones."""
+    """Return whether a head covers every entry that was stored before it; a head says nothing about later ones."""
     stored = len(read(deployment, "export").content.splitlines())
     return last_head(management).tree_size >= stored
 
