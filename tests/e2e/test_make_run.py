@@ -17,11 +17,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stead import ManagementClient
 from tests.support.processes import free_port
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.heavy
 
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S = 120
+ENVIRONMENT: Final = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in {"POSTGRES_URL", "REDIS_URL", "NATS_URL", "NATS_PASSWORDS"}
+}
 SETTINGS = {
     "MANAGEMENT_API_RESOURCE": "https://identity.acme.example/api",
     "SUBJECT_TOKEN_TTL_S": "300",
@@ -36,11 +42,10 @@ class Running:
         self.directory = directory
         port = free_port()
         self.base_url = f"http://127.0.0.1:{port}"
-        servers = ("POSTGRES_URL", "REDIS_URL", "NATS_URL", "NATS_PASSWORDS")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "all_in_one", "--port", str(port), "--directory", directory],
             cwd=cwd,
-            env={name: value for name, value in os.environ.items() if name not in servers} | settings,
+            env=ENVIRONMENT | settings,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -223,3 +228,19 @@ def test_each_target_uses_the_directory_that_make_is_given(target: str) -> None:
         text=True,
     )
     assert printed.stdout.splitlines()[-1].count("--directory /elsewhere") == 1
+
+
+def test_an_interrupt_during_the_start_is_not_an_error(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "all_in_one", "--port", str(free_port()), "--directory", directory],
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(directory.exists)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert errors == ""
+    assert process.returncode in {130, 0}  # 0 if it was serving already

@@ -34,7 +34,7 @@ def port(text: str) -> int:
 
 
 def main() -> int:
-    """Start the servers, migrate, serve and seed; return the exit status after SIGINT or SIGTERM."""
+    """Start the servers, migrate, serve and seed; return the exit status: 0 after SIGINT or SIGTERM while it serves."""
     parser = argparse.ArgumentParser(prog="python -m all_in_one")
     parser.add_argument("--version", action="version", version=VERSION)
     parser.add_argument("--port", type=port, default=3000)
@@ -62,6 +62,8 @@ def main() -> int:
     except (StackError, EmbeddedError, ProvisionError, InvalidTracingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # while it starts; `serve` handles the signal afterwards
+        return 130
     return 0
 
 
