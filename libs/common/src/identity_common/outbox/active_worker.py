@@ -32,7 +32,12 @@ class LockHolder:
         """Run ``work``; if it found nothing to do, pause until a notification arrives, for a second at most.
 
         The poll is a safety net for a missed notification.
+
+        Raises:
+            asyncpg.InterfaceError: The session has ended, and with it the lock: another replica may be active.
         """
+        if self.connection.is_closed():  # work without the database would not notice
+            raise asyncpg.InterfaceError("the session that held the lock has ended")
         self._wake.clear()
         if not await work():
             with contextlib.suppress(TimeoutError):
@@ -70,7 +75,7 @@ class ActiveWorker:
         self._server_settings = dict(server_settings or {})
 
     async def run(self) -> None:
-        """Wait for the lock, then work until something breaks.
+        """Wait for the lock, then work until an error occurs.
 
         Raises:
             OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError: The database does not answer.
