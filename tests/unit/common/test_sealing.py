@@ -78,3 +78,11 @@ def test_a_truncated_row_is_refused_like_a_wrong_one(length: int) -> None:
 
     with pytest.raises(NoFittingKeyError):
         ring.open(sealed[:length], name="k")
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 12, 27])
+def test_a_truncated_row_is_not_sealed_with_the_newest_key(length: int) -> None:
+    ring = SealingKeys([new_key()])
+    sealed = ring.seal(b"private key", name="k")
+
+    assert not ring.is_newest(sealed[:length], name="k")

@@ -1,7 +1,6 @@
 """Sealing of data at rest and on the bus: AES-256-GCM under a ring of keys."""
 
 import base64
-import binascii
 import os
 from collections.abc import Sequence
 from typing import Final
@@ -13,14 +12,14 @@ _NONCE_BYTES: Final = 12
 
 
 class NoFittingKeyError(Exception):
-    """No key of the ring opens a sealed value."""
+    """No key of the ring decrypts a sealed value."""
 
 
 class SealingKeys:
     """Seals with the newest key, opens with any.
 
-    A value opens only under the name that it was sealed for, which is the associated data: a row that was moved to
-    another place is refused.
+    A value can be opened only under the name that it was sealed for, which is the associated data: a row that was moved
+    to another place is refused.
 
     Args:
         keys: Base64 of 32 bytes each, newest first.
@@ -52,7 +51,7 @@ class SealingKeys:
         """Return whether this was sealed with the newest key."""
         try:
             self._ciphers[0].decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # as in ``open``
             return False
         return True
 
@@ -61,5 +60,5 @@ def is_sealing_key(text: str) -> bool:
     """Return whether a text is base64 of 32 bytes."""
     try:
         return len(base64.b64decode(text, validate=True)) == 32
-    except (binascii.Error, ValueError):
+    except ValueError:
         return False
