@@ -1,4 +1,4 @@
-"""Response bodies that two services render, of what one of them owns. Pure."""
+"""Response bodies that two services render for a resource that one of them owns. Pure."""
 
 from identity_common.fields import Answer, FreeFormAnswer
 

@@ -1,4 +1,4 @@
-"""Background tasks: loops that survive errors, runs shared by concurrent callers, and cancellation that is certain."""
+"""Background tasks: loops that survive errors, runs shared by concurrent callers, and reliable cancellation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,16 +12,16 @@ Work = Callable[[], Awaitable[None]]
 
 
 class BackgroundLoop:
-    """Runs a piece of work again and again in a task of its own; only ``stop`` ends it.
+    """Runs a piece of work repeatedly in its own task, until ``stop``.
 
     Args:
         work: One run. When it returns or fails, the next one begins after a pause.
         name: The name of the task.
         pause_s: Seconds between two runs, or a function that returns them.
-        log: Gets a line for every run that failed.
+        log: Receives a line for every run that failed.
         failed: Event of the error, with a traceback, that is logged for an exception that is not expected.
         interrupted: Event of the warning that is logged for an expected exception.
-        expected: Exceptions that an operator should know of but a developer need not: a store is away.
+        expected: Exceptions that an operator should know of but a developer need not, such as a store that is down.
         resume_on: Exceptions after which the next run begins at once; they are not logged.
     """
 
@@ -52,7 +52,7 @@ class BackgroundLoop:
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """Cancel the run that is under way and return when it has ended."""
+        """Cancel the current run and return when it has ended."""
         await end(self._task)
 
     async def _run(self) -> None:
@@ -71,7 +71,7 @@ class BackgroundLoop:
 class SharedRun:
     """Lets concurrent callers share one run of a piece of work that begins after each of them has asked.
 
-    A run that is under way when a caller asks may have missed what this caller needs, so it gets the one after that.
+    A run that has already begun when a caller asks may miss what this caller needs, so the caller gets the next one.
 
     Args:
         work: The piece of work.
@@ -91,7 +91,7 @@ class SharedRun:
         return self._next
 
     async def stop(self) -> None:
-        """Cancel the runs that are under way and return when they have ended."""
+        """Cancel the current and the next run and return when they have ended."""
         await end(self._next, self._current)
 
     async def _run_after(self, earlier: asyncio.Task[None] | None) -> None:
@@ -105,7 +105,7 @@ async def end(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel tasks and return when they have ended; repeat a cancellation that was lost.
 
     ``asyncio.wait_for`` of Python 3.11 swallows a cancellation that arrives in the same tick of the event loop as the
-    result that it waits for. The drivers of the bus and the database use it: a loop around such a call goes on as if
+    result that it waits for. The drivers of the bus and the database use it: a loop around such a call continues as if
     it had never been cancelled, and a caller that awaits its end hangs. Our own code uses ``asyncio.timeout``, which
     does not have this flaw.
     """
@@ -116,4 +116,4 @@ async def end(*tasks: asyncio.Task[Any] | None) -> None:
         done, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
         for task in done:
             if not task.cancelled():
-                task.exception()  # marks it as retrieved; a task that is told to end may end as it likes
+                task.exception()  # marks it as retrieved: how a cancelled task fails is of no interest

@@ -13,5 +13,5 @@ def now_ms() -> int:
 
 
 def whole_second(ms: int) -> int:
-    """Return the beginning of the second of a time, as ``iat`` has it, in milliseconds."""
+    """Return a time rounded down to the second, the resolution of ``iat``, in milliseconds."""
     return ms - ms % 1000

@@ -1,4 +1,4 @@
-"""Colours, ``#rrggbb``: how well one can be read on another, and their mixtures. Pure."""
+"""Colours, ``#rrggbb``: their contrast and mixtures. Pure."""
 
 _LINEAR_BELOW = 0.04045
 _FLARE = 0.05
@@ -16,7 +16,7 @@ def contrast(first: str, second: str) -> float:
 
 
 def mixed(color: str, other: str, percent: int) -> str:
-    """Return a colour with this share of another one."""
+    """Return a colour mixed with this percentage of another one."""
     pairs = zip(_channels(color), _channels(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * percent / 100):02x}" for a, b in pairs)
 

@@ -14,7 +14,7 @@ FreeFormAnswer = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": 
 
 MAX_FREE_FORM_BYTES: Final = 64 * 1024
 MAX_RELATED: Final = 10_000
-"""Permissions of a role, or roles of a holder: keeps their event far below the limit of the bus."""
+"""Permissions of a role, or roles of a holder: keeps their event far below the message limit of the bus."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -5,19 +5,20 @@ def live_caller(row: str, *, applications: str, users: str, valid_exchange: str 
     """Return the condition that a caller's client exists and that its user, if it has one, may still use the token.
 
     The user must exist, must not be suspended, and must not have ended the tokens of that time. A token is dated in
-    whole seconds: one issued in the second in which all tokens were ended is refused too. A token that was got by token
-    exchange needs a client that could exchange tokens ever since; none is issued for the Management API.
+    whole seconds: one issued in the second in which all tokens were ended is refused too. A token that was obtained by
+    token exchange requires that its client has been allowed to exchange tokens ever since; none is issued for the
+    Management API.
 
-    Each row is looked up by its key in a subquery that the planner cannot flatten (``OFFSET 0``). A plan that was made
-    while a table was small would otherwise scan all of it, and is kept for a while.
+    Each row is looked up by its key in a subquery that the planner cannot flatten (``OFFSET 0``). Otherwise a plan that
+    was made and cached while a table was small would scan all of it.
 
     Args:
         row: Alias of a row of the statement with ``client_id``, ``subject``, ``issued_at`` (milliseconds) and, for
             ``valid_exchange``, ``is_exchanged``; the tenant is its parameter ``$1``.
         applications: Name of the table of applications.
         users: Name of the table of users.
-        valid_exchange: Condition over a row of applications: that a token which it got by exchange is valid. Empty
-            where no token is got by exchange.
+        valid_exchange: Condition over a row of applications: that a token which it obtained by exchange is valid. Empty
+            where no token is obtained by exchange.
     """
     exchanging = f"AND (NOT {row}.is_exchanged OR {valid_exchange})" if valid_exchange else ""
     return f"""
@@ -29,4 +30,4 @@ def live_caller(row: str, *, applications: str, users: str, valid_exchange: str 
                     AND NOT is_suspended AND tokens_valid_after <= {row}.issued_at OFFSET 0
             )
         )
-    """  # noqa: S608 - names of tables, no values
+    """  # noqa: S608 - table names, not values

@@ -34,11 +34,11 @@ SCOPE_READ: Final = "read"
 SCOPE_SUBJECT_TOKENS: Final = "subject-tokens"
 
 READING: Final = frozenset({SCOPE_ALL, SCOPE_READ})
-"""Each of these opens GET and HEAD."""
+"""Any of these scopes allows GET and HEAD."""
 CHANGING: Final = frozenset({SCOPE_ALL})
-"""Each of these opens every method."""
+"""Any of these scopes allows every method."""
 MINTING: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
-"""Each of these opens the minting of subject tokens."""
+"""Any of these scopes allows minting subject tokens."""
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 T = TypeVar("T")
@@ -97,9 +97,9 @@ class UnrevokedTokens:
     """Verifies access tokens and refuses revoked ones.
 
     While Redis does not answer, a token that was accepted within the last minute stays accepted: long enough for a
-    failover, and nothing can be revoked meanwhile. Other tokens get 503, also one with the ``jti`` of an accepted token
-    and the signature of another key. All tokens do while the copy of the
-    revocations is being rebuilt, which takes two seconds.
+    failover, and nothing can be revoked meanwhile. Any other token gets 503, including one with the ``jti`` of an
+    accepted token but signed with another key. While the copy of the revocations is being rebuilt, which takes two
+    seconds, every token gets 503.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class UnrevokedTokens:
         return await self.require_unrevoked(await self.signed(access_token, audience=audience))
 
     async def signed(self, access_token: str, *, audience: str | None = None) -> SignedToken:
-        """Verify a token, but for its revocation: the first half of ``verify``.
+        """Verify a token except for its revocation: the first half of ``verify``.
 
         Raises:
             TokenInvalid: The token is not valid.
@@ -231,7 +231,7 @@ class Access:
 
     Args:
         verify: Verifies a token for this part and that it is not revoked.
-        is_live: Returns whether the token's client and user are live; None if ``verify`` has refused it otherwise.
+        is_live: Returns whether the token's client and user are live; None if ``verify`` checks that too.
         trusted_proxies: How many proxies in front of the service append to ``X-Forwarded-For``.
     """
 
@@ -251,7 +251,7 @@ class Access:
 
         Args:
             scope: Of the request.
-            permit: Raises an ``ApiError`` for a token that does not.
+            permit: Raises an ``ApiError`` for a token that does not permit the request.
 
         Raises:
             ApiError: 401, 403; 400 for a path with a NUL character; 503 when the keys or a store cannot be read.
@@ -265,7 +265,7 @@ class Access:
         return Caller(token.client_id, user_id, token.id, token.scopes)
 
     def admit(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
-        """Hand the caller to the handler, and have the audit trail name it if the request writes."""
+        """Pass the caller to the handler, and to the audit trail for a request that writes."""
         connection.state.caller = caller
         audit_request(
             connection.scope,
@@ -280,18 +280,18 @@ class Access:
 async def require_management(connection: Connection, handler: BaseRouteHandler) -> None:
     """Guard: a live caller with the scope ``all``, or ``read`` for GET; ``admitted_caller`` returns it to the handler.
 
-    From then on a write is recorded in the audit trail as this request's, and done only if its ``If-Match`` holds.
+    A write of the request is then recorded in the audit trail, and is carried out only if its ``If-Match`` holds.
     """
-    await _admit(connection, handler, one_of=_opening(connection))
+    await _admit(connection, handler, one_of=_allowing(connection))
 
 
 async def require_subject_tokens(connection: Connection, handler: BaseRouteHandler) -> None:
     """Guard like ``require_management``, for the scope ``subject-tokens`` too."""
-    await _admit(connection, handler, one_of=_opening(connection) | MINTING)
+    await _admit(connection, handler, one_of=_allowing(connection) | MINTING)
 
 
 def require_all(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard of a GET that ``read`` does not open; after ``require_management``.
+    """Guard of a GET that ``read`` does not allow; after ``require_management``.
 
     Raises:
         ApiError: 403.
@@ -301,8 +301,8 @@ def require_all(connection: Connection, _: BaseRouteHandler) -> None:
         raise forbidden(one_of=CHANGING)
 
 
-def _opening(connection: Connection) -> frozenset[str]:
-    """Return the scopes that open the method of a request; HEAD arrives as GET."""
+def _allowing(connection: Connection) -> frozenset[str]:
+    """Return the scopes that allow the method of a request; HEAD arrives as GET."""
     return READING if connection.scope.get("method") == "GET" else CHANGING
 
 

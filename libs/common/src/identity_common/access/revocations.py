@@ -40,7 +40,7 @@ class RevocationReader:
         Args:
             token_id: ``jti`` of a token whose signature is valid.
             kid: Of the key that signed it.
-            impersonation: Its impersonation, if it was got by exchange.
+            impersonation: Its impersonation, if it was obtained by exchange.
 
         Raises:
             CopyNotWhole: The copy is incomplete.
@@ -75,14 +75,14 @@ class RevocationReader:
         *,
         at_least: int,
     ) -> bool:
-        """Return whether what was read of the copy, in one command, revokes.
+        """Return whether the values that one command has read from the copy revoke the token.
 
         Args:
             position: Of the copy.
             revocations: Of ids.
             cutoffs: Of parties.
-            begun_at: When the impersonation of these parties began.
-            at_least: The highest position seen before the command was sent. One sent later may be answered earlier.
+            begun_at: When the impersonation of these parties began, milliseconds since the epoch, UTC.
+            at_least: The highest position seen before the command was sent; a later command may be answered earlier.
 
         Raises:
             CopyNotWhole: The copy is incomplete.

@@ -20,12 +20,12 @@ class Bus:
     """A service's connection to NATS.
 
     A service starts and works while NATS is down: ``start`` returns at once, and code that needs the bus awaits
-    ``connected``. Every NATS user has its own inbox prefix, so that none can read the replies to another.
+    ``connected``. Every NATS user has its own inbox prefix, so that it cannot read the replies to another user.
 
     Attributes:
         service: Name of the service: ``management``.
         client: The client; usable once ``connected`` has returned.
-        connections: Number of connections made so far; a reader starts again if it has changed.
+        connections: Number of connections made so far; a reader starts over when it changes.
     """
 
     def __init__(self, url: str, *, service: str) -> None:

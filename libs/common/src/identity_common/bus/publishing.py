@@ -23,7 +23,7 @@ class Outgoing(NamedTuple):
 
     Attributes:
         id: Message id, for deduplication in the stream.
-        traceparent: Where the change is in its trace; None if it is not traced.
+        traceparent: Trace context of the change; None if it is not traced.
     """
 
     subject: str
@@ -75,8 +75,8 @@ class Publisher:
     A future for each message would cost more than the message. Each message gets its own reply subject below one
     subscription, and the pending ones are kept as a set.
 
-    A client that reconnects first sends what is left in its buffer. If that were the end of a batch whose beginning was
-    lost, it would be stored before the beginning, which is published again: out of order for good. So a batch is
+    On reconnection, the client first sends what is left in its buffer. If that were the end of a batch whose beginning
+    was lost, it would be stored before the beginning, which is published again: out of order for good. So a batch is
     handed to the client in one tick of the event loop and must be small enough for that; the client then sends all of
     it or nothing.
 

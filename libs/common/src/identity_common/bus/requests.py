@@ -48,9 +48,9 @@ class Responder:
             of the monotonic clock.
         unavailable: Returns the reply to a request for which ``reply`` failed: the sender may try again.
         name: Of the spans and the tasks, and of the event ``<name>.unanswered``: ``password-check``.
-        log: Gets a line for every request that failed.
+        log: Receives a line for every request that failed.
         failed: Event of that line: a warning for an expected exception, an error with a traceback for any other.
-        expected: Exceptions that an operator should know of but a developer need not: a store is away.
+        expected: Exceptions that an operator should know of but a developer need not, such as a store that is down.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Responder:
 
 @contextmanager
 def _on_behalf_of_sender(message: Msg, *, name: str) -> Generator[None]:
-    """Run the body as a part of the request that the message belongs to: its log lines have that id.
+    """Run the body as part of the request that the message belongs to, with its request id and trace.
 
     The body must run in its own task, whose context ends with it.
     """

@@ -23,16 +23,16 @@ class StreamFollower:
         bus: The connection.
         stream: Name of the stream.
         subjects: Of the messages.
-        apply: Applies a batch; gets the batch and the position after which it was read, returns the position that is
-            applied then. A batch that a failure interrupts is applied again. If the position is before that of the
-            batch, or in another incarnation of the stream, a shared store was emptied or has failed over, and reading
-            resumes at ``position``.
+        apply: Applies a batch; takes the batch and the position after which it was read, returns the position applied
+            afterwards. A batch that a failure interrupts is applied again. If the returned position is before that of
+            the batch, or in another incarnation of the stream, a shared store was emptied or has failed over, and
+            reading resumes at ``position``.
         position: Returns the position to read after; by default the end of the last batch that this follower applied.
         name: Of the task, and of the spans of processing messages.
-        log: Gets a line for every interruption.
+        log: Receives a line for every interruption.
         failed: Event of an error that is not expected, with a traceback.
         interrupted: Event of the warning for an expected exception; those of the bus always are.
-        expected: Further exceptions that an operator should know of but a developer need not: a store is away.
+        expected: Further exceptions that an operator should know of but a developer need not.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ permissions of the bus should have prevented it.
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -271,7 +271,7 @@ def _no_spans(_: list[Msg]) -> AbstractContextManager[object]:
 def _spans_of(reader: str, messages: list[Msg]) -> AbstractContextManager[object]:
     """Return the spans of processing these messages, in the traces of the requests that they come from.
 
-    The stream keeps messages and their headers for good: those that a new replica loads are not a part of a request.
+    The stream keeps messages and their headers for good; old ones, which a new replica loads, get no span.
     """
     since = datetime.now(UTC) - _TRACED_FOR
     parents = ((message, (message.headers or {}).get(TRACEPARENT_HEADER)) for message in messages if message.reply)
@@ -279,9 +279,9 @@ def _spans_of(reader: str, messages: list[Msg]) -> AbstractContextManager[object
     return tracing().spans("consumer", [(reader, parent) for parent in recent])
 
 
-async def _quietly(action: object) -> None:
+async def _quietly(action: Awaitable[object]) -> None:
     """Clean up on a connection that may be gone; the server removes the consumer by itself."""
     try:
-        await action  # type: ignore[misc]
+        await action
     except (NatsError, OSError):
         return

@@ -1,9 +1,9 @@
 """The streams: their subjects and retention. Every service creates those that are missing.
 
-Three belong to the services. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot
-that a new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
-separate NATS account, from which no request can reach a service (docs/decisions/0009). No user may purge or delete at
-run time.
+Three hold the state. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot that a
+new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
+separate NATS account, from which no request can reach a service (docs/decisions/0009). The audit trail has its own
+stream. No NATS user may purge or delete at run time.
 """
 
 from typing import Any, Final, NamedTuple
@@ -78,7 +78,7 @@ AUDIT_STREAM: Final = _stream(
     max_age=_KEPT_S,
     duplicate_window=_DUPLICATE_WINDOW_S,
 )
-"""Entries of the audit trail; no part of the state. Its publishers create it."""
+"""Entries of the audit trail, which are not part of the state. Its publishers create it."""
 SUBSCRIBERS_COPY: Final = _stream(
     STREAM_EVENTS,
     mirror=StreamSource(name=STREAM_EVENTS, external=ExternalStream(api=SERVICES_API, deliver=MIRROR_DELIVERY)),
@@ -99,7 +99,7 @@ async def ensure_streams(bus: Bus) -> None:
 
 
 async def stream_info(bus: Bus, stream: str, request: bytes = b"", *, timeout_s: float = 2) -> dict[str, Any]:
-    """Return what the server says of a stream.
+    """Return the server's information about a stream.
 
     Args:
         bus: The connection.
