@@ -1,4 +1,4 @@
-"""Which values a member of a body may have, for the error that refuses another one."""
+"""The allowed values of a member of a body, for the error that refuses any other value."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ _STEP: Final = re.compile(r"\.(?P<member>\w+)|\[")
 
 @functools.cache
 def allowed_values(kind: Any, where: str) -> tuple[str, ...]:
-    """Return the allowed values of what is at a path inside a type, if they are enumerated.
+    """Return the allowed values at a path inside a type, if they are enumerated; otherwise none.
 
     Args:
         kind: The type.

@@ -1,7 +1,7 @@
 """Errors of the Management API: one body, ``{"code", "message", "data"?, "details"?}``, always with a code.
 
-Owns the error type, the constructors of errors that all resources share, and the rendering. An error of one resource
-is constructed there.
+Owns the error type, the constructors of errors that all resources share, and the rendering. Errors of a single resource
+are constructed in its package.
 """
 
 from collections.abc import Iterable
@@ -180,7 +180,7 @@ def refusal_of(error: Exception) -> ApiError:
 def _of_framework(error: HTTPException) -> ApiError:
     """Return the response to an error of the framework: unknown path, method, body or query."""
     if isinstance(error, ValidationException):
-        return invalid_input(Issue(path="", message="a body is required"))  # paths and queries are text to it
+        return invalid_input(Issue(path="", message="a body is required"))  # it sees paths and queries as text
     if isinstance(error, MethodNotAllowedException):
         return method_not_allowed(_allowed(error))
     if error.status_code == 404:
@@ -200,8 +200,8 @@ def _allowed(error: MethodNotAllowedException) -> set[str]:
     return methods | {"HEAD"} if "GET" in methods else methods
 
 
-# SQLSTATE classes about the server and not the statement: connection, resources, operator intervention (starting,
-# stopping, cancelled), and a write to a standby
+# SQLSTATE classes of failures of the server rather than the statement: connection, resources, operator intervention
+# (starting, stopping, cancelled), and a write to a standby
 _STORE_STATES = ("08", "53", "57", "25006")
 
 
@@ -229,7 +229,7 @@ def _render(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignor
 API_EXCEPTION_HANDLERS: ExceptionHandlersMap = dict.fromkeys(
     (ApiError, HTTPException, DBAPIError, PoolTimeoutError, OSError, Exception), _render
 )
-"""Handlers for the app level of a service: the router's own 404 and 405 do not pass any other.
+"""Handlers for the app level of a service: handlers of other levels do not see the router's own 404 and 405.
 
-The exceptions are listed one by one, so that pages can replace the handler of all others, the last entry, alone.
+The exceptions are listed one by one, so that pages can replace only the last entry, which handles all others.
 """

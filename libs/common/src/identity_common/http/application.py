@@ -68,7 +68,7 @@ def create_service_app(
         provide: Objects by name: dependencies of handlers, and attributes of ``connection.app.state`` for guards.
         readiness: Returns whether the service has started.
         registry: Registry of the service's metrics.
-        samples: Those of its metrics that are asked for when the metrics are read.
+        samples: Those of its metrics whose values are fetched when the metrics are read.
         lifespan: Starts and stops the service's background work and stores.
         cors: Adds the CORS layer.
     """
@@ -95,9 +95,9 @@ def create_service_app(
 
 
 def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHandler]) -> ASGIApp:
-    """Return the app with its raw ASGI routes found by their path alone: a tenth of the time of a token request.
+    """Return the app with its raw ASGI routes dispatched before the router: saves a tenth of a token request's time.
 
-    Such a route is a hot path and answers everything itself; guards and exception handlers do not apply to it.
+    Such a route is a hot path and renders every response itself; guards and exception handlers do not apply to it.
     """
     raw: dict[str, ASGIApp] = {}
     parametrised: list[tuple[re.Pattern[str], str, ASGIApp]] = []
@@ -105,7 +105,7 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
     for handler in handlers:
         for path in handler.paths:
             if "{" in path:
-                # The router takes repeated slashes for one, and ignores those at the end.
+                # The router treats repeated slashes as one, and ignores those at the end.
                 pattern = re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", "/" + path[1:].replace("/", "/+") + "/*"))
                 parametrised.append((pattern, _PARAMETER.sub(r"{\1}", path), handler.fn))
             else:
@@ -130,10 +130,11 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
 
 @asynccontextmanager
 async def _startup_objects_frozen(_: Litestar) -> AsyncGenerator[None, None]:
-    """Exclude the objects of the startup from garbage collection, and collect less often.
+    """Exclude the objects created at startup from garbage collection, and collect less often.
 
     These hundreds of thousands of objects live as long as the process; each full collection paused a busy service for
-    50 ms. Requests leave few cyclic objects behind, while the default threshold collects every two or three requests.
+    50 ms. Requests leave few cyclic objects behind; with the default threshold, every second or third request would
+    trigger a collection.
     """
     gc.collect()
     gc.freeze()

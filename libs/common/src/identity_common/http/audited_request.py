@@ -1,7 +1,8 @@
-"""The request that is being handled, as the audit trail describes it: who sent it, and what it names.
+"""The current request, as the audit trail describes it: its caller, and the ids that it names.
 
-A guard of the Management API notes it and the transaction of a write reads it, so that no use case passes it on. Every
-request is handled in its own context; background work has none. Of the values of a body, only ids are kept.
+A guard of the Management API stores it in a context variable and the transaction of a write reads it, so that use cases
+need not pass it on. Every request is handled in its own context; background work has no such request. Of the values of
+a body, only ids are kept.
 """
 
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ def audit_request(
     token_id: str,
     address: str,
 ) -> None:
-    """Note the request that is being handled."""
+    """Store the current request for the audit trail."""
     parameters: Mapping[str, object] = scope.get("path_params", {})
     request = AuditedRequest(
         operation=str(getattr(handler, "operation_id", None) or handler.handler_name),
@@ -81,7 +82,7 @@ def audit_request(
 
 
 def recorded_user_agent(scope: Scope) -> str:
-    """Return the ``User-Agent`` of a request as entries have it: printable, 256 characters at most."""
+    """Return the ``User-Agent`` of a request for an entry: printable, at most 256 characters."""
     return _printable(" ".join(header_values(scope, b"user-agent")))[:_MAX_USER_AGENT]
 
 
@@ -90,9 +91,9 @@ def _printable(text: str) -> str:
 
 
 def audit_body(value: object, kind: object) -> None:
-    """Note the names of the members of a decoded body, and the ids in it.
+    """Record the names of the members of a decoded body, and the ids in it.
 
-    Of a body that is not a struct, nothing is noted: its members may be free-form.
+    Nothing is recorded of a body that is not a struct: its members may be free-form.
     """
     request = _CURRENT.get()
     if request is not None and isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -101,18 +102,18 @@ def audit_body(value: object, kind: object) -> None:
 
 
 def _ids(value: object) -> tuple[str, ...]:
-    """Return the ids that a member gives, the first of many."""
+    """Return the ids in a member, at most the first 100."""
     given = value if isinstance(value, list) else [value]
     return tuple(each[:_MAX_ID] for each in given[:_MAX_GIVEN] if isinstance(each, str))
 
 
 def audit_user(user_id: str) -> None:
-    """Note the user that a request without an access token turned out to come from."""
+    """Record the user whom a request without an access token has authenticated by other means."""
     request = _CURRENT.get()
     if request is not None:
         request.user_id = user_id
 
 
 def audited_request() -> AuditedRequest | None:
-    """Return the request that is being handled; None in background work."""
+    """Return the current request; None in background work."""
     return _CURRENT.get()

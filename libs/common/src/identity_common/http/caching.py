@@ -1,7 +1,7 @@
-"""``Cache-Control`` of what the Management API answers to a read: it is about people and applications.
+"""``Cache-Control`` for reads of the Management API, whose responses are about people and applications.
 
-The reader may keep an answer with an entity tag, and must revalidate it; any other answer is not stored at all. An
-explicit header of a route stays. Does not own what other endpoints say (keys, metadata, tokens, pages).
+The client may store a response that has an entity tag, and must revalidate it; it must not store any other. A header
+that a route sets itself stays. Does not own the header of other endpoints (keys, metadata, tokens, pages).
 """
 
 from collections.abc import Awaitable
@@ -15,7 +15,7 @@ _NOT_STORED: Final = (b"cache-control", b"no-store")
 
 
 def with_cache_control(scope: Scope, send: Send) -> Send:
-    """Return the ``send`` for one request: it adds the header to the answer of a read under ``/api/``."""
+    """Return the ``send`` for one request: it adds the header to the response to a read under ``/api/``."""
     if scope.get("method") not in _READS or not scope["path"].lstrip("/").startswith("api/"):
         return send
 

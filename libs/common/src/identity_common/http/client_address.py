@@ -25,9 +25,9 @@ def client_address(scope: Scope, *, trusted_proxies: int) -> str:
 
 
 def forwarded_for(scope: Scope, *, trusted_proxies: int) -> str:
-    """Return the ``X-Forwarded-For`` of a request on behalf of this one, to a service past the same proxies.
+    """Return the ``X-Forwarded-For`` of a request on behalf of this one, to a service behind the same proxies.
 
-    Every entry is the address of the client: the service counts as many, and nothing goes along that the client claims.
+    Every entry is the address of the client, as many as the service expects; the client's own claims are not passed on.
 
     Args:
         scope: The ASGI scope.

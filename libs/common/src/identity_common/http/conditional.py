@@ -23,8 +23,8 @@ Headers = list[tuple[bytes, bytes]]
 def entity_tag(body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the strong entity tag of a response.
 
-    It covers ``Total-Number`` of a page, as an unchanged one may have a new successor, and ``Link`` of one without a
-    total. A page that has all of a list has the same tag whatever size was requested.
+    It covers ``Total-Number`` of a page, because an unchanged page may gain a successor, and ``Link`` of a page without
+    a total. A page that holds a whole list has the same tag for every requested size.
     """
     digest = hashlib.sha256(body)
     named = {name.lower(): value for name, value in headers}

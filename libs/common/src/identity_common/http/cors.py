@@ -21,7 +21,7 @@ ANY_PAGE: Final[Headers] = [(b"access-control-allow-origin", b"*"), _EXPOSED]
 """Pages of all origins may read the response."""
 
 ANY_PAGE_WITH_ANY_HEADER: Final[Headers] = [*ANY_PAGE, (_ALLOW_HEADERS, b"*, Authorization")]
-"""And the request may have any header; the wildcard alone does not cover ``Authorization``."""
+"""As ``ANY_PAGE``, for requests with any header; the wildcard alone does not cover ``Authorization``."""
 
 
 def page_of(origin: bytes) -> Headers:

@@ -1,7 +1,7 @@
 """Percent-encoded slashes in a path belong to their segment (RFC 3986 section 2.2).
 
-The server decodes a path before routing, which would turn ``/api/users/u%2Froles%2Fr`` into the path of a role. Here it
-remains the path of a user, one that does not exist.
+The server decodes a path before routing, which would turn ``/api/users/u%2Froles%2Fr`` into the path of a role. With
+this layer it remains the path of a user, which does not exist.
 """
 
 import re

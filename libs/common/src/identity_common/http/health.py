@@ -1,7 +1,7 @@
 """Liveness and readiness of one service: ``/health/live`` and ``/health/ready``.
 
 Live means that the process answers. Ready means that the service has *once* loaded what it needs. A store that fails
-later is a matter of metrics and alerts: removing every replica from the load balancer would turn a slow store into an
+later is left to metrics and alerts: removing every replica from the load balancer would turn a slow store into an
 outage.
 """
 

@@ -1,7 +1,7 @@
 """Declarations of routes for their service's OpenAPI document, and reading them from the routes of an app.
 
 The signature of a handler declares bodies, path parameters and lists; its guards, who may call it; its method, entity
-tags and revisions; ``documented``, what none of these shows. A raw ASGI route has no signature: it declares an
+tags and revisions; ``documented``, all that none of these shows. A raw ASGI route has no signature: it declares an
 ``Operation``, or its operations are ``hand_written``.
 """
 
@@ -18,7 +18,7 @@ from identity_common.http.pagination import MAX_SEARCH_CHARACTERS
 
 JSON: Final = "application/json"
 COMPONENTS: Final = "#/components/schemas/{name}"
-"""References to the components of types."""
+"""Template of a reference to the component of a type."""
 
 _OPT: Final = "documented"
 _REVISED: Final = "changes_directory"

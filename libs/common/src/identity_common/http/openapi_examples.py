@@ -22,7 +22,7 @@ class Schemas:
         return {"application/json": {"schema": schema, "example": self.example(schema) or EXAMPLES["customData"]}}
 
     def example(self, schema: Json, name: str = "", of: str = "") -> Any:
-        """Return a value that the schema allows, a realistic one for a member of this name of this struct."""
+        """Return a value that the schema allows; realistic for a member with this name in this struct."""
         if "$ref" in schema:
             struct = schema["$ref"].rpartition("/")[2]
             return self.example(self._components[struct], name, name if struct.startswith("Named") else struct)
@@ -49,6 +49,6 @@ class Schemas:
 
 
 def _known_examples(of: str) -> Mapping[str, Any]:
-    """Return the examples of the members of a struct that have other ones than their namesakes elsewhere."""
-    beginnings = [beginning for beginning in EXAMPLES_IN if of.startswith(beginning)]
-    return EXAMPLES_IN[max(beginnings, key=len)] if beginnings else {}
+    """Return the examples of a struct's members that differ from those of members with the same name elsewhere."""
+    prefixes = [prefix for prefix in EXAMPLES_IN if of.startswith(prefix)]
+    return EXAMPLES_IN[max(prefixes, key=len)] if prefixes else {}

@@ -118,14 +118,14 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     "Secret": {"name": "rotated in November"},
     "NewSecret": {"name": "rotated in November"},
 }
-"""Beginning of the name of a struct → member → example. For ids with names alone: the member that holds them."""
+"""Prefix of the name of a struct → member → example. For a ``Named…`` struct: name of the member that holds it."""
 
 MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {
     "all": "Everything under /api.",
     "read": "GET and HEAD of everything under /api except /api/logs/export.",
     "subject-tokens": "POST /api/subject-tokens, and listing and ending the impersonations that it began.",
 }
-"""Scopes of the Management API → what each opens."""
+"""Scope of the Management API → what it allows."""
 
 REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
     400: ("guard.invalid_input", "The request is invalid. See data.issues.", "The body, query or path is invalid."),

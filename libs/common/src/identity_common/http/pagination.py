@@ -53,8 +53,8 @@ def parse_query(query_string: bytes) -> list[tuple[str, str]]:
 def read_page(query_string: bytes, *, whole_by_default: bool) -> Page:
     """Return the page that a query requests.
 
-    The search term is ``q`` or, for clients of this family, ``search``, without the ``%`` that they put around it. The
-    last one wins.
+    The search term is ``q`` or, for clients of compatible services, ``search``, without the ``%`` that they put around
+    it. The last one wins.
 
     Args:
         query_string: The raw query.
@@ -110,7 +110,7 @@ def read_filter(query_string: bytes, name: str) -> str | None:
 
 
 def next_page(address: str, given: Mapping[str, str], *, after: str | None, size: int) -> dict[str, str]:
-    """Return the ``Link`` of a cursor page to the next one.
+    """Return the ``Link`` from a page of a cursor-paginated list to the next one.
 
     Args:
         address: Of the list, without its query.

@@ -1,4 +1,4 @@
-"""Refuses query parameters that an operation does not declare: an ignored filter would answer everything.
+"""Refuses query parameters that an operation does not declare: ignoring a filter would return everything.
 
 The declaration is the one that the OpenAPI document is derived from, so no route can have a parameter without it.
 """
@@ -76,7 +76,7 @@ def _of_flag(flag: Flag) -> Filter:
 
 
 def _problems(known: Filter | None, values: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a parameter, if anything."""
+    """Yield the first problem of a parameter, if any."""
     if known is None:
         yield "unknown parameter"
     elif len(values) > 1 and not known.is_repeatable:

@@ -1,7 +1,7 @@
-"""Routes of the Management API that are hot paths: plain ASGI, and to their callers a route like any other.
+"""Routes of the Management API that are hot paths: plain ASGI, but no different to their callers.
 
-A framework's handler would cost as much again as the whole request (docs/decisions/0006). Owns what the framework does
-around a handler: the method, the answer, and that whatever goes wrong is rendered as everywhere else.
+A handler of the framework would double the cost of the request (docs/decisions/0006). Owns what the framework does
+around a handler: checks the method, renders the response, and renders every error as the other routes do.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class RawAnswer(NamedTuple):
-    """The answer to one request.
+    """The response to one request.
 
     Attributes:
-        status: Of HTTP.
-        headers: As ASGI sends them, besides those of every answer.
+        status: HTTP status.
+        headers: As ASGI sends them, besides those of every response.
         content: The body before it is encoded as JSON; unused by a 304, which has no body.
     """
 
@@ -39,11 +39,11 @@ Handle = Callable[[Scope, Receive], Awaitable[RawAnswer]]
 
 
 class Posted(NamedTuple):
-    """Response of a ``POST``.
+    """Response to a ``POST``.
 
     Attributes:
         content: The body before it is encoded as JSON.
-        headers: Besides those of every answer and those of every success of the route.
+        headers: Besides those of every response and those of every success of the route.
     """
 
     content: Any
@@ -61,8 +61,8 @@ def posted(
 
     Args:
         path: Its whole path; the route is found without the router.
-        answer: Returns the answer of a success, or raises what the API refuses with.
-        headers: Of its success, besides those of every answer.
+        answer: Returns the response of a success, or raises the error that refuses the request.
+        headers: Of its success, besides those of every response.
         operation: As the OpenAPI document describes it; its status is that of a success.
     """
     of_success = _raw(headers)
@@ -80,7 +80,7 @@ def read(path: str, handle: Handle, *, operation: Operation) -> ASGIRouteHandler
     Args:
         path: Its whole path, in the router's syntax; the route is found without the router. The values of its
             parameters are in ``scope["path_params"]``.
-        handle: Returns the answer with its entity tag, 304 included, or raises what the API refuses with.
+        handle: Returns the response with its entity tag, 304 included, or raises the error that refuses the request.
         operation: As the OpenAPI document describes it.
     """
     return _route(path, handle, methods=("GET", "HEAD"), operation=operation)

@@ -1,8 +1,8 @@
 """The routing table of the edge: which service serves a path.
 
 nginx, the HTTPRoute and the embedded dispatcher implement it. A pattern is exact (``/consent``), a prefix (``/oidc/*``:
-the path and everything below it), or has wildcards for one segment (``/api/users/{}/organizations``). Where several
-match, the first decides, which is the longer one: edges in Kubernetes go by length. All other paths belong to
+the path and everything below it), or has wildcards for one segment (``/api/users/{}/organizations``). If several match,
+the first one decides; it is also the longest, by which edges in Kubernetes decide. All other paths belong to
 management-service, except those that every service has and that are not routed.
 """
 

@@ -1,4 +1,4 @@
-"""How all our servers run, standalone and embedded: one set of options for uvicorn."""
+"""Options of uvicorn for all servers, standalone and embedded."""
 
 from collections.abc import Mapping
 from typing import Any, Final

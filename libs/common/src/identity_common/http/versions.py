@@ -1,10 +1,10 @@
 """``If-Match``: a write is carried out only while its object is as the caller has read it (RFC 9110 section 13.1.1).
 
-``If-None-Match: *`` is for a caller that has read that there is none (section 13.1.2).
+``If-None-Match: *`` is for a caller that has found no object (section 13.1.2).
 
 The version of an object is the entity tag of a GET of the same path. A guard compares it before the body is read, so
-that 412 precedes 400; the transaction of the write compares it again while it holds the locks of its rows, and so
-decides. As with the audit trail, no use case passes the condition on.
+that 412 precedes 400; the transaction of the write compares it again while it holds the locks of its rows, and that
+comparison decides. As in the audit trail, a context variable passes the condition on.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _KEPT: Final = ("type", "asgi", "http_version", "scheme", "root_path", "client",
 
 
 def version_mismatch() -> ApiError:
-    """412: the object is not as the caller has read it."""
+    """412: the object has changed since the caller read it."""
     return ApiError(
         412,
         "entity.version_mismatch",
@@ -57,7 +57,7 @@ def require_any_version(value: bytes) -> None:
     """Require that an ``If-None-Match`` excludes every version.
 
     Raises:
-        ApiError: 400; a write that spares certain versions only is not supported.
+        ApiError: 400; a write that excludes only certain versions is not supported.
     """
     if value.strip(b" \t") != b"*":
         raise invalid_input(Issue(path="If-None-Match", message="must be * in a write"))
@@ -88,8 +88,7 @@ class Condition:
         """Require that the object is as the caller has read it.
 
         Args:
-            is_found: Whether the handler has looked for the object; otherwise it is left to the handler to say what is
-                missing.
+            is_found: Whether the handler has found the object; if not, a missing object is left to the handler's error.
 
         Raises:
             ApiError: 412; 503 if it cannot be read.
@@ -111,12 +110,12 @@ _CURRENT: Final[ContextVar[Condition | None]] = ContextVar("version_condition", 
 
 
 def version_condition() -> Condition | None:
-    """Return the condition of the write that is being handled; None without one, and in background work."""
+    """Return the condition of the current write; None without one, and in background work."""
     return _CURRENT.get()
 
 
 class Versions:
-    """The versions of what an app serves.
+    """The versions of the objects that an app serves.
 
     Args:
         app: The app.
@@ -128,7 +127,7 @@ class Versions:
         self._answer = answer
 
     async def require(self, scope: Scope) -> None:
-        """Compare the condition of an admitted write, if it has one, and note it for the transaction.
+        """Check the condition of an admitted write, if it has one, and store it for the transaction.
 
         Raises:
             ApiError: 400 if it is malformed or the path has no version; 412; 503.
@@ -153,7 +152,7 @@ class Versions:
 
     @functools.cached_property
     def _queries(self) -> dict[str, bytes]:
-        """The query of a GET of everything, by path; only of paths that have a GET."""
+        """The query of a GET of the whole object or list, by path; only of paths that have a GET."""
         found = {}
         for route in self._app.routes:
             get = route.route_handler_map.get("GET") if isinstance(route, HTTPRoute) else None
@@ -162,7 +161,7 @@ class Versions:
         return found
 
     async def _read(self, scope: Scope, query: bytes) -> _Answer:
-        """Answer GET of the path of a request, in a task: what is noted of that GET is not noted of the request."""
+        """Answer a GET of the request's path, in a task: it has its own copy of the context variables."""
         answers: list[_Answer] = []
 
         async def send(message: Message) -> None:
