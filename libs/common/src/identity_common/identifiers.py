@@ -1,4 +1,4 @@
-"""Identifiers and secrets: their formats and how they are drawn. On input every identifier is opaque."""
+"""Identifiers and secrets: their formats and their generation. On input every identifier is opaque."""
 
 import secrets
 import string
@@ -17,7 +17,7 @@ class _RandomText:
     """
 
     def __init__(self, alphabet: str, length: int) -> None:
-        accepted = 256 - 256 % len(alphabet)  # a byte from here on would favour some characters
+        accepted = 256 - 256 % len(alphabet)  # larger bytes would make some characters more likely
         self._rejected = bytes(range(accepted, 256))
         self._translation = bytes(ord(alphabet[byte % len(alphabet)]) for byte in range(accepted)).ljust(256)
         self._length = length

@@ -32,7 +32,7 @@ class OAuthError(Exception):
         description: Text for developers; never contains a token, a secret or personal data.
         status: HTTP status.
         retry_after_s: Seconds to wait before retrying; only with 503.
-        reason: Code for the audit trail, where the error does not say enough; the response does not have it.
+        reason: Code for the audit trail, where the error is not specific enough; the response does not contain it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ def invalid_scope(description: str) -> OAuthError:
 
 
 def insufficient_scope(description: str) -> OAuthError:
-    """The request needs a scope that the user has not consented to; 403, as the SDKs of this family expect."""
+    """The request needs a scope that the user has not consented to; 403, as SDKs of compatible services expect."""
     return OAuthError("insufficient_scope", description, status=403)
 
 
@@ -104,7 +104,7 @@ def invalid_target(description: str) -> OAuthError:
 
 
 def access_denied(description: str, *, reason: str) -> OAuthError:
-    """The subject may not get this token; 403, as the SDKs of this family expect."""
+    """The subject may not get this token; 403, as SDKs of compatible services expect."""
     return OAuthError("access_denied", description, status=403, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""One active publisher among the replicas of a service: it takes rows of the database to the bus, and starts again."""
+"""One active publisher among the replicas of a service: it publishes stored rows, and restarts after failures."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,7 +16,7 @@ from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.stores.redis import StoreUnavailable
 
 _RETRY_S: Final = 0.25
-# An outbox may be empty now and hold many rows in a moment: no plan is good for both.
+# An outbox may be empty now and hold many rows a moment later: no plan suits both.
 _ALWAYS_PLAN: Final = {"plan_cache_mode": "force_custom_plan"}
 
 Begin = Callable[[asyncpg.Connection], Awaitable[None]]
@@ -34,7 +34,7 @@ class ActivePublisher:
         name: Name of the background task.
         lock: Name of the lock that the active replica holds.
         tenant_id: The tenant.
-        log: Gets a line for every failure.
+        log: Receives a line for every failure.
         channel: Channel of the notifications that end a pause early.
     """
 
@@ -69,9 +69,7 @@ class ActivePublisher:
             log=log,
             failed="relay.failed",
             interrupted="relay.interrupted",
-            expected=(
-                *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, StoreUnavailable),
-            ),
+            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, StoreUnavailable),
         )
 
     def start(self) -> None:

@@ -27,8 +27,8 @@ class AuditBacklog:
     """The metrics of a service's logs.
 
     Args:
-        registry: Gets them.
-        samples: Of the registry.
+        registry: The registry that they are added to.
+        samples: The samples of that registry.
         tenant_id: The tenant.
         clock: Clock, for tests.
     """
@@ -64,7 +64,7 @@ class AuditBacklog:
         Args:
             log: The log.
             commands: To Redis.
-            limit: At how many entries the log is full.
+            limit: Number of entries at which the log is full.
         """
         stream = AuditStreamKeys.of(log, self._tenant_id).stream
         self._limit.labels(log).set(limit)
@@ -78,7 +78,7 @@ class AuditBacklog:
         self._measure(log, read)
 
     def _measure(self, log: AuditLog, read: Callable[[], Awaitable[tuple[int, int | None]]]) -> None:
-        """Add a log whose number of entries, and time of the oldest one in milliseconds, can be read."""
+        """Measure a log; ``read`` returns its number of entries and the time of the oldest one in milliseconds."""
 
         async def values() -> Sequence[float]:
             waiting, oldest = await read()

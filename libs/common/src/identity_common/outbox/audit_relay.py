@@ -18,9 +18,9 @@ from identity_common.wire.audit import AuditLog, audit_subject
 _log = get_logger(__name__)
 
 _BATCH: Final = 50
-"""Entries are under 16 KiB: a message of so many stays below the limit of NATS, a megabyte."""
+"""Entries are under 16 KiB: a message of this many stays below the limit of NATS, 1 MiB."""
 _GATHERING_S: Final = 0.1
-"""How long a turn waits for more: a message and its storing cost about the same for one entry as for many."""
+"""How long a turn waits for more entries: publishing and storing a message costs about the same for one as for many."""
 _ACKNOWLEDGEMENT_S: Final = 5.0
 _LOCK: Final = "identity-audit-relay"
 # Begins after the last published row: the index still has dead entries for deleted rows.
@@ -85,5 +85,5 @@ class AuditRelay:
 
 
 def _numbered(sequence: int, revision: int, entry: str) -> bytes:
-    """Return the JSON of an entry with its numbers, which are known after it was written."""
+    """Return the JSON of an entry with its numbers, which were not known when it was encoded."""
     return f'{{"sequence":{sequence},"revision":{revision},{entry[1:]}'.encode()

@@ -28,21 +28,21 @@ OUTCOME_AFTER_MS: Final = 60_000
 
 _READ: Final = 500
 _MESSAGE_BYTES: Final = 512 << 10
-"""An entry is under 16 KiB: a message stays far below the limit of NATS, a megabyte."""
+"""An entry is under 16 KiB: a message stays far below the limit of NATS, 1 MiB."""
 _ACKNOWLEDGEMENT_S: Final = 5.0
 _NOTHING: Final = b"0-0"
-_NO_NOTIFICATIONS: Final = "audit-stream-relay"  # commits say nothing about Redis
+_NO_NOTIFICATIONS: Final = "audit-stream-relay"  # no commit announces entries in Redis
 
-# KEYS: the stream, its numbering. ARGV: the place of the attempt, the id of the entry that replaces it, that entry. One
-# step: a crash leaves the one or the other.
+# KEYS: the stream, its numbering. ARGV: the place of the attempt, the id of the entry that replaces it, that entry.
+# Atomic: a crash leaves exactly one of the two.
 _REPLACE: Final = (
     LUA_APPEND
     + """
 if redis.call('XDEL', KEYS[1], ARGV[1]) == 1 then append(KEYS[1], KEYS[2], ARGV[2], {ARGV[3]}) end
 """
 )
-# KEYS: the numbering. ARGV: the run of Redis. A Redis that was restarted may have lost the last numbers and would give
-# them again, so it gets another epoch.
+# KEYS: the numbering. ARGV: the run id of Redis. A Redis that was restarted may have lost the last numbers and would
+# assign them again, so a new epoch begins.
 _BEGIN_EPOCH: Final = """
 local run = redis.call('HGET', KEYS[1], 'run')
 if run == ARGV[1] then return 0 end
@@ -65,7 +65,7 @@ class Attempts(NamedTuple):
 
 
 class _Seen(msgspec.Struct, frozen=True, rename="camel"):
-    """Members of an entry that the relay itself reads; decoding all of it would cost more than to publish it."""
+    """Members of an entry that the relay itself reads; decoding all of it would cost more than publishing it."""
 
     epoch: str
     key: str
@@ -78,7 +78,7 @@ class _Place(NamedTuple):
     Attributes:
         at: Its id in the stream: milliseconds of Redis's clock, and a number.
         text: Its JSON.
-        seen: What was read of that.
+        seen: The members of it that the relay reads.
     """
 
     at: bytes
@@ -99,7 +99,7 @@ class AuditStreamRelay:
         database_url: Of the database whose lock the active replica holds.
         log: The log.
         tenant_id: The tenant.
-        attempts: Which of its entries await an outcome. These stay in Redis until it was published too.
+        attempts: Which of its entries await an outcome. These stay in Redis until the outcome is published too.
         clock: Clock, for tests.
     """
 
@@ -165,10 +165,10 @@ class AuditStreamRelay:
         if finished:
             await self._commands.execute("XDEL", self._keys.stream, *finished)
         self._position = found[-1][0]
-        return len(found) == _READ  # else more gather until the next turn: an entry in a message of many costs less
+        return len(found) == _READ  # otherwise pause: more entries gather, and a message of many costs less per entry
 
     async def _begins_epoch(self, information: str) -> bool:
-        """Begin another epoch if Redis was restarted; then everything is read again, because it may be there again."""
+        """Begin another epoch if Redis was restarted, and read everything again: removed entries may be back."""
         run = next((line[7:] for line in information.splitlines() if line.startswith("run_id:")), "")
         if run == self._run:
             return False
@@ -193,7 +193,7 @@ class AuditStreamRelay:
         return Outgoing(self._subject, message_id, b"[" + b",".join(place.text for place in places) + b"]")
 
     def _finished(self, places: Sequence[_Place]) -> list[bytes]:
-        """Return the places of published entries that may go: all but attempts without an outcome."""
+        """Return the places of published entries that may be removed: all but attempts without an outcome."""
         if self._attempts is None:
             return [place.at for place in places]
         finished = []
@@ -209,7 +209,7 @@ class AuditStreamRelay:
         return finished
 
     def _malformed(self, found: Sequence[Any], places: Sequence[_Place]) -> list[bytes]:
-        """Return the places without an entry; kept, they would hold up the others. Their numbers will be missing."""
+        """Return the places without a valid entry. They are removed, and their numbers will be missing in the trail."""
         if len(found) == len(places):
             return []
         malformed = sorted({at for at, _ in found} - {place.at for place in places})
@@ -217,9 +217,9 @@ class AuditStreamRelay:
         return malformed
 
     async def _report_unknown(self) -> bool:
-        """Replace attempts whose outcome did not come; return whether there are any.
+        """Replace attempts whose outcome is overdue; return whether there are any.
 
-        Called when everything in Redis was read: an outcome that was delayed by the bus is not missing.
+        Called only when everything in Redis has been read: an outcome that merely waits for the bus is not missing.
         """
         if self._attempts is None:
             return False

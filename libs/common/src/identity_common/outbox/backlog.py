@@ -10,7 +10,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.telemetry.metrics import Samples, gauge
 
 MOST_COUNTED: Final = 100_000
-"""A table that has filled for hours must not take longer to count than a scrape may."""
+"""A table that has grown for hours must not take longer to count than a scrape may take."""
 _WAITING: Final = text("""
     SELECT
         (SELECT count(*) FROM (SELECT FROM outbox WHERE tenant_id = :tenant LIMIT :most) AS counted),

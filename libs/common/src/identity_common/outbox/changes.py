@@ -167,7 +167,7 @@ class Changes:
         decided after the body, when it holds the locks of its rows; other transactions that change them wait.
 
         Args:
-            await_publication: False for background work, which would wait for itself.
+            await_publication: False for background work: it would wait for itself, and has no audit entry or condition.
 
         Raises:
             ApiError: 412 if the request's condition does not hold; 503 if that cannot be found out.
@@ -186,13 +186,13 @@ class Changes:
     async def record_action(self, kind: str, ids: tuple[str, ...], verb: str) -> None:
         """Record, in a transaction of its own, a write by the handled request that publishes no event.
 
-        Call it before the effect: a crash in between leaves an entry without effect, never an effect without entry. The
-        revision stays.
+        Call it before the effect: a crash in between leaves an entry without an effect, never an effect without an
+        entry. The revision does not change.
 
         Args:
             kind: Kind of the aggregate.
             ids: Its ids, outermost first.
-            verb: What is about to happen: ``clear``.
+            verb: The action: ``clear``.
         """
         request = audited_request()
         if request is None:
@@ -213,8 +213,8 @@ class Changes:
     async def _turn(self, condition: Condition | None) -> AsyncGenerator[None, None]:
         """Run one write with a condition at a time.
 
-        Each of them reads its object on a second connection. Many at once would hold all connections of the pool, and
-        wait for one.
+        Each of them reads its object on a second connection. Many at once would hold all connections of the pool while
+        each waits for another one.
         """
         if condition is None:
             yield
@@ -262,7 +262,7 @@ class Changes:
         return audit_entries(request, changes, service=self._source, tenant_id=self._tenant_id, occurred_at=now)
 
     async def _forget_deletions(self, transaction: Transaction) -> None:
-        """Forget the deletion of aggregates that exist again: a republication would send it after their state."""
+        """Forget the deletion of aggregates that exist again: a republication would publish it again."""
         subjects = [
             change.subject
             for change in transaction.changes

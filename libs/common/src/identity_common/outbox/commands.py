@@ -1,4 +1,4 @@
-"""The commands of a service that publishes its changes: republication, and what follows a restoration."""
+"""The commands of a service that publishes its changes: republication, and repair after a restoration."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -19,7 +19,7 @@ class Restore(Protocol):
 
 
 class SourceCommands:
-    """The commands of one service. Each closes the connections to the database at its end: run one of them.
+    """The commands of one service. Each closes the database connections when it ends, so only one can be run.
 
     Args:
         engine: The connections.

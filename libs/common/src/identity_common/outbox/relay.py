@@ -42,8 +42,8 @@ _PENDING: Final = """
     ) AS measured WHERE bytes_before < $4 ORDER BY revision
 """
 _DELETE: Final = "DELETE FROM outbox WHERE tenant_id = $1 AND revision > $2 AND revision <= $3"
-# The highest published revision, in one snapshot: all rows not in the outbox are published. Revisions have no gaps but
-# the one that restoration leaves, below an empty outbox.
+# The highest published revision, in one snapshot: all changes that are not in the outbox are published. Revisions have
+# no gaps except the one that a restoration leaves, below an empty outbox.
 _LAST_PUBLISHED: Final = """
     SELECT revision - (SELECT count(*) FROM outbox WHERE tenant_id = $1) FROM source_revision WHERE tenant_id = $1
 """

@@ -2,7 +2,7 @@
 
 Every aggregate, deletions included, goes through the outbox with a new revision, in batches. A batch locks the rows
 that it reads, so that no event with an older state can follow one with a newer state. No watermark is published before
-the end: a replica that starts meanwhile must not take half of the state for all of it. A row in the database marks a
+the end: a replica that starts meanwhile must not mistake half of the state for all of it. A row in the database marks a
 republication in progress; after a crash the next active relay starts it again, which repeats events and loses none.
 """
 
@@ -58,7 +58,7 @@ class Republication:
     def __init__(self, changes: Changes, *, tenant_id: str, steps: Sequence[Step]) -> None:
         self._changes = changes
         self._tenant_id = tenant_id
-        # Deletions first: a new object may have a name that a deleted one had, and is then the one that counts.
+        # Deletions first: a new object may have the name of a deleted one, and must be applied after it.
         self._steps = (self._record_deletions, *steps)
 
     async def request(self) -> None:

@@ -1,4 +1,4 @@
-"""After a source's database was restored to an earlier point: makes what follows newer than all that was published.
+"""Repair after a source's database was restored to an earlier point: new revisions exceed all that were published.
 
 The service must be stopped; its relay publishes the whole state when it starts, because the stream is then behind
 (docs/decisions/0022). Does not own the tables of the aggregates.
@@ -27,8 +27,8 @@ from identity_common.wire.events import STREAM_STATE, event_subject
 from stead.event_types import CloudEvent
 
 REVISIONS_PER_MS: Final = 10
-"""No source makes more changes than that for long: its revisions stay below this multiple of the time. Of 14 digits
-until 2286, the most that Redis' scripts write without loss."""
+"""No source exceeds this rate for long, so its revisions stay below this multiple of the time in milliseconds. The
+product has 14 digits until 2286, the most that Lua in Redis formats without loss."""
 
 _IDENTITY: Final = frozenset({"id", "kind", "holder_kind", "resource_id", "organizationId", "memberId", "memberType"})
 _IDLE: Final = text("SELECT pg_try_advisory_xact_lock(hashtext(:lock), hashtext(:tenant))")
@@ -44,7 +44,7 @@ _FORGET: Final = text("DELETE FROM outbox WHERE tenant_id = :tenant")
 
 
 class StillRunningError(Exception):
-    """A replica of the service holds a lock that one of them always holds."""
+    """A replica of the service holds the lock that one of the running replicas always holds."""
 
 
 class Published(NamedTuple):
@@ -63,7 +63,7 @@ class Published(NamedTuple):
 
     @property
     def deletion(self) -> Change:
-        """The change that deletes it: its ids, and nothing else that was known of it."""
+        """The change that deletes it; of its state, only the ids remain."""
         state = {name: value for name, value in self.state.items() if name in _IDENTITY} | {"deleted": True}
         return Change(
             subject=self.subject,
@@ -75,7 +75,7 @@ class Published(NamedTuple):
 
 
 async def require_stopped(connection: AsyncConnection, *, lock: str, tenant_id: str) -> None:
-    """Keep the service from doing its work until the end of the transaction.
+    """Hold the lock of the service until the end of the transaction, so that it cannot start working.
 
     Args:
         connection: In a transaction.
@@ -90,10 +90,10 @@ async def require_stopped(connection: AsyncConnection, *, lock: str, tenant_id: 
 
 
 async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, tenant_id: str) -> int:
-    """Raise the source's revision above all that it has ever had, and empty the outbox; return it.
+    """Raise the source's revision above every earlier one, and empty the outbox; return the revision.
 
-    The number of the last entry of the audit trail is raised as well. The audit outbox stays: what was published
-    before is dropped as a repeat.
+    The number of the last entry of the audit trail is raised as well. The audit outbox stays: entries that were
+    published before are dropped as repeats.
 
     Raises:
         StillRunningError: The service is running.
@@ -113,7 +113,7 @@ async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, 
 async def unknown_aggregates(
     bus: Bus, republication: Republication, *, source: Source, tenant_id: str
 ) -> list[Published]:
-    """Return what the bus still has of aggregates that the restored database does not know.
+    """Return the last events on the bus of aggregates that the restored database does not know.
 
     Raises:
         nats.errors.Error: NATS does not answer.

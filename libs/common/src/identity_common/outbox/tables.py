@@ -34,7 +34,7 @@ CREATE: Final = (
         last_revision bigint
     )""",
 )
-# Where the request that made the change is in its trace (W3C Trace Context), for the message that the relay publishes.
+# Trace context of the request that made the change (W3C Trace Context), for the message that the relay publishes.
 ADD_TRACEPARENT: Final = "ALTER TABLE outbox ADD COLUMN traceparent text"
 DROP_TRACEPARENT: Final = "ALTER TABLE outbox DROP COLUMN traceparent"
 
