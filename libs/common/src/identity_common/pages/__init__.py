@@ -1,1 +1,1 @@
-"""Shared by the services' pages: languages, rendering, cookies, and the tokens of the design."""
+"""Shared by the services' pages: languages, rendering, cookies, and design tokens."""

@@ -9,7 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 
 _MAX_AGE_S: Final = 86_400
 HEADERS: Final = {"Cache-Control": f"public, max-age={_MAX_AGE_S}", "X-Content-Type-Options": "nosniff"}
-"""Of the answer with a file."""
+"""Headers of the response with a file."""
 
 
 class Asset(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ class Cookies:
         added one and nothing tells which is ours; ``__Host-`` prevents that.
 
         Source:
-            RFC 6265 section 5.4 (the syntax of the header; the order has no meaning).
+            RFC 6265 sections 4.2.1 (the syntax of the header) and 4.2.2 (its order has no meaning).
         """
         wanted = (self._prefix + name).encode()
         values = {

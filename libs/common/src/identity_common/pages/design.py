@@ -1,4 +1,4 @@
-"""The tokens of the design that all pages share: colours in the light and the dark scheme."""
+"""The design tokens that all pages share: colours in the light and the dark scheme."""
 
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,7 @@ DESIGN: Final = (Path(__file__).parent / "design.css").read_bytes()
 """The first part of every stylesheet."""
 
 LEGIBLE: Final = 4.5
-"""Least contrast between text and background (WCAG 2.2 section 1.4.3)."""
+"""Least contrast between text and background (WCAG 2.2 success criterion 1.4.3)."""
 
 _WHITE: Final = "#ffffff"
 _DARK_CARD: Final = "#1c212a"
@@ -17,9 +17,9 @@ _DARK_TEXT: Final = "#10182b"
 
 
 def accent_style(color: str) -> str:
-    """Return the stylesheet that applies a colour, ``#rrggbb``, in place of the accent.
+    """Return the stylesheet that replaces the accent colour with another one, ``#rrggbb``.
 
-    On the light card it is used as it is; on the dark one it is mixed with white until it can be read.
+    On the light card it is used as it is; on the dark one it is mixed with white until it is legible.
     """
     share = next(share for share in range(0, 101, 5) if _is_legible(mixed(color, _WHITE, share)))
     light, dark = _scheme(color, _WHITE), _scheme(mixed(color, _WHITE, share), _DARK_TEXT)

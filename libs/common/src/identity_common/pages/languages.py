@@ -25,9 +25,9 @@ class Language(msgspec.Struct, frozen=True):
     """One language of the pages.
 
     Attributes:
-        tag: Of BCP 47: the name of its catalogue.
+        tag: BCP 47 tag; the name of its catalogue.
         direction: ``ltr`` or ``rtl``.
-        translations: Of the English texts.
+        translations: Translations of the English texts.
     """
 
     tag: str
@@ -52,7 +52,7 @@ class Languages:
         self._by_lowercase = {tag.lower(): tag for tag in self.by_tag}
 
     def requested(self, ui_locales: str | None) -> str | None:
-        """Return the first language of ``ui_locales`` that there is; none if there is none.
+        """Return the first available language of ``ui_locales``; None if there is none.
 
         Source:
             OpenID Connect Core 1.0 section 3.1.2.1: tags by preference, separated by spaces; unknown ones are ignored.

@@ -14,10 +14,9 @@ GROUND: Final = "#f4f5f7"
 """Background of cards."""
 
 _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
-_URI_CHARACTERS: Final = re.compile(
-    r"[A-Za-z0-9\-._~:/?\[\]@!$&'()+,;=%]+"
-)  # RFC 3986, without fragment and wildcard *
-_DOMAIN: Final = re.compile(r"[a-z0-9.-]+")  # what the source of a content security policy can express
+# RFC 3986, without the fragment, and without *, which is a wildcard in a content security policy
+_URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()+,;=%]+")
+_DOMAIN: Final = re.compile(r"[a-z0-9.-]+")  # a host that a content security policy can name
 
 
 def color_problem(color: str, *, ground: str = CARD) -> str | None:
@@ -25,10 +24,10 @@ def color_problem(color: str, *, ground: str = CARD) -> str | None:
 
     Args:
         color: Of the buttons, whose text is white, and of links.
-        ground: What they stand on.
+        ground: Their background.
 
     Source:
-        WCAG 2.2 section 1.4.3 (4.5:1 between text and background).
+        WCAG 2.2 success criterion 1.4.3 (4.5:1 between text and background).
     """
     if not _COLOR.fullmatch(color):
         return "must be a colour such as #2450c8"
@@ -40,7 +39,7 @@ def color_problem(color: str, *, ground: str = CARD) -> str | None:
 
 
 def is_logo_uri(uri: str) -> bool:
-    """Whether this is an acceptable address of a logo, whose host the pages allow images from.
+    """Return whether this is an acceptable address of a logo; pages allow images from its origin.
 
     Source:
         Content Security Policy Level 3 section 2.3.1 (a source names a host; it cannot be an IPv6 address).

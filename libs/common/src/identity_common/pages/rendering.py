@@ -33,7 +33,7 @@ def environment(directory: Path, language: Language, **values: object) -> Enviro
 def page_headers(form_action: str = "", *, logo: str | None = None, nonce: str | None = None) -> dict[str, str]:
     """Return the headers that protect a page.
 
-    No frames, and no foreign content but the logo; no script but the one with the nonce; not cached, no referrer.
+    No frames, no foreign content except the logo, no script except the one with the nonce, no caching, no referrer.
     """
     policy = ["default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'"]
     policy += [f"script-src 'nonce-{nonce}'"] if nonce else []
