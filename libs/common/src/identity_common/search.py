@@ -1,4 +1,4 @@
-"""Keys that compare names and phone numbers, and search text, regardless of case and Unicode composition."""
+"""Keys for comparing names and phone numbers, and for search, regardless of case and Unicode composition."""
 
 import unicodedata
 
@@ -23,5 +23,5 @@ def search_key(*parts: str | None) -> str:
 
 
 def search_term(search: str) -> str:
-    """Return the search term as a key, without the ``%`` that clients of this family put around it."""
+    """Return the key of a search term, without the ``%`` that clients of compatible services put around it."""
     return identity_key(search.strip("%"))

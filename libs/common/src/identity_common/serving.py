@@ -82,7 +82,7 @@ def run_service(
 
 
 def run_restoration(work: Coroutine[Any, Any, None], *, service: str) -> None:
-    """Run what makes a restored database safe to start with. Blocks; runs its own event loop.
+    """Run the repair of a restored database. Blocks; runs its own event loop.
 
     Raises:
         CommandError: The service is running, or NATS or Redis does not answer.

@@ -1,7 +1,7 @@
 """The logs of the audit trail that are streams in Redis: numbered, capped, and appended to by scripts.
 
-Redis may lose what it holds. A number that is missing afterwards shows that, and a Redis that lost its data numbers
-from 1 again under another epoch: the id of the first entry.
+Redis may lose data. A missing number shows the loss of entries; a Redis that lost its numbering as well begins at 1
+again in another epoch, whose name is the id of its first entry.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ end
 """
 """A function for scripts: ``append(stream, numbering, id of the first entry, {entries}, missing)``.
 
-Entries are those of ``encode_entry``. ``missing`` is how many numbers to leave out before them, which the trail shows
-as a gap; none by default.
+Entries come from ``encode_entry``. ``missing`` is how many numbers to skip before them, which the trail shows as a gap;
+0 by default.
 """
 
 # KEYS: the stream, its numbering. ARGV: the id of the first entry, how many entries were lost before it, then for each
-# entry at how many to drop it, and the entry. Returns how many were dropped.
+# entry the length of the stream at which it is dropped, and the entry. Returns how many were dropped.
 _APPEND_BELOW: Final = (
     LUA_APPEND
     + """
@@ -56,7 +56,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def encode_entry(entry: AuditEntry) -> bytes:
-    """Return the JSON of an entry without its opening brace: the script puts that and the number before it."""
+    """Return the JSON of an entry without its opening brace: the script prepends that, the epoch and the number."""
     return _encode(entry)[1:]
 
 
@@ -89,8 +89,8 @@ class AuditStream:
     Args:
         commands: To Redis.
         keys: Of the log.
-        backlog: At how many entries the log is full. What need not be recorded is dropped at half of it, so that it
-            never keeps out what must be.
+        backlog: Number of entries at which the log is full. Entries that may be lost are dropped at half of it, so that
+            they never displace those that may not.
     """
 
     def __init__(self, commands: RedisCommands, keys: AuditStreamKeys, *, backlog: int) -> None:
@@ -104,13 +104,13 @@ class AuditStream:
         self._is_due = False
 
     def append(self, entry: AuditEntry, *, is_outcome: bool = False) -> None:
-        """Append an entry. If Redis does not answer, it is lost: that is logged, and a gap in the numbers.
+        """Append an entry. If Redis does not answer, it is lost; the loss is logged and leaves a gap in the numbers.
 
         Args:
             entry: Without its number.
-            is_outcome: Whether it says how a recorded attempt ended. Then it is appended to a full log too, and within
-                20 ms: if the process dies before, the attempt says that its outcome is unknown. Other entries do not
-                outlast the tick of the event loop, and take along what waits.
+            is_outcome: Whether it is the outcome of a recorded attempt. Then it is appended even to a full log, within
+                20 ms: if the process dies first, the outcome of the attempt is reported as unknown. Other entries are
+                sent at the end of the tick of the event loop, together with the waiting outcomes.
         """
         if not self._waiting:
             self._first_id = entry.id
@@ -123,12 +123,12 @@ class AuditStream:
             self._timer = loop.call_later(_GATHERING_S, self._send_due)
 
     async def flush(self) -> None:
-        """Append what waits; return when Redis has answered, or is known not to."""
+        """Append the waiting entries; return when Redis has answered or the command has failed."""
         if self._waiting:
             await asyncio.wait((self._send(),))
 
     def _send_due(self) -> None:
-        if self._waiting:  # else it went with another one
+        if self._waiting:  # otherwise they were sent together with others
             self._send()
 
     def _send(self) -> "asyncio.Future[Any]":
@@ -146,7 +146,7 @@ class AuditStream:
             return
         error = appended.exception()
         if isinstance(error, StoreUnavailable):
-            self._lost += count  # if Redis did append them, the gap is longer than what is missing
+            self._lost += count  # if Redis did append them, the gap is too long
             _log.warning("audit.entry-lost", store="redis", error=str(error), count=count)
         elif error is None and appended.result():
             _log.warning("audit.entry-lost", store="redis", reason="the backlog is half full", count=appended.result())

@@ -29,7 +29,7 @@ class _Batcher(ABC, Generic[Item, Result]):
 
     @abstractmethod
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether the waiting items will be processed at the end of this turn."""
+        """Schedule the processing of the waiting items at the end of this tick; return whether that was possible."""
 
 
 def _resolve(future: "asyncio.Future[Result]", result: Result | Exception) -> None:
@@ -49,9 +49,9 @@ class Coalescer(_Batcher[Item, Result]):
     Under load this divides the cost of a round trip by the size of the batch; a single item costs a full round trip.
 
     Args:
-        process: Returns a result for each item, in their order; an exception is raised at the submitter of its item.
-            An exception that it raises itself is raised at all of them.
-        max_concurrent: Maximum number of calls under way; items submitted meanwhile wait for the next call.
+        process: Returns a result for each item, in their order; an exception among them is raised to the submitter of
+            its item. An exception that it raises itself is raised to all of them.
+        max_concurrent: Maximum number of concurrent calls; items submitted meanwhile wait for the next call.
         max_batch: Maximum number of items in one call.
     """
 
@@ -73,7 +73,7 @@ class Coalescer(_Batcher[Item, Result]):
         if len(self._calls) >= self._max_concurrent:
             return False
         number = next(self._numbers)
-        self._calls[number] = loop.create_task(self._call(number))  # begins at the end of this turn
+        self._calls[number] = loop.create_task(self._call(number))  # begins at the end of this tick
         return True
 
     async def _call(self, number: int) -> None:
@@ -106,7 +106,7 @@ class SameTurn(_Batcher[Item, Result]):
     For computations that run through a lot of code: the second one finds warm caches and costs half of the first.
 
     Args:
-        process: Returns the result of an item. An exception is raised at the submitter of the item.
+        process: Returns the result of an item. An exception is raised to the submitter of the item.
     """
 
     def __init__(self, process: Callable[[Item], Result]) -> None:

@@ -131,7 +131,7 @@ def _refuse_closed(connection: Any, _: pool.ConnectionPoolEntry, __: pool.PoolPr
 
 @contextlib.contextmanager
 def cancelled(refusal: Callable[[], ApiError]) -> Generator[None, None, None]:
-    """Raise this error if the database cancels a statement that takes too long."""
+    """Raise ``refusal()`` if the database cancels a statement of the body that takes too long."""
     try:
         yield
     except DBAPIError as error:
@@ -174,8 +174,8 @@ async def fetch_page(
 def is_none_of(column: ColumnElement[str], ids: Sequence[str]) -> ColumnElement[bool]:
     """Return whether a column has none of these values, which may be many.
 
-    An anti-join, and not ``<> ALL``: a prepared statement would compare each row with one value after the other. So it
-    would with LIMIT in the same subquery: end that with OFFSET 0.
+    An anti-join rather than ``<> ALL``, for which a prepared statement compares each row with every value in turn. The
+    same happens to the anti-join if its subquery has a LIMIT: end the subquery with OFFSET 0.
     """
     excluded = func.unnest(literal(list(ids), type_=ARRAY(Text))).column_valued("excluded")
     return ~select(literal(1)).where(excluded == column).exists()
@@ -193,7 +193,7 @@ def violated_constraint(error: IntegrityError) -> str | None:
 
 @contextlib.contextmanager
 def refusals(by_constraint: Mapping[str, Callable[[], ApiError]]) -> Generator[None, None, None]:
-    """Raise the error of a constraint if the body violates it."""
+    """Raise the error that belongs to a constraint if the body violates it."""
     try:
         yield
     except IntegrityError as error:

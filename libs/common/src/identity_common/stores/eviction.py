@@ -1,4 +1,4 @@
-"""Warns when Redis may evict keys under memory pressure: sessions, refused tokens and users would vanish silently.
+"""Warns when Redis may evict keys under memory pressure: sessions, revocations and users would vanish silently.
 
 It warns and does not refuse to start, because the policy can change at any time.
 """

@@ -1,7 +1,7 @@
 """Key lookups that every request needs, such as who its caller is: they bypass SQLAlchemy.
 
-Without transactions and greenlets, a connection is handed from one lookup to the next, and a statement is planned once
-in ten seconds: PostgreSQL takes longer to plan a small statement than to run it.
+There are no transactions and greenlets, a connection passes from one lookup to the next, and a statement is planned
+once in ten seconds: PostgreSQL takes longer to plan a small statement than to run it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ each of them in a subquery that the planner cannot flatten (``OFFSET 0``), or it
 """
 
 MAX_CONCURRENT: Final = 2
-"""Statements of one kind that run at the same time, if they are coalesced; later lookups wait for the next one."""
+"""Concurrent statements of one kind, if lookups are coalesced; further lookups wait for the next statement."""
 _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 _CONNECTIONS: Final = 4
 _TIMEOUT_S: Final = 3.0

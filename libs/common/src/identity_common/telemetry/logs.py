@@ -67,7 +67,7 @@ class LogOutput:
         self._lock = threading.RLock()  # reentrant: a signal handler may log while a line is being written
 
     def write(self, text: str) -> None:
-        """Write whole lines; drop them where the stream is closed or broken: there is nowhere left to report it."""
+        """Write whole lines; drop them if the stream is closed or broken, which cannot be reported anywhere else."""
         with self._lock, suppress(OSError, ValueError):  # ValueError: the stream is closed
             self.stream.write(text)
             self.stream.flush()

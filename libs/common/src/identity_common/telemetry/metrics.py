@@ -17,7 +17,7 @@ NAMESPACE: Final = "stead"
 _SAMPLE_TIMEOUT_S: Final = 1.0
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, with the time at which it was created
+disable_created_metrics()  # type: ignore[no-untyped-call]  # would add a series with the time of creation to each series
 
 
 def gauge(registry: CollectorRegistry, name: str, description: str, *labels: str) -> Gauge:
@@ -36,7 +36,7 @@ def measure_version(registry: CollectorRegistry, *, service: str) -> None:
 
 
 class Samples:
-    """Gauges whose values must be asked for, for example in the database: they are when the metrics are read."""
+    """Gauges whose values are fetched, for example from the database, when the metrics are read."""
 
     def __init__(self) -> None:
         self._samples: list[tuple[Sequence[Gauge], Callable[[], Awaitable[Sequence[float]]], float]] = []
@@ -51,9 +51,9 @@ class Samples:
         """Add gauges.
 
         Args:
-            gauges: The gauges; those with labels as one of their series.
-            read: Returns their values; it may fail, or take longer than a second.
-            otherwise: The value of each of them then.
+            gauges: The gauges; of one with labels, a single series.
+            read: Returns their values.
+            otherwise: The value of each gauge if ``read`` fails or takes longer than a second.
         """
         self._samples.append((gauges, read, otherwise))
 

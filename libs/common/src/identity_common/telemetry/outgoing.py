@@ -10,7 +10,7 @@ from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.telemetry.tracing import tracing
 
 REQUEST_ID_HEADER: Final = "X-Request-Id"
-"""Of HTTP and NATS, whose headers are case-sensitive."""
+"""Header of HTTP, and of NATS, where names are case-sensitive."""
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class Spans:
         self.lifespan = (self._sent_at_the_end,)
 
     def around_requests(self, app: ASGIApp) -> ASGIApp:
-        """Return the app with a span for each request but those of probes and scrapes."""
+        """Return the app with a span for each request except probes and scrapes."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["path"].startswith(_UNTRACED):  # type: ignore[comparison-overlap]
@@ -98,7 +98,7 @@ class Spans:
 
     @asynccontextmanager
     async def _sent_at_the_end(self, _: Litestar) -> AsyncGenerator[None, None]:
-        """Export what is left when an app stops: the process may end by a signal, without its exit handlers."""
+        """Export the remaining spans when an app stops: a signal may end the process without its exit handlers."""
         yield
         await asyncio.to_thread(self._provider.force_flush, _FLUSH_MS)
 

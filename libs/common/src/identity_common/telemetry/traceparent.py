@@ -1,13 +1,13 @@
-"""Where the current request is in its trace, as the services hand it on (W3C Trace Context)."""
+"""Trace context of the current request, as the services propagate it (W3C Trace Context)."""
 
 from contextvars import ContextVar
 from typing import Final, Literal
 
 TRACEPARENT: Final[ContextVar[str | None]] = ContextVar("traceparent", default=None)
-"""Value of the header for what the current request causes; None while nothing is traced."""
+"""Value of the header for messages on behalf of the current request; None if it is not traced."""
 
 HEADER: Final = "traceparent"
-"""Of HTTP and NATS (W3C Trace Context section 3.2)."""
+"""Header of HTTP and NATS (W3C Trace Context section 3.2)."""
 
 Kind = Literal["client", "server", "producer", "consumer"]
-"""The part that a piece of work has in the conversation."""
+"""Kind of a span: the role of the work between sender and receiver (``SpanKind`` of OpenTelemetry)."""

@@ -1,8 +1,8 @@
 """Traces, which the standard variables of OpenTelemetry turn on: https://opentelemetry.io/docs/specs/otel/configuration/.
 
 Without them no package of OpenTelemetry is imported, and nothing is added around requests. Owns the choice and what the
-services call; ``spans`` makes the spans. A trace crosses services by the header ``traceparent`` (W3C Trace Context) in
-HTTP and in NATS, and waits in the outbox between a change and its publication.
+services call; ``spans`` makes the spans. A trace crosses services in the header ``traceparent`` (W3C Trace Context) of
+HTTP and NATS; the outbox stores it between a change and its publication.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +37,11 @@ class Tracing(Protocol):
         """Return the spans of a piece of work, which begin and end with the body of ``with``.
 
         Args:
-            kind: The part that the work has in the conversation.
+            kind: Kind of the spans.
             work: The name of each span and the traceparent of its parent; without a parent there is no span.
 
         Returns:
-            What to send on for each: the traceparent of its span, or none.
+            The traceparent to propagate for each: that of its span, or None.
         """
 
     @property
@@ -54,7 +54,7 @@ class Tracing(Protocol):
 
 
 class _Off:
-    """No spans; a trace that others have begun is handed on."""
+    """No spans; the trace context of others is passed on."""
 
     is_on = False
     lifespan: Sequence[Lifespan] = ()
@@ -71,7 +71,7 @@ _chosen: Tracing = _Off()
 
 
 def tracing() -> Tracing:
-    """Return the traces of this process; asked for when an app is built, not on the way of a request."""
+    """Return the tracing of this process, which is final once an app has been built."""
     return _chosen
 
 

@@ -21,7 +21,7 @@ ISSUED: Final = "subject-token.issued"
 TAKEN: Final = "token.exchange.taken"
 SUCCEEDED: Final = "token.exchange.succeeded"
 BEGINNINGS: Final = (ISSUED, TAKEN, SUCCEEDED)
-"""What an impersonation can be told from: the trail may have lost what Redis has lost. All name the subject token."""
+"""Keys of entries that each show that an impersonation began; Redis may lose some. All name the subject token."""
 
 AuditLog = Literal["management", "template", "token", "subject-tokens", "exchanges"]
 """A numbered log of the trail.

@@ -89,8 +89,8 @@ class DryRun(_Private, frozen=True, kw_only=True, tag="dry-run"):
     Attributes:
         candidate: The function to judge.
         active: The active version; None without one, which adds nothing.
-        timeout_ms: How long the asker waits, from the arrival of the request on; inputs that are not reached in time
-            are counted in the reply.
+        timeout_ms: How long the caller waits, counted from the arrival of the request; inputs that are not reached in
+            time are counted in the reply.
     """
 
     kind: TokenKind
@@ -278,8 +278,8 @@ class UnreadableMessageError(Exception):
 class SealedRequests:
     """Seals and opens requests and replies.
 
-    A request has its time, so that a captured one is refused later. A reply is sealed for its request, so that the
-    reply to another request is refused.
+    A request contains the time at which it was sent, so that a captured one is refused later. A reply is sealed for its
+    request, so that the reply to another request is refused.
 
     Args:
         keys: Of the environment variables.

@@ -67,7 +67,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A user, with the fields that claims and liveness need. Roles are in ``AssignmentState``.
 
     Attributes:
-        is_email_verified: Whether an administrator has vouched for the e-mail address.
+        is_email_verified: Whether an administrator has confirmed the e-mail address.
         has_password: Returned by template-service with the members of an organization.
         is_suspended: A suspended user gets no tokens, and existing ones are refused.
         tokens_valid_after: Milliseconds; tokens issued before are refused (suspension, password change).
@@ -108,8 +108,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """An application, which is an OAuth client. Roles are in ``AssignmentState``.
 
     Attributes:
-        exchanged_valid_after: Milliseconds, in whole seconds; tokens that it got by exchange before are refused, as
-            token exchange was off since.
+        exchanged_valid_after: Milliseconds, in whole seconds; tokens that it obtained by exchange before are refused,
+            because token exchange has been off since then.
         id_token_ttl_s: Lifetime of its ID tokens.
         refresh_token_ttl_days: Days after which an unused refresh token expires.
         rotate_refresh_token: Whether each use of a refresh token replaces it; always so for public clients.

@@ -9,12 +9,12 @@ AGGREGATE: Final = "impersonation"
 
 
 class ImpersonationEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of one impersonation, or of all of a party.
+    """The end of one impersonation, or of all impersonations of a party.
 
     Attributes:
         id: Of the revocation: the impersonation's id, or ``cutoff_id``.
         expires_at: Milliseconds since the epoch, UTC; everything that it covers has expired by then.
-        begun_until: Of a cutoff, milliseconds: it covers impersonations that began until then.
+        begun_until: For a cutoff, milliseconds: it covers impersonations that began until then.
     """
 
     id: str

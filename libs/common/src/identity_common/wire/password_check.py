@@ -32,10 +32,10 @@ class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         identifier: User name, e-mail address or phone number, as typed.
         password: The password, as typed.
-        devices: What the browser is known as, one per user who has signed in there.
-        timeout_ms: How long the caller waits for the answer, counted from the arrival of the request; later nothing is
-            checked.
-        address: Of the browser, for the log: the one who answers knows which account was tried.
+        devices: The identities of the browser, one for each user who has signed in there.
+        timeout_ms: How long the caller waits for the answer, counted from the arrival of the request; after that, the
+            password is not checked.
+        address: Address of the browser, for the log of the replying service, which knows the account.
     """
 
     identifier: str
@@ -45,7 +45,7 @@ class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     address: str = ""
 
     def __repr__(self) -> str:
-        """Hide both."""
+        """Hide the identifier and the password."""
         return "PasswordQuestion(…)"
 
 

@@ -1,7 +1,7 @@
 """Revocations in Redis: written by token-service, read by every service that accepts our access tokens.
 
 A revocation names an access token, an authorization, an impersonation or a signing key, and covers every token of the
-latter three; those of an impersonation include the ones got within it.
+latter three; those of an impersonation include the tokens that were obtained within it.
 
 A *cutoff* is a revocation of all impersonations of a party that began until a moment.
 
@@ -39,8 +39,8 @@ def cutoff_id(party: str) -> str:
 def revoking_ids(token_id: str, kid: str) -> tuple[str, ...]:
     """Return the ids whose revocation revokes a token: its own, its signing key's, and every segment before the last.
 
-    ``jti`` of a token that descends from an authorization is ``<authorization>.<random>``, that of one got by exchange
-    is that of ``identity_common.wire.impersonations``.
+    ``jti`` of a token that descends from an authorization is ``<authorization>.<random>``; that of a token obtained by
+    exchange begins with its impersonations (``stead.impersonations``).
     """
     return (token_id, retired_key_id(kid), *token_id.split(".")[:-1])
 

@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 PREFIX: Final = "sub_"
-"""Prefix of every subject token, so that no other class of token can be mistaken for one."""
+"""Prefix of every subject token, so that no other kind of token can be mistaken for one."""
 
 KEPT_AFTER_EXPIRY_MS: Final = 60_000
 """How long a record outlives its token, so that the log can tell expired tokens from unknown ones."""
 
 BEGUN_KEPT_MS: Final = 86_400_000
-"""How long Redis knows of an impersonation: much longer than the audit trail needs to hear of it."""
+"""How long Redis keeps an impersonation: much longer than its entry takes to reach the audit trail."""
 
 
 class BegunImpersonation(NamedTuple):
-    """Redis record of an impersonation: these members as text, separated by blanks.
+    """Redis record of an impersonation: these members as text, separated by a space.
 
     Attributes:
         issued_to: ``client_id`` of the application that asked for it.
@@ -49,7 +49,7 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
         user_id: The user that the issued token will stand for (``sub``).
         issued_to: ``client_id`` of the caller.
         issued_at: Milliseconds since the epoch, UTC; compared with the user's ``tokensValidAfter``, and never before
-            the one at minting.
+            its value at minting.
         expires_at: Milliseconds since the epoch, UTC; never later than the TTL of its key.
         minted_at: Milliseconds since the epoch, UTC: when the impersonation began.
         revision: Management revision at minting; the exchange waits until the directory has seen it.
