@@ -231,6 +231,20 @@ async def test_what_is_lost_while_redis_is_away_is_a_gap_in_the_numbers(trail: T
     assert log.getvalue().count('"audit.entry-lost"') == 3
 
 
+async def test_a_flush_waits_for_entries_that_were_sent_before_it(trail: Trail, servers: ServerAddresses) -> None:
+    """A service that stops closes its connections to Redis right after the flush."""
+    async with TcpProxy(servers.token_redis_url, delay_s=0.05) as wire:
+        redis = connect_redis(wire.url)
+        audit = TokenAudit(RedisCommands(redis), tenant_id=trail.tenant_id, backlog=1000)
+        audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), UNKNOWN_TARGET)
+        async with asyncio.timeout(WAIT_S):
+            while not wire.accepted:  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+        await audit.flush()
+        assert await trail.waiting() == 1
+        await redis.aclose()
+
+
 @pytest.mark.heavy
 async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_unknown(trail: Trail) -> None:
     """A relay that starts again publishes it once more with the same id, which the stream of the bus drops."""

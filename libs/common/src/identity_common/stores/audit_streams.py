@@ -102,6 +102,7 @@ class AuditStream:
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
+        self._unanswered: set[asyncio.Future[Any]] = set()
 
     def append(self, entry: AuditEntry, *, is_outcome: bool = False) -> None:
         """Append an entry. If Redis does not answer, it is lost; the loss is logged and leaves a gap in the numbers.
@@ -118,20 +119,19 @@ class AuditStream:
         loop = asyncio.get_running_loop()
         if not is_outcome and not self._is_due:
             self._is_due = True
-            loop.call_soon(self._send_due)
+            loop.call_soon(self._send)
         elif is_outcome and self._timer is None:
-            self._timer = loop.call_later(_GATHERING_S, self._send_due)
+            self._timer = loop.call_later(_GATHERING_S, self._send)
 
     async def flush(self) -> None:
-        """Append the waiting entries; return when Redis has answered or the command has failed."""
-        if self._waiting:
-            await asyncio.wait((self._send(),))
+        """Append the waiting entries; return when Redis has answered every command, or the command has failed."""
+        self._send()
+        if self._unanswered:
+            await asyncio.wait(self._unanswered)
 
-    def _send_due(self) -> None:
-        if self._waiting:  # otherwise they were sent together with others
-            self._send()
-
-    def _send(self) -> "asyncio.Future[Any]":
+    def _send(self) -> None:
+        if not self._waiting:  # they were sent together with others
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._is_due = None, False
@@ -139,7 +139,8 @@ class AuditStream:
         lost, self._lost = self._lost, 0
         appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, self._first_id, lost, *entries)
         appended.add_done_callback(partial(self._note_losses, lost + len(entries) // 2))
-        return appended
+        appended.add_done_callback(self._unanswered.discard)
+        self._unanswered.add(appended)
 
     def _note_losses(self, count: int, appended: "asyncio.Future[Any]") -> None:
         if appended.cancelled():
