@@ -46,8 +46,8 @@ _DECODE: Final[dict[str, Any]] = {
     "scope": msgspec.json.Decoder(ScopeState).decode,
     "revision": msgspec.json.Decoder(Watermark).decode,
 }
-_MEMBERS: Final = frozenset({"user", "application"})
-_DELETIONS: Final = 20
+_MEMBER_KINDS: Final = frozenset({"user", "application"})
+_MAX_DELETIONS: Final = 20
 
 
 class ManagementEvents:
@@ -92,7 +92,8 @@ class ManagementEvents:
     async def _apply(self, batch: Batch, read: StreamPosition) -> StreamPosition:
         """Apply the new messages of a batch that was read after a position; return the stored position afterwards.
 
-        A stored position of another stream, or before ``read``, is not moved: read on from it.
+        If that is before ``read``, or in another incarnation of a stream that is not being read from its beginning,
+        nothing is applied: reading resumes there.
         """
         applied = read
         for part in _parts(batch):
@@ -104,7 +105,7 @@ class ManagementEvents:
                 break
             if part.messages:
                 read = StreamPosition(read.stream, part.messages[-1].sequence)
-            self._take(position)
+            self._update_progress(position)
         return applied
 
     async def _stored_position(self) -> StreamPosition:
@@ -125,19 +126,19 @@ class ManagementEvents:
             new = [message for message in part.messages if message.sequence > stored.sequence]
             read_revision = max(stored.read_revision, await self._apply_messages(transaction, new))
             sequence = new[-1].sequence if new else stored.sequence
-            # A replica that is ahead knows whether its own position is the end of the stream.
-            is_all = part.caught_up and sequence == (part.messages[-1].sequence if part.messages else read.sequence)
+            # If another replica is ahead, only that one knows whether the stored position is the end of the stream.
+            is_end = part.caught_up and sequence == (part.messages[-1].sequence if part.messages else read.sequence)
             position = Position(
                 stream=read.stream,
                 sequence=sequence,
-                revision=max(stored.revision, read_revision) if is_all else stored.revision,
-                complete=stored.complete or (is_all and read_revision >= 0),
+                revision=max(stored.revision, read_revision) if is_end else stored.revision,
+                complete=stored.complete or (is_end and read_revision >= 0),
                 read_revision=read_revision,
             )
             await store.store_position(transaction.connection, self._tenant_id, position)
         return position
 
-    def _take(self, position: Position) -> None:
+    def _update_progress(self, position: Position) -> None:
         if position.complete and not self.is_complete:
             self.is_complete = True
             _log.info("directory.loaded", stream=STREAM_STATE, sequence=position.sequence)
@@ -214,13 +215,13 @@ class _Part(NamedTuple):
 
 
 def _parts(batch: Batch) -> Iterator[_Part]:
-    """Yield a batch in parts: a deleted user may be a member of very many organizations."""
+    """Split a batch so that no part has many deletions: a deleted user may be a member of very many organizations."""
     messages: list[_Message] = []
     deletions = 0
     for message in map(_decoded, batch.messages):
         messages.append(message)
-        deletions += message.kind in _MEMBERS and message.state.deleted
-        if deletions == _DELETIONS:
+        deletions += message.kind in _MEMBER_KINDS and message.state.deleted
+        if deletions == _MAX_DELETIONS:
             yield _Part(messages, caught_up=False)
             messages, deletions = [], 0
     yield _Part(messages, batch.caught_up)

@@ -86,7 +86,7 @@ class WholeState:
         return _last(rows)
 
     async def _record_published_permissions(self, transaction: Transaction, after: str) -> str | None:
-        """Record what was last published, former members included: their versions continue when they return."""
+        """Record what was last published, former members included: their versions continue when they rejoin."""
         rows = await _lock_members(transaction.connection, published_permissions, self._tenant_id, after)
         for row in rows:
             key = (row.organization_id, row.member_id)

@@ -76,7 +76,7 @@ role_scopes = Table(
 )
 
 
-# Organizations, their members and the roles of these.
+# Organizations, their members, and the roles that the members hold.
 
 organizations = Table(
     "organizations",
@@ -95,8 +95,8 @@ organizations = Table(
     Index("organizations_by_name", "tenant_id", "name", "id"),
 )
 
-# Neither members nor member_roles has a foreign key to organizations or roles: deleting one of those must not take
-# longer the more members it has. Rows left behind are ignored by every read and deleted later by the fan-out.
+# Neither members nor member_roles has a foreign key to organizations or roles: the time to delete one of those must not
+# depend on its number of members. Every read ignores the rows left behind; the fan-out deletes them later.
 LISTED_IN: Final = "tenant_id || '/' || organization_id || '/' || member_type"
 
 members = Table(
@@ -108,11 +108,11 @@ members = Table(
     Column("member_type", Text, nullable=False),
     Column("joined_at", BigInteger, nullable=False),
     Column("rejoined", Boolean, nullable=False, server_default="false"),
-    # Those of the user or application in known_users or known_applications; triggers keep them.
+    # Copied from known_users or known_applications by triggers.
     Column("name", Key),
     Column("search_key", Key),
-    # The list that the member is in. An index that began with the organization's id would also be taken to look up one
-    # member, as long as the statistics do not know of an organization that has just grown.
+    # The list that the member is in. While its statistics predate the growth of an organization, the planner would use
+    # an index that begins with the organization's id even to look up one member.
     Column("listed_in", Key, Computed(LISTED_IN, persisted=True)),
     Index("members_by_member", "tenant_id", "member_id", "organization_id"),
     Index("members_by_name", "listed_in", "name", "member_id"),
@@ -135,9 +135,9 @@ member_roles = Table(
 )
 
 
-# The fan-out: what was last published of each member, and the requests to compare it with what holds now.
+# The fan-out: the permissions last published of each member, and the requests to compare them with the present ones.
 
-# A row outlives its member: its version continues when the member comes back.
+# A row outlives its member: its version continues when the member rejoins.
 published_permissions = Table(
     "published_permissions",
     metadata,
@@ -225,7 +225,7 @@ directory_position = Table(
     "directory_position",
     metadata,
     tenant_id(),
-    # Identifies the incarnation of the stream: positions of another one mean nothing.
+    # Identifies the incarnation of the stream; positions in different ones are not comparable.
     Column("stream", Text, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     # Management's watermark: everything up to this revision is in the tables; -1 before the first.

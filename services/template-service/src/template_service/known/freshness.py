@@ -24,7 +24,15 @@ def not_arrived() -> ApiError:
 
 
 class Directory:
-    """How far the projection of management-service has come, and waiting for it."""
+    """How far the projection of management-service has come, and waiting for it.
+
+    Args:
+        bus: Tells the head of the stream.
+        seen: Management's watermark in our tables.
+        tenant_id: The tenant.
+        revision_wait_s: How long a request waits for the revision that it requires.
+        catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus.
+    """
 
     def __init__(
         self, bus: Bus, seen: Progress, *, tenant_id: str, revision_wait_s: float, catch_up_wait_s: float
@@ -63,7 +71,7 @@ class Directory:
             raise not_arrived()
 
     async def catch_up(self) -> None:
-        """Wait until everything has arrived that was in the stream when this was called, or 500 ms."""
+        """Wait until everything has arrived that was in the stream at the call, at most ``catch_up_wait_s``."""
         if not self._bus.is_connected:
             return  # without a bus there is nothing to catch up with
         await asyncio.wait((self._runs.next(),), timeout=self._catch_up_wait_s)

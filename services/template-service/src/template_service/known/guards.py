@@ -12,7 +12,7 @@ from template_service.known.freshness import Directory
 def known_parent_exists(kind: str) -> Guard:
     """Return the guard of routes below ``/{<kind>_id}/``, of a kind that management-service owns.
 
-    An unknown id may have been created a moment ago: it is looked up once more after catching up.
+    An unknown id may be new: it is looked up once more after catching up.
     """
 
     async def guard(connection: Connection, _: BaseRouteHandler) -> None:

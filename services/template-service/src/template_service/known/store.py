@@ -160,7 +160,7 @@ async def store_position(connection: AsyncConnection, tenant_id: str, position: 
 
 
 def _in_lock_order(given: Sequence[Known]) -> list[Known]:
-    """Return states by id: users and applications that become members are locked in this order."""
+    """Return states sorted by id, the order in which users and applications that become members are locked."""
     return sorted(given, key=lambda each: each.state.id)
 
 
@@ -230,12 +230,12 @@ async def scopes_of(connection: AsyncConnection, tenant_id: str, resource_ids: C
 
 
 async def forget(connection: AsyncConnection, tenant_id: str, what: Kind, ids: Collection[str]) -> None:
-    """Delete aggregates that no longer exist."""
+    """Delete the rows of aggregates that no longer exist."""
     await connection.execute(_FORGET[what], {"tenant": tenant_id, "ids": list(ids)})
 
 
 def valid_exchange(issued_at: str) -> str:
-    """Return the condition that a token got by exchange is valid, over a row of ``known_applications``.
+    """Return the condition that a token from a token exchange is valid, over a row of ``known_applications``.
 
     Args:
         issued_at: Expression of when it was issued, milliseconds.

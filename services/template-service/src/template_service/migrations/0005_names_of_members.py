@@ -1,7 +1,7 @@
 """Names of members, to list and search a large organization without looking up each of them.
 
-Triggers keep them, so that they are right for members that a replica of the previous release adds as well. A plan of a
-function is kept, and may be from when a table was small: without sequential scans, it uses an index from the beginning.
+Triggers maintain them, also for members that a replica of the previous release adds. The plan of a function is cached,
+possibly from when a table was small: with sequential scans disabled, it uses an index from the beginning.
 """
 
 from alembic import op
@@ -33,7 +33,7 @@ FUNCTIONS = {
 }
 
 
-# For the rewrite of the table alone: with a million members it takes 11 s, and updating them all 26 s.
+# Used only by the rewrite of the table: with a million members, that takes 11 s, and an UPDATE of them all 26 s.
 KNOWN = {
     "known_name": """
         IF member_type = 'user' THEN
@@ -51,7 +51,7 @@ KNOWN = {
 
 
 def upgrade() -> None:
-    # An old replica may be storing a name, which no trigger would see yet.
+    # A replica of the previous release may be storing a name, which no trigger would see yet.
     op.execute("LOCK TABLE known_users, known_applications IN SHARE ROW EXCLUSIVE MODE")
     for function, body in KNOWN.items():
         op.execute(
