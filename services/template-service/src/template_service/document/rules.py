@@ -231,7 +231,7 @@ Grants = tuple[Grant, ...]
 
 
 def repetitions(document: TemplateDocument) -> list[Issue]:
-    """Return where a document repeats something: names identify."""
+    """Return the duplicates in a document: names, and what one role grants."""
     names = [permission.name for permission in document.permissions]
     found = [Issue(f"permissions[{index}].name", "repeated") for index in _repeated(names)]
     names = [role.name for role in document.roles]
@@ -244,7 +244,7 @@ def repetitions(document: TemplateDocument) -> list[Issue]:
 
 
 def unacceptable_names(document: TemplateDocument, *, urn_namespace: str) -> list[Issue]:
-    """Return where a document gives a permission an invalid name."""
+    """Return the invalid names of permissions in a document."""
     return [
         Issue(f"permissions[{index}].name", "not a valid name of a permission")
         for index, permission in enumerate(document.permissions)
@@ -253,7 +253,7 @@ def unacceptable_names(document: TemplateDocument, *, urn_namespace: str) -> lis
 
 
 def too_large_roles(document: TemplateDocument) -> list[Issue]:
-    """Return which roles of a document grant more than a role may."""
+    """Return the roles of a document that grant more than a role may."""
     return [
         Issue(f"roles[{index}]", "grants too much")
         for index, role in enumerate(document.roles)
@@ -298,7 +298,7 @@ def scopes_of_resource(document: TemplateDocument, indicator: str) -> list[Issue
 
 
 def types_of(document: TemplateDocument, names: Collection[str]) -> list[Issue]:
-    """Return where a document gives the types of these roles."""
+    """Return an issue for the type of each of these roles, which members hold."""
     return [
         Issue(f"roles[{at}].type", "a member holds the role")
         for at, role in enumerate(document.roles)
@@ -307,7 +307,7 @@ def types_of(document: TemplateDocument, names: Collection[str]) -> list[Issue]:
 
 
 def template_of(document: TemplateDocument) -> Template:
-    """Return the template of a document without repetitions."""
+    """Return the template of a document without duplicates."""
     return Template(
         permissions={permission.name: permission.description for permission in document.permissions},
         roles={
@@ -388,10 +388,10 @@ def _role_change(name: str, before: Role, after: Role) -> RoleChange:
 
 
 def changed_grants(before: Template, after: Template) -> dict[Grants, list[GrantedPermission]]:
-    """Return the permissions whose members must be counted, grouped by the roles that grant them, before and after.
+    """Return the permissions whose holders must be counted, grouped by the roles that grant them, before and after.
 
-    It includes only existing roles, since a new one has no members, and only permissions whose grants by these change.
-    Permissions of one group have the same members: a role that grants a hundred of them is counted once.
+    Only existing roles are included, since a new one has no members, and only permissions whose grants by these change.
+    The permissions of a group have the same holders: if a role grants a hundred of them, its members are counted once.
     """
     now = {name: after.roles[name].grants if name in after.roles else frozenset() for name in before.roles}
     changed = {permission for name, role in before.roles.items() for permission in role.grants ^ now[name]}

@@ -1,4 +1,4 @@
-"""Reading the whole template as a document, and replacing it by one."""
+"""Reading the whole template as a document, and replacing it with one."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -42,7 +42,7 @@ class _Plan(NamedTuple):
 
     Attributes:
         after: The template afterwards.
-        content_ids: Of everything that roles grant before or after, except for permissions yet to be created.
+        content_ids: Ids of everything that roles grant before or after, except for permissions yet to be created.
     """
 
     before: StoredTemplate
@@ -86,16 +86,16 @@ class OrganizationTemplate:
             return rules.document_of((await store.read_template(connection, self._tenant_id)).template)
 
     async def put(self, document: TemplateDocument, *, dry_run: bool) -> tuple[TemplateReport, dict[str, str]]:
-        """Replace the template by a document, all of it or nothing; return what that changes.
+        """Replace the template with a document in one transaction; return what that changes, and the headers.
 
-        Names identify: a renamed permission or role is another one, and what is not in the document is deleted.
+        Names are identifiers: a renamed permission or role is a new one, and what is not in the document is deleted.
 
         Args:
             document: The whole template.
-            dry_run: Change nothing; what would be refused is refused.
+            dry_run: Change nothing; refuse what would be refused otherwise.
 
         Raises:
-            ApiError: 413 for too many grants; 400 for repetitions; 422 for an invalid name, a role that grants too
+            ApiError: 413 for too many grants; 400 for duplicates; 422 for an invalid name, a role that grants too
                 much, something undefined or unknown, a scope of the Management API, or another type of a role that a
                 member holds.
         """
@@ -147,9 +147,9 @@ class OrganizationTemplate:
     async def _require_unassigned(
         self, connection: AsyncConnection, document: TemplateDocument, retyped: dict[str, str]
     ) -> None:
-        """Refuse another type of a role that a member holds, or is being given."""
+        """Refuse to change the type of a role that a member holds or is being assigned."""
         if retyped:
-            await store.lock_roles_alone(connection, self._tenant_id, retyped)
+            await store.lock_roles_exclusively(connection, self._tenant_id, retyped)
             names = {retyped[role_id] for role_id in await store.assigned(connection, self._tenant_id, retyped)}
             refusal = wrong_kind("The type of a role cannot be changed while a member holds it.")
             _refuse_at(rules.types_of(document, names), refusal)
@@ -189,7 +189,7 @@ class OrganizationTemplate:
         created = {name: new_id() for name in changes.created}
         updated = {plan.before.role_ids[each.name]: each for each in changes.updated}
         deleted = sorted(plan.before.role_ids[name] for name in changes.deleted)
-        await store.lock_roles_alone(connection, tenant_id, deleted)
+        await store.lock_roles_exclusively(connection, tenant_id, deleted)
         await store.delete_roles(connection, tenant_id, deleted)
         after = plan.after.roles
         new = [(role_id, name, after[name].description, after[name].type) for name, role_id in created.items()]
@@ -223,7 +223,7 @@ class OrganizationTemplate:
 
 
 def _cause(change: RoleChange, gone: Collection[GrantedPermission]) -> PermissionCause:
-    """Return why the grants of a role change: by themselves, or only because permissions are deleted."""
+    """Return why the grants of a role change: ``permission-deleted`` if they only lose deleted permissions."""
     if not change.added and all(permission in gone for permission in change.removed):
         return "permission-deleted"
     return "role-changed"
@@ -234,13 +234,13 @@ def _pairs(
     granted: Collection[tuple[str, GrantedPermission]],
     content_ids: dict[GrantedPermission, str],
 ) -> list[tuple[str, str]]:
-    """Return sorted pairs of ids, of a role and what it grants, for one kind of content."""
+    """Return the grants of one kind of content as sorted pairs of ids: the role, the content."""
     is_permission = content == "permission"
     return sorted((role_id, content_ids[each]) for role_id, each in granted if (each.resource is None) is is_permission)
 
 
 def _refuse_at(found: list[Issue], refusal: ApiError) -> None:
-    """Raise a refusal with the issues found in the document, if there are any."""
+    """Refuse the document if issues were found; the first of them are reported."""
     if found:
         body = refusal.body
         raise ApiError(refusal.status, body.code, body.message, data=ErrorData(found[: rules.MAX_ISSUES]))

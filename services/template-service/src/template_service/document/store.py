@@ -1,6 +1,6 @@
 """The whole template in PostgreSQL. Every read, count and write is one statement, however many rows it has.
 
-Locks are taken in the order of all code: the template, roles, permissions, scopes, each by id.
+Locks are taken in the same order as everywhere: the template, roles, permissions, scopes, each by id.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,10 +21,10 @@ def _texts(*names: str) -> list[BindParameter[Any]]:
     return [bindparam(name, type_=ARRAY(Text)) for name in names]
 
 
-# A plan that was made for a small document must not be kept: for a large one it would take minutes. But the checks of
-# foreign keys, grant by grant, must keep theirs: planning would take longer than checking.
+# A plan that was cached for a small document would take minutes for a large one. But the foreign key checks, one per
+# grant, must use cached plans: planning would take longer than checking.
 _PLAN_ANEW: Final = text("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
-_KEEP_PLANS: Final = text("SELECT set_config('plan_cache_mode', 'auto', true)")
+_CACHE_PLANS: Final = text("SELECT set_config('plan_cache_mode', 'auto', true)")
 _LOCK_ROLES: Final = text(
     "SELECT count(*) FROM (SELECT FROM roles WHERE tenant_id = :tenant ORDER BY id FOR NO KEY UPDATE) AS locked"
 ).bindparams(_TENANT)
@@ -65,7 +65,7 @@ _LOCK_SCOPES: Final = text(
     ORDER BY known_scopes.id FOR KEY SHARE OF known_scopes
     """
 ).bindparams(_TENANT, *_texts("resources", "names"))
-_LOCK_ALONE: Final = text(
+_LOCK_EXCLUSIVELY: Final = text(
     """
     SELECT count(*) FROM (
         SELECT FROM roles WHERE tenant_id = :tenant AND id = ANY(:ids) ORDER BY id FOR UPDATE
@@ -170,8 +170,8 @@ class StoredTemplate(NamedTuple):
     """The template as it is stored.
 
     Attributes:
-        role_ids: By name.
-        content_ids: Of the organization permissions, and of the scopes that roles grant.
+        role_ids: Ids of the roles, by name.
+        content_ids: Ids of the organization permissions, and of the scopes that roles grant.
     """
 
     template: Template
@@ -210,7 +210,7 @@ async def read_template(connection: AsyncConnection, tenant_id: str) -> StoredTe
 async def lock_scopes(
     connection: AsyncConnection, tenant_id: str, scopes: Collection[GrantedPermission]
 ) -> dict[GrantedPermission, str]:
-    """Return the ids of the known ones of these scopes; they stay for the transaction."""
+    """Return the ids of the known ones of these scopes, locked against deletion until the transaction ends."""
     values = {
         "tenant": tenant_id,
         "resources": [scope.resource for scope in scopes],
@@ -220,20 +220,20 @@ async def lock_scopes(
     return {GrantedPermission(row.name, row.indicator): row.id for row in rows}
 
 
-async def lock_roles_alone(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> None:
+async def lock_roles_exclusively(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> None:
     """Lock these roles against changes and new assignments until the transaction ends."""
-    await connection.execute(_LOCK_ALONE, {"tenant": tenant_id, "ids": list(role_ids)})
+    await connection.execute(_LOCK_EXCLUSIVELY, {"tenant": tenant_id, "ids": list(role_ids)})
 
 
 async def assigned(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> set[str]:
-    """Return which of these roles members hold."""
+    """Return which of these roles are assigned to a member."""
     return set(await connection.scalars(_ASSIGNED, {"tenant": tenant_id, "ids": list(role_ids)}))
 
 
 async def count_members(
     connection: AsyncConnection, tenant_id: str, role_ids: Mapping[str, str], grants: Iterable[Grants]
 ) -> dict[int, tuple[Reach, Reach]]:
-    """Return how many members gain and lose each group of grants, by its position; groups without any are left out."""
+    """Return how many members gain and lose each group's permissions, by its position; without any, it is left out."""
     rows = [
         (ordinal, role_ids[grant.role], grant.before, grant.after)
         for ordinal, of_permission in enumerate(grants)
@@ -253,13 +253,13 @@ async def count_members(
 
 
 async def delete_permissions(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> None:
-    """Delete permissions, and the grants of them."""
+    """Delete permissions and their grants."""
     if ids:
         await connection.execute(_DELETE_PERMISSIONS, {"tenant": tenant_id, "ids": list(ids)})
 
 
 async def delete_roles(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> None:
-    """Delete roles with their grants, locked by ``lock_roles_alone``; their assignments stay, ignored."""
+    """Delete roles with their grants, locked by ``lock_roles_exclusively``; their assignments stay, ignored."""
     if ids:
         await connection.execute(_DELETE_ROLES, {"tenant": tenant_id, "ids": list(ids)})
 
@@ -308,7 +308,7 @@ async def grant(
 ) -> None:
     """Add grants: pairs of the ids of a role and its content."""
     if pairs:
-        await connection.execute(_KEEP_PLANS)
+        await connection.execute(_CACHE_PLANS)
         await _change_grants(connection, _GRANT[content], tenant_id, pairs)
         await connection.execute(_PLAN_ANEW)
 

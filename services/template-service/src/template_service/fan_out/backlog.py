@@ -1,4 +1,4 @@
-"""How many changes still wait for the fan-out."""
+"""The backlog of the fan-out, as a metric."""
 
 from typing import Final
 

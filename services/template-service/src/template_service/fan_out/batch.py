@@ -1,4 +1,4 @@
-"""One batch of a fan-out: compares what some members hold with what was last published of them.
+"""One batch of a fan-out: compares the permissions of some members with those last published.
 
 A batch is one transaction that holds the tenant's fan-out lock, so that batches do not overlap. Members and roles are
 read by one statement, from one snapshot: it includes everything committed before, and later commits have their own rows
@@ -32,8 +32,8 @@ _KEYS: Final = (bindparam("organizations", type_=ARRAY(Text)), bindparam("member
 _AFTER: Final = (bindparam("after_organization", type_=Text), bindparam("after_member", type_=Text))
 _LAST: Final = (bindparam("last_organization", type_=Text), bindparam("last_member", type_=Text))
 
-# A former active worker may still have an open transaction; the lock waits for it. And a plan from when the tables were
-# small must not be kept.
+# A formerly active worker may still have an open transaction; the lock waits for it. A cached plan may be from when the
+# tables were small, and must not be used.
 _BEGIN: Final = text(
     """
     SELECT pg_advisory_xact_lock(hashtext('identity-fan-out-batch'), hashtext(:tenant)),
@@ -49,8 +49,8 @@ _NAMED: Final = text(
     ORDER BY id, member_id COLLATE "C" LIMIT :limit
     """
 ).bindparams(_TENANT)
-# One of several requests for the same members is enough if none has begun: it sees the changes behind all of them. One
-# statement is one snapshot: the request of a deletion is not dropped while the deleted row is still visible.
+# Of several requests for the same members, one is enough if it has not begun: it sees the changes behind all of them.
+# One statement is one snapshot: the request of a deletion is not dropped while the deleted row is still visible.
 _REACHING_MANY: Final = text(
     """
     WITH requested AS (
@@ -237,7 +237,7 @@ class BatchTooLargeError(Exception):
 async def process_batch(transaction: Transaction, tenant_id: str, *, limit: int = BATCH) -> None:
     """Process the next members that requests name, and the next ones of the oldest request for a role or organization.
 
-    Both kinds share a transaction, so that neither waits until the other is done.
+    Each batch takes from both kinds of requests, so that neither kind waits until the other is done.
 
     Args:
         transaction: To be rolled back when this raises.
@@ -342,7 +342,7 @@ async def _publish_differences(transaction: Transaction, tenant_id: str, causes:
 
 
 async def _store(connection: AsyncConnection, tenant_id: str, found: Sequence[tuple[MemberKey, str, int, str]]) -> None:
-    """Store what is published of each member: key, type, version, permissions."""
+    """Store what is now published of each member: key, type, version, permissions."""
     texts = {text: place for place, text in enumerate({text for _, _, _, text in found}, start=1)}
     values = {
         "tenant": tenant_id,
@@ -356,7 +356,7 @@ async def _store(connection: AsyncConnection, tenant_id: str, found: Sequence[tu
 
 
 class _Comparison:
-    """Compares what members hold through their roles with what was published; each combination once."""
+    """Compares the permissions that members' roles grant with those published; each combination once."""
 
     def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
         self._granted: dict[str, list[GrantedPermission]] = {}
@@ -369,11 +369,11 @@ class _Comparison:
         self._differences: dict[tuple[bytes | None, tuple[str, ...]], Difference | None] = {}
 
     def difference(self, digest: bytes | None, role_ids: tuple[str, ...]) -> Difference | None:
-        """Return what has changed for a member with these roles; none if nothing has.
+        """Return how the permissions of a member with these roles differ from the published ones; None if they do not.
 
         Args:
-            digest: Of what was published; none if nothing ever was.
-            role_ids: The roles that it holds now.
+            digest: Hash of the published permissions; None if none were ever published.
+            role_ids: The roles that the member holds now.
         """
         key = (digest, role_ids)
         if key not in self._differences:

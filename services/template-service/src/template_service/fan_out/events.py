@@ -1,4 +1,4 @@
-"""The events of members' permissions: pure functions of what a member holds and what was last published."""
+"""The events of members' permissions, computed from the present and the last published ones. No I/O."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -43,7 +43,7 @@ def encode_permissions(permissions: Iterable[GrantedPermission]) -> str:
 
 
 def difference(before: str, now: str) -> Difference | None:
-    """Return the difference between two stored sets; none if they are equal."""
+    """Return the difference between two stored sets; None if they are equal."""
     if before == now:
         return None
     old, new = _decode(before), _decode(now)

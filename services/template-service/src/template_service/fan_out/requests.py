@@ -1,7 +1,7 @@
-"""Requests for a fan-out: the transaction of a change notes which members' permissions it may have touched.
+"""Requests for a fan-out: the transaction of a change records whose permissions it may have affected.
 
-A change is answered at once, however many members it reaches. The worker (``fan_out.worker``) later compares the
-permissions of each with what was last published.
+The response to a change does not wait for the fan-out. The worker (``fan_out.worker``) later compares the permissions
+of each affected member with those last published.
 """
 
 from collections.abc import Collection, Sequence
@@ -61,7 +61,7 @@ async def request_role_fan_out(transaction: Transaction, tenant_id: str, role_id
 async def request_role_fan_outs(
     transaction: Transaction, tenant_id: str, role_ids: Collection[str], cause: PermissionCause
 ) -> None:
-    """Do the same for several roles, by one statement."""
+    """Schedule recomputation for every holder of any of these roles, by one statement."""
     if role_ids:
         values = {"tenant_id": tenant_id, "cause": cause, "role_ids": sorted(role_ids), "channel": FAN_OUT_CHANNEL}
         await transaction.connection.execute(_REQUEST_ROLES, values)
@@ -81,7 +81,7 @@ async def request_member_fan_out(
     member_ids: Collection[str],
     cause: PermissionCause,
 ) -> None:
-    """Schedule recomputation for these members, just removed ones included."""
+    """Schedule recomputation for these members; they may just have been removed."""
     if member_ids:
         await _request(transaction, tenant_id, cause, organization_id=organization_id, member_ids=sorted(member_ids))
 
@@ -89,7 +89,14 @@ async def request_member_fan_out(
 async def request_members_fan_out(
     transaction: Transaction, tenant_id: str, members: Sequence[tuple[str, str]], cause: PermissionCause
 ) -> None:
-    """Do the same for members of several organizations, given as organization and member, by one statement."""
+    """Schedule recomputation for members of several organizations, by one statement.
+
+    Args:
+        transaction: The transaction of the change.
+        tenant_id: The tenant.
+        members: Ids of the organization and the member.
+        cause: Why their permissions may have changed.
+    """
     if members:
         values = {
             "tenant_id": tenant_id,

@@ -29,7 +29,7 @@ _WAITING: Final = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
 
 
 class FanOut:
-    """Compares what affected members hold with what was last published, and records the differences.
+    """Compares the permissions of affected members with those last published, and records the differences.
 
     An advisory lock makes the worker of one replica the active one.
 
@@ -56,7 +56,7 @@ class FanOut:
             log=_log,
             failed="fan-out.failed",
             interrupted="fan-out.interrupted",
-            # ApiError: a batch lost every deadlock
+            # ApiError: every retry of a batch ended in a deadlock
             expected=(
                 OSError,
                 SQLAlchemyError,
@@ -104,7 +104,7 @@ class FanOut:
         return transaction.revision
 
     async def _await_publication(self) -> None:
-        """Wait until the last batch but one is in the stream; after a timeout, not again until the relay moves."""
+        """Wait until the last batch but one is in the stream; after a timeout, not again until the relay advances."""
         if self._timed_out_at == self._published.value:
             return
         try:

@@ -1,4 +1,4 @@
-"""The events of organization roles."""
+"""The events and versions of organization roles."""
 
 from collections.abc import Collection
 from typing import Final
@@ -44,5 +44,5 @@ async def record_roles(
 
 
 async def touch_roles(transaction: Transaction, tenant_id: str, role_ids: Collection[str]) -> None:
-    """Increment the versions of roles: they, or what they grant, changed."""
+    """Increment the versions of roles that changed, or whose grants did."""
     await transaction.connection.execute(_TOUCH, {"tenant": tenant_id, "ids": list(role_ids)})

@@ -1,6 +1,6 @@
 """Grants of roles, in PostgreSQL: both organization permissions and scopes of API resources.
 
-All code takes locks in the same order: roles, then what they grant, each by id.
+Locks are taken in the same order everywhere: roles, then what they grant, each by id.
 """
 
 from collections.abc import Collection
@@ -123,13 +123,16 @@ async def lock_permissions(connection: AsyncConnection, tenant_id: str, ids: Col
 
 
 async def lock_scopes(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> dict[str, str]:
-    """Return the known ones of these scopes, with the indicator of their resource; they stay for the transaction."""
+    """Return the known ones of these scopes, with the indicator of their resource.
+
+    They are locked against deletion until the transaction ends.
+    """
     rows = await connection.execute(_LOCK_SCOPES, {"tenant": tenant_id, "ids": list(ids)})
     return {row.id: row.indicator for row in rows}
 
 
 async def add(connection: AsyncConnection, tenant_id: str, content: Content, role_id: str, ids: Collection[str]) -> int:
-    """Grant these, locked by the caller, through a role; return how many are new."""
+    """Add these, locked by the caller, to what a role grants; return how many are new."""
     _, relation, content_id = _KINDS[content]
     rows = select(_TENANT, _ROLE, func.unnest(_IDS))
     statement = (
@@ -154,7 +157,7 @@ async def remove(
 async def remove_others(
     connection: AsyncConnection, tenant_id: str, content: Content, role_id: str, ids: Collection[str]
 ) -> int:
-    """Remove everything else of this kind from what a role grants; return how much there was."""
+    """Remove all others of this kind from what a role grants; return how many there were."""
     _, relation, content_id = _KINDS[content]
     kept = select(func.unnest(_IDS))
     statement = delete(relation).where(
@@ -199,10 +202,11 @@ async def roles_granting(
 async def lock_with_roles(
     connection: AsyncConnection, tenant_id: str, content: Content, ids: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Lock contents that are about to be deleted, and every role that grants any of them; return the ids of both.
+    """Lock contents against changes and new grants, and every role that grants any of them; return the ids of both.
 
-    Another role may be granted one of them between the two locks; reading the roles again finds it. Locking it then
-    would be out of order, and may deadlock with its holder: all locks are released and taken again.
+    Between the two locks, one of them may be added to another role; reading the roles again finds that one. Locking it
+    then would be out of order, and might deadlock with the transaction that holds it: all locks are released and taken
+    again.
     """
     contents = _KINDS[content].contents
     lock_roles = (

@@ -14,10 +14,10 @@ _HOLD: Final = text("SELECT pg_advisory_xact_lock(hashtext('template'), hashtext
 
 
 async def adding_to_template(connection: AsyncConnection, tenant_id: str) -> None:
-    """Lock the template for adding to it, until the transaction ends; others may add concurrently."""
+    """Share the lock until the transaction ends: other transactions may add to the template concurrently."""
     await connection.execute(_ADD, {"tenant": tenant_id})
 
 
 async def hold_template(connection: AsyncConnection, tenant_id: str) -> None:
-    """Lock the template exclusively until the transaction ends: nothing is added to it."""
+    """Hold the lock alone until the transaction ends: no other transaction adds to the template."""
     await connection.execute(_HOLD, {"tenant": tenant_id})

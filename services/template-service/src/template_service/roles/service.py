@@ -52,7 +52,7 @@ class OrganizationRoles:
         self._management_api = management_api
 
     async def create(self, creation: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
-        """Create a role that grants the given permissions and scopes; all of it is done, or nothing.
+        """Create a role that grants the given permissions and scopes, in one transaction.
 
         Raises:
             ApiError: 422 for a name in use, an unknown permission or scope, a scope of the Management API, too many.
@@ -92,7 +92,7 @@ class OrganizationRoles:
     async def list_roles(
         self, page: Page, *, ids: Sequence[str], role_type: str | None
     ) -> tuple[list[OrganizationRoleWithContents], int]:
-        """Return a page of the roles with these ids and of a type, or of all, with what they grant, and their total."""
+        """Return a page of the roles with what they grant, and their total; see ``store.list_roles``."""
         async with self._reader.connect() as connection:
             return await store.list_roles(connection, self._tenant_id, page, ids=ids, role_type=role_type)
 
@@ -100,15 +100,15 @@ class OrganizationRoles:
     async def update(
         self, role_id: str, update: rules.OrganizationRoleUpdate
     ) -> tuple[OrganizationRole, dict[str, str]]:
-        """Change the given members of a role; the permissions of its holders stay.
+        """Change the given fields of a role; the permissions of its holders do not change.
 
         Raises:
             ApiError: 404; 422 for a name in use, or another type of a role that a member holds.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
-            alone = update.type is not UNSET
-            role = await store.lock_role(connection, self._tenant_id, role_id, alone=alone)
+            exclusive = update.type is not UNSET
+            role = await store.lock_role(connection, self._tenant_id, role_id, exclusive=exclusive)
             if role is None:
                 raise missing_by_id("entity.not_exists")
             given = {name: getattr(update, name) for name in update.__struct_fields__}
@@ -126,7 +126,7 @@ class OrganizationRoles:
 
     @retry_on_conflict
     async def delete(self, role_id: str) -> dict[str, str]:
-        """Delete a role; it grants nothing from now on. The fan-out deletes its assignments.
+        """Delete a role. It grants nothing from then on; the fan-out deletes its assignments.
 
         Raises:
             ApiError: 404.

@@ -43,7 +43,7 @@ class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):
     """An organization role as stored, without what it grants.
 
     Attributes:
-        version: Incremented by every change, of what it grants too.
+        version: Incremented by every change of the role or of what it grants.
     """
 
     tenant_id: str
@@ -92,7 +92,7 @@ _COLUMNS: Final = tuple(roles.c[name] for name in OrganizationRole.__struct_fiel
 _BY_ID: Final = (roles.c.tenant_id == bindparam("tenant"), roles.c.id == bindparam("role"))
 _FIND: Final = select(*_COLUMNS).where(*_BY_ID)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
-_LOCK_ALONE: Final = _FIND.with_for_update()
+_LOCK_EXCLUSIVELY: Final = _FIND.with_for_update()
 _UPDATE: Final = update(roles).where(*_BY_ID)
 _DELETE: Final = delete(roles).where(*_BY_ID)
 # Assignments in a deleted organization are ignored; the fan-out has yet to delete them.
@@ -115,9 +115,9 @@ _LIST: Final = select(*_COLUMNS).where(roles.c.tenant_id == bindparam("tenant"))
 
 
 def _with_contents(page: Subquery) -> Select[Any]:
-    """Return the roles of a page with what they grant.
+    """Return a statement that selects the roles of a page with what they grant.
 
-    Aggregated to JSON by the database: a role may grant thousands, and a row for each would take ten times as long.
+    The database aggregates to JSON: a role may grant thousands, and a row for each would take ten times as long.
     """
     granted = (
         select(_together(_PERMISSION, permissions))
@@ -149,7 +149,7 @@ def _with_contents(page: Subquery) -> Select[Any]:
 
 
 def _together(item: ColumnElement[Any], table: Table) -> ColumnElement[str]:
-    """Return an aggregate of these JSON objects, by the name and then the id of the rows of a table."""
+    """Return the aggregate of these JSON objects, ordered by the name and then the id of a table's rows."""
     return func.coalesce(cast(func.json_agg(aggregate_order_by(item, table.c.name, table.c.id)), Text), "[]")
 
 
@@ -169,7 +169,7 @@ async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -
 
 
 async def lock_role(
-    connection: AsyncConnection, tenant_id: str, role_id: str, *, alone: bool = False
+    connection: AsyncConnection, tenant_id: str, role_id: str, *, exclusive: bool = False
 ) -> OrganizationRole | None:
     """Return a role, locked against changes until the transaction ends; or none.
 
@@ -177,9 +177,9 @@ async def lock_role(
         connection: Of the transaction.
         tenant_id: The tenant.
         role_id: The role.
-        alone: Lock it against new assignments as well.
+        exclusive: Lock it against new assignments as well.
     """
-    statement = _LOCK_ALONE if alone else _LOCK
+    statement = _LOCK_EXCLUSIVELY if exclusive else _LOCK
     row = (await connection.execute(statement, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
     return None if row is None else OrganizationRole(**row)
 
@@ -204,7 +204,15 @@ async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str)
 async def list_roles(
     connection: AsyncConnection, tenant_id: str, page: Page, *, ids: Sequence[str], role_type: str | None
 ) -> tuple[list[OrganizationRoleWithContents], int]:
-    """Return a page of roles by name, with what they grant, and their total: with these ids, of a type, or all."""
+    """Return a page of the roles by name, with what they grant, and their total.
+
+    Args:
+        connection: To the database.
+        tenant_id: The tenant.
+        page: The part to return.
+        ids: Only roles with one of these ids; empty for all roles.
+        role_type: Only roles of this type; None for all roles.
+    """
     statement, values = _LIST, {"tenant": tenant_id}
     if ids:
         statement = statement.where(roles.c.id == any_(bindparam("ids", list(ids), ARRAY(Text))))
@@ -215,8 +223,8 @@ async def list_roles(
     rows, total = await fetch_page(connection, statement, values, page, searched=searched, completed=_with_contents)
     found = []
     for row in rows:
-        members = dict(row)
-        granted = _decode_permissions(members.pop("granted_permissions"))
-        granted_scopes = _decode_scopes(members.pop("granted_scopes"))
-        found.append(OrganizationRoleWithContents(OrganizationRole(**members), granted, granted_scopes))
+        fields = dict(row)
+        granted = _decode_permissions(fields.pop("granted_permissions"))
+        granted_scopes = _decode_scopes(fields.pop("granted_scopes"))
+        found.append(OrganizationRoleWithContents(OrganizationRole(**fields), granted, granted_scopes))
     return found, total
