@@ -19,7 +19,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def member_responder(bus: Bus, reader: AsyncEngine, *, tenant_id: str) -> Responder:
-    """Return the handler of one tenant's requests."""
+    """Return the responder to the requests of one tenant."""
 
     async def reply(request: bytes, _: float) -> bytes:
         question = _decode(request)

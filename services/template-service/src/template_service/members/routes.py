@@ -37,8 +37,6 @@ from template_service.roles.routes import OrganizationRoleAnswer, organization_r
 from template_service.roles.store import Named
 
 _ROLE: Final = Filter("organizationRoleId", "Only members that hold this organization role.")
-
-
 _WITHOUT_ROLE: Final = Filter("excludeOrganizationRoleId", "Only members that do not hold this organization role.")
 
 
@@ -116,8 +114,8 @@ class _Kind(NamedTuple):
         member_type: Also names their path (``users``) and its parameter (``user_id``).
         noun: With its article, for the OpenAPI document.
         ids: The body that names all members.
-        added: The body, and the answer, that names new members.
-        assignments: The body that names members and roles.
+        added: The body, of request and response, that names new members.
+        assignments: The body, of request and response, that names members and roles.
         answer: Renders a member.
         answer_type: What ``answer`` returns.
     """

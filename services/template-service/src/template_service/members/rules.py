@@ -16,7 +16,7 @@ ROLE_TYPE_OF: Final[dict[MemberType, OrganizationRoleType]] = {"user": "User", "
 """The type of the organization roles that each kind of member may hold."""
 
 MAX_ASSIGNMENTS: Final = 250_000
-"""Members times roles of one request, which is one transaction; it takes a fraction of the statement timeout."""
+"""Members times roles of one request. It is one transaction, which takes a fraction of the statement timeout."""
 
 
 class MemberUsers(Body):

@@ -69,7 +69,7 @@ class Members:
         role_id: str | None,
         without_role_id: str | None,
     ) -> tuple[list[Member], int]:
-        """Return a page of the members of one kind, with or without a role, with their roles, and their total."""
+        """Return a page of the members of one kind with their roles, filtered by role, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_members(
                 connection,
@@ -120,7 +120,7 @@ class Members:
         return transaction.revision_header
 
     async def replace(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
-        """Make these, and no others, the members of their kind; existing ones keep their roles.
+        """Make exactly these the members of their kind; existing ones keep their roles.
 
         Raises:
             ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
@@ -163,7 +163,7 @@ class Members:
         role_ids: Collection[str],
         role_names: Collection[str] = (),
     ) -> tuple[frozenset[str], dict[str, str]]:
-        """Give each of these members each of these roles, and return the ids of the roles; roles that they hold stay.
+        """Assign each of these roles to each of these members; return the ids of the roles. Existing roles stay.
 
         Raises:
             ApiError: 404; 413 for too many assignments; 422 for something that is not a member, an unknown role, or one
@@ -184,7 +184,7 @@ class Members:
         role_ids: Collection[str],
         role_names: Collection[str] = (),
     ) -> dict[str, str]:
-        """Give a member these roles and no others.
+        """Assign exactly these roles to a member.
 
         Raises:
             ApiError: 404; 422 for something that is not a member, an unknown role, or one of the wrong type.
@@ -219,7 +219,7 @@ class Members:
     async def remove_role(
         self, member_type: MemberType, organization_id: str, member_id: str, role_id: str
     ) -> dict[str, str]:
-        """Take a role from a member.
+        """Remove a role from a member.
 
         Raises:
             ApiError: 404 when it does not hold the role; 422 when it is not a member.
@@ -278,10 +278,10 @@ class Members:
     async def _join(
         self, transaction: Transaction, organization_id: str, member_type: MemberType, wanted: Collection[str]
     ) -> None:
-        """Add those that are not members. They have no roles yet, so their permissions need no fan-out."""
+        """Add those that are not members yet. They have no roles, so they need no fan-out."""
         now, members = self._clock(), self._members(transaction, organization_id, member_type)
         joined = await members.add(wanted, now=now)
-        # A separate statement: the one before may have waited for a removal.
+        # A statement of its own, with a later snapshot: the previous one may have waited for a removal.
         deleted = await transaction.deleted("member", [(organization_id, member_id) for member_id in joined])
         rejoined = {member_id for _, member_id in deleted}
         if rejoined:

@@ -1,7 +1,7 @@
 """Members and their roles, in PostgreSQL. Every write is one statement, however many rows it has.
 
-Members of a deleted organization and assignments of a deleted role stay in the tables until the fan-out: every read
-joins what they refer to.
+Members of a deleted organization and assignments of a deleted role stay in the tables until the fan-out deletes them;
+every read joins the organizations and roles, and so ignores them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -77,7 +77,7 @@ class Membership(NamedTuple):
 
 
 class LockedRoles(NamedTuple):
-    """Roles that go on to exist until the transaction ends."""
+    """Roles that are locked against deletion until the transaction ends."""
 
     ids: frozenset[str]
     names: frozenset[str]
@@ -100,10 +100,10 @@ _LOCK_ORGANIZATION: Final = (
 )
 _CLAIM_ORGANIZATION: Final = _LOCK_ORGANIZATION.with_for_update(key_share=True)
 
-# A LATERAL subquery with a lock or OFFSET 0 is not flattened: each row is looked up by its key. While the statistics do
-# not know of an organization that has just grown, the planner expects one row on each side of a join, and would compare
-# every member with every user. An added member takes the name of its user or application: FOR SHARE makes a new name
-# wait until the member is there to get it.
+# A LATERAL subquery with a lock or OFFSET 0 is not flattened: each row is looked up by its key. While the statistics
+# predate the growth of an organization, the planner expects one row on each side of a join, and would compare every
+# member with every user. An added member copies the name of its user or application: FOR SHARE delays a change of the
+# name until the new member is visible to the trigger that copies it.
 _LOCK_KNOWN: Final[Mapping[MemberType, TextClause]] = {
     "user": text(
         """
@@ -233,7 +233,7 @@ async def next_member_ids(
     after: str,
     limit: int,
 ) -> list[str]:
-    """Return ids of members in their order, those after an id; none if there is no such organization."""
+    """Return the ids of members after an id, sorted; none if the organization does not exist."""
     values = {"tenant": tenant_id, "organization": organization_id, "type": member_type}
     return list(await connection.scalars(_NEXT_IDS, {**values, "after": after, "limit": limit}))
 
@@ -247,7 +247,7 @@ async def lock_organization(
         connection: Of the transaction.
         tenant_id: The tenant.
         organization_id: The organization.
-        for_all_members: Lock it against other replacements of all its members as well.
+        for_all_members: Also lock it against concurrent replacements of all its members.
     """
     statement = _CLAIM_ORGANIZATION if for_all_members else _LOCK_ORGANIZATION
     found = await connection.scalar(statement, {"tenant": tenant_id, "organization": organization_id})
@@ -257,7 +257,10 @@ async def lock_organization(
 async def lock_known(
     connection: AsyncConnection, tenant_id: str, member_type: MemberType, ids: Collection[str]
 ) -> dict[str, bool]:
-    """Return which of these users or applications exist, and whether each can be a member; they stay."""
+    """Return which of these users or applications exist, and whether each can be a member.
+
+    They are locked against changes until the transaction ends.
+    """
     rows = await connection.execute(_LOCK_KNOWN[member_type], {"tenant": tenant_id, "ids": sorted(ids)})
     return {row.id: row.fits for row in rows}
 
@@ -295,7 +298,7 @@ class Members:
         return list(await self._connection.scalars(_LOCK, {**self._values, "ids": sorted(ids)}))
 
     async def assign(self, ids: Collection[str], role_ids: Collection[str]) -> list[str]:
-        """Give each of these members each of these roles; return those that did not hold all of them."""
+        """Assign each of these roles to each of these members; return the members that did not hold all of them."""
         values = {**self._values, "ids": sorted(ids), "roles": sorted(role_ids)}
         return list(await self._connection.scalars(_ASSIGN, values))
 
@@ -304,7 +307,7 @@ class Members:
         return set(await self._connection.scalars(_ASSIGNED, {**self._values, "member": member_id}))
 
     async def unassign(self, member_id: str, role_ids: Collection[str]) -> None:
-        """Take roles from a member."""
+        """Remove roles from a member."""
         await self._connection.execute(_UNASSIGN, {**self._values, "member": member_id, "roles": sorted(role_ids)})
 
     async def held_roles(self, ids: Collection[str]) -> list[HeldRoles]:
@@ -327,14 +330,14 @@ async def lock_roles(
 
 
 def _by_key(table: Table, name: str, key: ColumnElement[str]) -> LateralFromClause:
-    """Return a subquery for the row of a table with the key of the enclosing row of ``members`` or ``member_roles``."""
+    """Return a lateral subquery for the row of a table with this key, a column of the enclosing statement."""
     return (
         select(table).where(table.c.tenant_id == _TENANT, table.c.id == key).offset(literal_column("0")).lateral(name)
     )
 
 
 def _roles_of(member: FromClause) -> ScalarSelect[str]:
-    """Return a subquery for the roles, as JSON and by name, of a member of the enclosing statement."""
+    """Return a subquery for the roles, as JSON, by name, of a member of the enclosing statement."""
     role = _by_key(roles, "role", member_roles.c.role_id)
     named = func.json_build_object("id", role.c.id, "name", role.c.name)
     together = func.json_agg(aggregate_order_by(named, role.c.name, role.c.id))
@@ -389,10 +392,10 @@ _LIST_ORGANIZATIONS: Final = (
 
 
 def _holds(role: BindParameter[str]) -> ColumnElement[bool]:
-    """Return whether the member of the enclosing statement holds a role.
+    """Return the condition that the member of the enclosing statement holds a role.
 
-    The holders are read once into a hash table, however many they are: the planner expects few elements of an array,
-    and ``IS TRUE`` keeps it from making a join.
+    The holders are read once into a hash table, however many they are: the planner expects an array to have few
+    elements, and ``IS TRUE`` prevents a join.
     """
     holders = select(member_roles.c.member_id).where(
         member_roles.c.tenant_id == _TENANT,
@@ -405,7 +408,7 @@ def _holds(role: BindParameter[str]) -> ColumnElement[bool]:
 
 
 def _with_roles(member_type: MemberType) -> Callable[[Subquery], Select[Any]]:
-    """Return how the members of a page are completed."""
+    """Return a function that selects the members of a page with their states and roles."""
 
     def completed(page: Subquery) -> Select[Any]:
         known = _by_key(_KNOWN[member_type], "known", page.c.member_id)

@@ -67,17 +67,17 @@ class OrganizationListAnswer(OrganizationAnswer):
 
 def organization_answer(organization: Organization) -> OrganizationAnswer:
     """Return an organization as the API represents it."""
-    members = structs.asdict(organization)
+    fields = structs.asdict(organization)
     for name in ("custom_data", "color", "branding"):
-        members[name] = Raw(members[name].encode())
-    return OrganizationAnswer(**members)
+        fields[name] = Raw(fields[name].encode())
+    return OrganizationAnswer(**fields)
 
 
 def _list_answer(organization: Organization, featured: Featured | None) -> OrganizationListAnswer:
-    members = structs.asdict(organization_answer(organization))
+    fields = structs.asdict(organization_answer(organization))
     if featured is not None:
-        members |= {"users_count": featured.users_count, "featured_users": featured.users}
-    return OrganizationListAnswer(**members)
+        fields |= {"users_count": featured.users_count, "featured_users": featured.users}
+    return OrganizationListAnswer(**fields)
 
 
 class OrganizationController(Controller):

@@ -49,7 +49,7 @@ class OrganizationUpdate(Body):
     custom_css: str | UnsetType | None = UNSET
 
 
-def unsupported_members(body: OrganizationCreation | OrganizationUpdate) -> list[str]:
-    """Return the names of the members whose values nothing honours; null and empty values are allowed."""
+def unsupported_fields(body: OrganizationCreation | OrganizationUpdate) -> list[str]:
+    """Return the names of the given fields that are not supported; null and empty values are allowed."""
     values = {"isMfaRequired": body.is_mfa_required, "branding": body.branding, "customCss": body.custom_css}
     return [name for name, value in values.items() if value is not UNSET and value]

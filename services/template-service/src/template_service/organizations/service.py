@@ -22,8 +22,8 @@ from template_service.organizations.store import Featured, Organization
 _FREE_FORM = ("custom_data", "color", "branding")
 
 
-def _members(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict[str, Any]:
-    """Return the given members as they are stored; null becomes the default.
+def _fields(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict[str, Any]:
+    """Return the given fields as they are stored; null becomes the default.
 
     Raises:
         ApiError: 413 for a free-form object over its limit.
@@ -41,12 +41,12 @@ def _members(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dic
 
 
 def _require_supported(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> None:
-    """Refuse members that nothing implements: storing them would promise what no sign-in does.
+    """Refuse fields that are not supported: storing them would suggest that sign-in honours them.
 
     Raises:
         ApiError: 422.
     """
-    if unsupported := rules.unsupported_members(body):
+    if unsupported := rules.unsupported_fields(body):
         message = f"Not supported: {', '.join(unsupported)}. Leave out, or keep your own settings in customData."
         raise ApiError(422, "entity.not_supported", message)
 
@@ -74,9 +74,9 @@ class Organizations:
         Raises:
             ApiError: 413, 422.
         """
-        members = _members(creation)
+        fields = _fields(creation)
         _require_supported(creation)
-        organization = Organization(tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **members)
+        organization = Organization(tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **fields)
         async with self._changes.transaction() as transaction:
             await store.insert_organization(transaction.connection, organization)
             state = OrganizationState(id=organization.id, name=organization.name)
@@ -102,8 +102,8 @@ class Organizations:
 
         Args:
             page: The page.
-            with_featured: Whether to add the number of users of each, and some of them.
-            without: Only organizations that these are not members of.
+            with_featured: Include the number of users of each, and some of them.
+            without: Only organizations that this user or application is not a member of; None does not filter.
         """
         async with self._reader.connect() as connection:
             return await store.list_organizations(
@@ -114,18 +114,18 @@ class Organizations:
     async def update(
         self, organization_id: str, update: rules.OrganizationUpdate
     ) -> tuple[Organization, dict[str, str]]:
-        """Change the given members of an organization.
+        """Change the given fields of an organization.
 
         Raises:
             ApiError: 404, 413, 422.
         """
-        members = _members(update)
+        fields = _fields(update)
         async with self._changes.transaction() as transaction:
             organization = await store.lock_organization(transaction.connection, self._tenant_id, organization_id)
             if organization is None:
                 raise missing_by_id("entity.not_exists")
             _require_supported(update)
-            changed = msgspec.structs.replace(organization, **members)
+            changed = msgspec.structs.replace(organization, **fields)
             if changed != organization:
                 await store.update_organization(transaction.connection, changed)
                 state = OrganizationState(id=organization_id, name=changed.name)
@@ -134,7 +134,7 @@ class Organizations:
 
     @retry_on_conflict
     async def delete(self, organization_id: str) -> dict[str, str]:
-        """Delete an organization; it has no members from now on. The fan-out deletes the memberships.
+        """Delete an organization. Its memberships end at once; the fan-out deletes their rows.
 
         Raises:
             ApiError: 404.

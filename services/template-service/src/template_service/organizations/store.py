@@ -34,7 +34,7 @@ class Organization(msgspec.Struct, frozen=True, kw_only=True):
     """An organization as stored.
 
     Attributes:
-        custom_data: JSON, as ``color`` and ``branding`` are.
+        custom_data: A JSON object; ``color`` and ``branding`` too.
     """
 
     tenant_id: str
@@ -64,7 +64,7 @@ class FeaturedUser(msgspec.Struct, frozen=True):
 
 
 class Featured(msgspec.Struct, frozen=True):
-    """The users of an organization in short.
+    """A summary of the users of an organization.
 
     Attributes:
         users_count: The number of members that are users.
@@ -92,7 +92,7 @@ _LIST: Final = (
 
 
 def _with_featured(page: Subquery) -> Select[Any]:
-    """Return the organizations of a page with the users of each in short."""
+    """Return a statement that selects the organizations of a page with a summary of the users of each."""
     users = (
         members.c.tenant_id == page.c.tenant_id,
         members.c.organization_id == page.c.id,
@@ -121,7 +121,7 @@ def _with_featured(page: Subquery) -> Select[Any]:
 
 
 def _is_member(member_type: MemberType) -> ColumnElement[bool]:
-    """Return whether the user or application of this parameter is a member of the enclosing organization."""
+    """Return the condition that the parameter named ``member_type`` is a member of the enclosing organization."""
     return (
         select(members.c.member_id)
         .where(
@@ -184,8 +184,8 @@ async def list_organizations(
         connection: To the database.
         tenant_id: The tenant.
         page: The part to return.
-        with_featured: Include the users of each in short.
-        without: Only organizations that these are not members of.
+        with_featured: Include a summary of the users of each.
+        without: Only organizations that this user or application is not a member of; None does not filter.
     """
     searched = (organizations.c.id, organizations.c.name, organizations.c.description)
     statement = _LIST

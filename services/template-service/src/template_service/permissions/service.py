@@ -82,9 +82,9 @@ class OrganizationPermissions:
     async def update(
         self, permission_id: str, update: rules.OrganizationPermissionUpdate
     ) -> tuple[OrganizationPermission, dict[str, str]]:
-        """Change the given members of a permission. A new name changes the permissions of every holder.
+        """Change the given fields of a permission. A new name changes the permissions of every holder.
 
-        A new description increments the version and records an event too: members read it with their permissions.
+        A new description also increments the version and records an event: members read it with their permissions.
 
         Raises:
             ApiError: 404; 422 for an invalid name or one in use.
@@ -115,7 +115,7 @@ class OrganizationPermissions:
 
     @retry_on_conflict
     async def delete(self, permission_id: str) -> dict[str, str]:
-        """Delete a permission, and the grants of it.
+        """Delete a permission and its grants.
 
         Raises:
             ApiError: 404.

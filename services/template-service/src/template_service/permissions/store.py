@@ -54,7 +54,7 @@ async def update_permission(connection: AsyncConnection, permission: Organizatio
 
 
 async def delete_permission(connection: AsyncConnection, tenant_id: str, permission_id: str) -> None:
-    """Delete a permission, and the grants of it."""
+    """Delete a permission and its grants."""
     await connection.execute(_DELETE, {"tenant": tenant_id, "permission": permission_id})
 
 
