@@ -1,7 +1,7 @@
-"""Who may read what a member may do: the member itself, by an organization token, and callers of the Management API.
+"""Authorizes reads of a member's permissions: with its organization token, or with a token for the Management API.
 
-Owns the one check of such a request, from its token to the liveness of its caller. Does not own how a token is verified
-and which are revoked (``identity_common.access``).
+Owns the whole check of such a request, from its token to the liveness of its caller. Does not own the verification and
+the revocation of tokens (``identity_common.access``).
 """
 
 from base64 import urlsafe_b64decode
@@ -40,15 +40,15 @@ _payload = msgspec.json.Decoder(_Payload)
 
 
 class ReadRequest(NamedTuple):
-    """A request for what a member may do, parsed and not authenticated.
+    """A request for the permissions of a member, parsed but not authenticated.
 
     Attributes:
-        scope: Of ASGI.
-        member: The member of its path.
+        scope: The ASGI scope.
+        member: The member in the path.
         condition: ``If-None-Match``; empty without one.
         wait_s: How long the caller is willing to wait for a change; 0 for not at all.
         awaited: Revisions that the answer must include, by source.
-        malformed: What is wrong with the request; only an authenticated caller is told.
+        malformed: The refusal of a malformed request; only an authenticated caller gets it.
     """
 
     scope: Scope
@@ -64,8 +64,8 @@ class AuthorizedState(NamedTuple):
 
     Attributes:
         caller: The client and the subject of the access token.
-        etag: Weak: it identifies what decides about the permissions, not the body.
-        revision: Of template-service, which the state includes.
+        etag: Weak: it identifies what determines the permissions, not the body.
+        revision: The revision of template-service that the state includes.
     """
 
     caller: Caller
@@ -91,11 +91,11 @@ class AuthorizedState(NamedTuple):
 
 
 class ReadAccess:
-    """Authenticates requests for what one member may do.
+    """Authorizes requests for the permissions of a member.
 
     Args:
         tokens: Verifies access tokens, and knows which were revoked.
-        cache: Says whether a caller is live, and what holds for the member.
+        cache: Reads whether a caller is live, and the state of the member.
         directory: Catches up with management-service before an unknown caller is refused.
         management_api: The audience of tokens for the Management API.
         urn_namespace: An organization token's audience is ``urn:{urn_namespace}:organization:{id}``. A token for a
@@ -121,12 +121,12 @@ class ReadAccess:
         """Authenticate the caller of a request, as of now, and return the member's state.
 
         The state is read while the revocation of the token is checked. An organization token from a token exchange,
-        which has an actor, reads what its subject may do; a Management API token with an actor is refused. One from
-        before the member was removed does not count again when it is back.
+        which has an actor, reads the permissions of its subject; a Management API token with an actor is refused. An
+        organization token that was issued before the member was removed stays refused when the member rejoins.
 
         Raises:
-            ApiError: 401; 403 for another valid token of ours; 400 for a malformed request; 503 when the issuer's keys,
-                the revocations or the database cannot be read.
+            ApiError: 401; 403 for a valid token that does not permit the request; 400 for a malformed request; 503 when
+                the issuer's keys, the revocations or the database cannot be read.
         """
         signed = await verified(request.scope, self._verify)
         token = signed.claims
@@ -158,7 +158,7 @@ class ReadAccess:
         )
 
     async def _verify(self, access_token: str) -> SignedToken:
-        """Verify a token for the audience that it claims; ``_require_reader`` decides what that audience opens."""
+        """Verify a token for the audience that it claims; ``_require_reader`` decides what that audience may read."""
         return await self._tokens.signed(access_token, audience=_claimed_audience(access_token))
 
     def _require_reader(self, token: AccessToken, member: Member) -> None:
@@ -191,8 +191,8 @@ def _keys(member: Member, token: AccessToken) -> list[StateKey]:
         raise unauthorized()
     issued_at_ms = int(token.issued_at) * 1000
     is_exchanged = token.grant_type is not None
-    people = (token.subject, *actors)
-    return [StateKey(token.client_id, user_id, issued_at_ms, *member, is_exchanged) for user_id in people]
+    principals = (token.subject, *actors)
+    return [StateKey(token.client_id, user_id, issued_at_ms, *member, is_exchanged) for user_id in principals]
 
 
 def _is_from_before(joined_at: int | None, token: AccessToken) -> bool:

@@ -1,8 +1,8 @@
 """A cache of what determines a member's permissions, valid until the database changes.
 
-One row tells whether it has changed, for all the polls of a tick of the event loop. A state that was read at another
-version of the database than the latest one read is looked up without asking for the version first: after a change, a
-busy tenant pays once, and not once a poll, for a version that is of no use.
+One query of the database's version validates the entries for all the polls of a tick of the event loop. An entry that
+was read at another version than the latest known one is read again without that query: after a change, a busy tenant
+pays for one query that finds a new version, not for one a poll.
 """
 
 import time
@@ -17,7 +17,7 @@ from template_service.member_permissions import store
 from template_service.member_permissions.store import DatabaseVersion, PermissionState, StateKey
 
 MAX_ENTRIES: Final = 10_000
-# After a failover to an older copy of the database, the same version may come to mean another state. A failed look-up
+# After a failover to an older copy of the database, the same version may later identify another state. A failed look-up
 # clears the cache; this bounds how long a replica that was idle during the failover trusts its entries.
 TTL_S: Final = 300.0
 # Bounds a statement, so that a thousand requests woken at once do not keep a connection for long.

@@ -11,9 +11,9 @@ _SECONDS: Final = re.compile(r'[ \t]*=[ \t]*(?:([0-9]{1,9})|"([0-9]{1,9})")[ \t]
 
 
 def preferred_wait(values: Sequence[str]) -> int | None:
-    """Return how many seconds a client is willing to wait for its answer; none without the preference.
+    """Return how many seconds a client is willing to wait for its answer; None without the preference.
 
-    The first of several ``wait`` applies; a malformed preference is ignored.
+    The first of several ``wait`` applies. A malformed preference and a header of over 1,024 characters are ignored.
 
     Args:
         values: The lines of the header.

@@ -1,7 +1,7 @@
 """``/api/organizations/{id}/users/{userId}/scopes`` and its twin for applications: 200, 304, or a wait for a change.
 
-Raw ASGI routes: polls for permissions are the most frequent requests of this service, and an unchanged one costs less
-than a framework's handler would add to it.
+Raw ASGI routes: polls for permissions are the most frequent requests of this service, and answering one with 304 costs
+less than the overhead of a framework's handler.
 """
 
 import re
@@ -35,12 +35,12 @@ _REVISION: Final = REVISION_HEADER.lower().encode()
 
 
 def scopes_routes(permissions: MemberPermissions) -> Sequence[ASGIRouteHandler]:
-    """Return the routes that answer what a user, and an application, may do in an organization."""
+    """Return the routes to the permissions of a user, and of an application, in an organization."""
     return [_scopes_route(permissions, kind, noun) for kind, noun in _KINDS]
 
 
 def readable_by_any_page(request: HTTPScope, _: bytes | None) -> Headers | None:
-    """Allow every origin to read what a user may do with the user's own token: browser apps do."""
+    """Allow every origin to read a user's permissions: browser apps do so with the user's own token."""
     return ANY_PAGE if _READABLE_BY_ANY_PAGE.fullmatch(request["path"]) else None
 
 

@@ -1,4 +1,4 @@
-"""Reading what a member may do: now, or as soon as it differs from what the caller knows."""
+"""Reading the permissions of a member: now, or as soon as they differ from those that the caller knows."""
 
 import asyncio
 import time
@@ -29,9 +29,9 @@ class Answer(NamedTuple):
 
     Attributes:
         etag: Weak; changes with the commit that changes the permissions.
-        permissions: By name; none when the caller knows them.
-        waited_s: The wait that was granted, used up or not; none without one.
-        revision: Template revision that the answer includes; a token that is requested with it carries no less.
+        permissions: By name; None when the caller knows them.
+        waited_s: The wait that was granted, used up or not; None without one.
+        revision: Revision of template-service that the answer includes; a token requested with it includes it as well.
     """
 
     etag: str
@@ -64,12 +64,12 @@ class MemberPermissions:
         self._lists = Coalescer(self._list_all, max_concurrent=MAX_CONCURRENT, max_batch=_MAX_LISTS)
 
     async def read(self, request: ReadRequest, disconnected: Disconnected) -> Answer:
-        """Authenticate a request and return what its member may do.
+        """Authorize a request and return the permissions of its member.
 
         Raises:
-            ApiError: 401, 403 and 400 as ``ReadAccess``, 401 also when the token ends during the wait; 404; 422 for
-                something that is not a member; 503 when an awaited revision does not arrive in time, or a store does
-                not answer.
+            ApiError: 401, 403 and 400 as ``ReadAccess``, 401 also when the token expires or is revoked during the wait;
+                404; 422 for something that is not a member; 503 when an awaited revision does not arrive in time, or a
+                store does not answer.
         """
         state = await self._arrived(request)
         waited_s = None
@@ -87,10 +87,10 @@ class MemberPermissions:
     async def _wait_for_change(
         self, request: ReadRequest, caller: Caller, disconnected: Disconnected, wait_s: int
     ) -> AuthorizedState | None:
-        """Return the state once it differs from what the caller knows, or at the deadline.
+        """Return the state once it differs from what the caller knows, or at the deadline; None if too many wait.
 
-        None without a free place to wait. The wait holds no connection to the database. Token, liveness and membership
-        are checked again with every reading of the state, and the last reading is the answer.
+        The wait holds no connection to the database. Token, liveness and membership are checked again at every read of
+        the state, and the last read is the answer.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
@@ -100,7 +100,7 @@ class MemberPermissions:
             gone = loop.create_task(disconnected())
             try:
                 while True:
-                    waiter.rest()
+                    waiter.reset()
                     state = await self._access.authorize(request)
                     state.require_member()
                     left_s = deadline - loop.time()
@@ -114,8 +114,7 @@ class MemberPermissions:
     async def _arrived(self, request: ReadRequest) -> AuthorizedState:
         """Return the state once it includes the awaited revisions; only an authenticated caller waits for them.
 
-        Our own database is the truth of our own revisions: one is in it, or belongs to a transaction that has not
-        committed yet.
+        A revision of template-service is in its own database, or belongs to a transaction that has not committed yet.
         """
         has_seen, own = self._directory.has_seen(request.awaited), request.awaited.get("template", 0)
         state = await self._access.authorize(request)

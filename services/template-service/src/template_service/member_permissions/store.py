@@ -1,4 +1,4 @@
-"""Permissions of a member, in PostgreSQL: the state that its entity tag is made of, and the list of permissions."""
+"""Permissions of a member, in PostgreSQL: the state that the entity tag is computed from, and the list."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -33,7 +33,7 @@ class StateKey(NamedTuple):
     Attributes:
         user_id: The subject or an actor of the caller's token; the client itself without a user.
         issued_at_ms: When the token was issued.
-        is_exchanged: Whether it was got by token exchange.
+        is_exchanged: Whether it was issued by a token exchange.
     """
 
     client_id: str
@@ -46,12 +46,12 @@ class StateKey(NamedTuple):
 
 
 class DatabaseVersion(NamedTuple):
-    """A version of the database: as long as it is the same, nothing has changed that decides about permissions.
+    """A version of the database: while it is the same, nothing that determines permissions has changed.
 
     Attributes:
-        revision: Of template-service; every transaction increments it.
-        stream: Incarnation of the stream that management-service's events were read from; none before the first.
-        sequence: Position in it; every batch of events moves it, in its own transaction.
+        revision: Of template-service; every transaction that records a change increments it.
+        stream: Incarnation of the stream that management-service's events were read from; None before the first.
+        sequence: Position in it; every batch of events advances it, in its own transaction.
     """
 
     revision: int
@@ -60,13 +60,13 @@ class DatabaseVersion(NamedTuple):
 
 
 class PermissionState(NamedTuple):
-    """What decides whether a caller may read, and what a member may do.
+    """What determines whether a caller may read, and the permissions of a member.
 
     Attributes:
-        is_live: Whether the caller's client and user exist, and the token of the user has not been ended.
-        joined_at: When the member joined, milliseconds; none if it is not a member.
-        digest: Of everything that decides what the member may do.
-        version: Of the database that this was read from.
+        is_live: Whether the caller's client and user exist, and may still use the token.
+        joined_at: When the member joined, milliseconds since the epoch; None if it is not a member.
+        digest: SHA-256, in hexadecimal, of everything that determines the member's permissions.
+        version: The version of the database that this was read at.
     """
 
     is_live: bool

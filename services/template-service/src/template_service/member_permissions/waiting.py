@@ -26,7 +26,7 @@ MAX_WAITERS: Final = 1_000
 MAX_WAITERS_OF_A_CALLER: Final = 10
 
 Caller = tuple[str, str]
-"""The client and the subject of an access token. Not the token: a caller gets as many as it likes."""
+"""The client and the subject of an access token. Not the token: a caller can get any number of them."""
 
 
 class Waiter:
@@ -36,12 +36,12 @@ class Waiter:
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
-        """End the present or next wait."""
+        """End the current wait, or the next one if there is none."""
         if not self._woken.done():
             self._woken.set_result(None)
 
-    def rest(self) -> None:
-        """Reset the waiter before the state is read: only later changes wake it."""
+    def reset(self) -> None:
+        """Forget earlier wake-ups. Call it before reading the state: only later changes need to wake the waiter."""
         if self._woken.done():
             self._woken = asyncio.get_running_loop().create_future()
 
@@ -57,25 +57,25 @@ class Waiters:
         self.is_stopping = False
         self._of_member: defaultdict[MemberKey, set[Waiter]] = defaultdict(set)
         self._of_caller: Counter[Caller] = Counter()
-        self._take_back: Callable[[], None] | None = None
+        self._unregister: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return self._of_caller.total()
 
     def start(self) -> None:
         """Listen for the stop of the server."""
-        self._take_back = call_when_stopping(self.stop)
+        self._unregister = call_when_stopping(self.stop)
 
     def stop(self) -> None:
-        """End all waits; no request waits from now on."""
+        """End all waits, and refuse new ones."""
         self.is_stopping = True
-        if self._take_back is not None:
-            self._take_back()
+        if self._unregister is not None:
+            self._unregister()
         self.wake_all()
 
     @contextmanager
     def place(self, member: MemberKey, caller: Caller) -> Generator[Waiter | None, None, None]:
-        """Register a waiter for the body; none if the limit of the process or of the caller is reached."""
+        """Register a waiter for the body; None at the limit of the process or of the caller, or when stopping."""
         if self.is_stopping or len(self) >= MAX_WAITERS or self._of_caller[caller] >= MAX_WAITERS_OF_A_CALLER:
             yield None
             return
