@@ -92,8 +92,6 @@ _COUNT: Final = text(
         FROM unnest(:ordinals, :roles, :before, :after) AS granted (ordinal, role_id, before, after)
         JOIN member_roles AS held ON held.tenant_id = :tenant AND held.role_id = granted.role_id
         JOIN organizations ON organizations.tenant_id = :tenant AND organizations.id = held.organization_id
-        JOIN members ON members.tenant_id = :tenant
-            AND members.organization_id = held.organization_id AND members.member_id = held.member_id
         GROUP BY ordinal, held.organization_id, held.member_id
     ) AS holding
     WHERE before <> after GROUP BY ordinal
