@@ -10,11 +10,12 @@ from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import Published, raise_revision, unknown_aggregates
 from template_service.fan_out.events import NOTHING
 
+_PERMISSIONS: Final = "member-permissions"
 _RAISE_VERSIONS: Final = tuple(
     text(f"UPDATE {table} SET version = :version WHERE tenant_id = :tenant")  # noqa: S608 - constants
     for table in ("permissions", "roles", "published_permissions")
 )
-_HOLD_NOTHING: Final = text(
+_STORE_EMPTY: Final = text(
     """
     INSERT INTO published_permissions (tenant_id, organization_id, member_id, member_type, version, permissions)
     SELECT :tenant, organization, member, type, :version, :nothing
@@ -28,7 +29,7 @@ _READ_AGAIN: Final = text("DELETE FROM directory_position WHERE tenant_id = :ten
 async def restore(changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
     """Raise the revision and all versions; delete from the bus what the database does not have.
 
-    The service publishes all of it when it starts.
+    The relay publishes the whole state when the service starts.
 
     Raises:
         StillRunningError: The service is running.
@@ -37,18 +38,18 @@ async def restore(changes: Changes, republication: Republication, bus: Bus, *, t
     await changes.prepare()
     unknown = await unknown_aggregates(bus, republication, source="template", tenant_id=tenant_id)
     async with changes.transaction(await_publication=False) as transaction:
-        # Versions that are as high as a revision are above any that counted changes of one member.
+        # No version exceeds the revision: whatever increments a version also records an event.
         version = await raise_revision(transaction, bus, source="template", tenant_id=tenant_id)
         for statement in _RAISE_VERSIONS:
             await transaction.connection.execute(statement, {"tenant": tenant_id, "version": version})
-        members = [published for published in unknown if published.kind == "member-permissions"]
-        await _hold_nothing(transaction, members, version=version, tenant_id=tenant_id)
+        members = [published for published in unknown if published.kind == _PERMISSIONS]
+        await _store_empty(transaction, members, version=version, tenant_id=tenant_id)
         await transaction.connection.execute(_READ_AGAIN, {"tenant": tenant_id})
-        transaction.changes += [published.deletion for published in unknown if published not in members]
+        transaction.changes += [published.deletion for published in unknown if published.kind != _PERMISSIONS]
 
 
-async def _hold_nothing(transaction: Transaction, members: list[Published], *, version: int, tenant_id: str) -> None:
-    """Schedule events with no permissions for these members, which the database does not know."""
+async def _store_empty(transaction: Transaction, members: list[Published], *, version: int, tenant_id: str) -> None:
+    """Store empty permissions for members that the database does not know; the relay then publishes them."""
     values = {
         "tenant": tenant_id,
         "version": version,
@@ -57,4 +58,4 @@ async def _hold_nothing(transaction: Transaction, members: list[Published], *, v
         "members": [member.state["memberId"] for member in members],
         "types": [member.state["memberType"] for member in members],
     }
-    await transaction.connection.execute(_HOLD_NOTHING, values)
+    await transaction.connection.execute(_STORE_EMPTY, values)
