@@ -9,14 +9,17 @@ import httpx2 as httpx
 import msgspec
 import nats
 import pytest
+import pytest_asyncio
 from nats.js import JetStreamContext
 
 from identity_common.http.openapi_document import document
 from identity_common.revisions import Source
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
+from provision import ServerAddresses
 from tests.support.audit_entries import entries_in, entries_on_the_bus
 from tests.support.claims_function import ScriptAnswers
+from tests.support.issuer import Issuer
 from tests.support.management_api import Management, at_once, revision_of, unique
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
@@ -33,6 +36,19 @@ RECORDED_ELSEWHERE = frozenset({"CreateSubjectToken"})
 """It has a log of its own."""
 
 _COUNT_ON = "UPDATE source_revision SET audit_sequence = audit_sequence + $2 WHERE tenant_id = $1"
+
+
+@pytest_asyncio.fixture(scope="module")
+async def management(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Management]:
+    """A tenant of its own: no other module has left a function, or a template too large for one request."""
+    async with Management(servers, issuer) as management:
+        yield management
+
+
+@pytest_asyncio.fixture(scope="module")
+async def template(management: Management) -> AsyncIterator[Template]:
+    async with Template(management) as template:
+        yield template
 
 
 @pytest.fixture
@@ -110,7 +126,6 @@ async def test_every_write_of_management_service_leaves_one_entry(
     management: Management, jetstream: JetStreamContext
 ) -> None:
     of_function = "configs/jwt-customizer/access-token"
-    await management.client.delete(f"/api/{of_function}")  # another module may have left it
     before = len(await entries(jetstream, "management", management))
     history = History(management, "management")
     write = history.write

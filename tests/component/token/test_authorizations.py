@@ -392,7 +392,7 @@ async def test_one_of_several_concurrent_choices_of_organizations_is_stored_whol
 
     async def pick(stores: Stores, organizations: frozenset[str]) -> None:
         code = code_for("user", "app", Verifier(), consented=Consented(organizations=organizations))
-        async with stores.authorizations.agreement("user", "app", alone=True) as agreement:
+        async with stores.authorizations.agreement("user", "app", exclusive=True) as agreement:
             await agreement.begin(code.authorization, implicit=False)
 
     await asyncio.gather(*(pick(stores, choice) for stores, choice in zip(replicas.both(4), choices, strict=True)))
