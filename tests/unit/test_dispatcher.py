@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2 as httpx
@@ -53,22 +54,44 @@ async def test_metrics_are_for_this_machine_alone(client: str, headers: dict[str
 
 
 async def test_an_app_that_fails_to_stop_does_not_keep_another_from_stopping() -> None:
-    stopped = []
+    stopped: list[str] = []
 
-    async def fail() -> None:
-        raise RuntimeError("the store is away")
+    answers = await lifespan_answers(
+        management=Litestar(on_shutdown=[fail]), template=Litestar(on_shutdown=[stop_later(stopped, "template")])
+    )
 
-    async def stop_later() -> None:
+    assert stopped == ["template"]
+    assert [answer["type"] for answer in answers] == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
+    assert "the store is away" in answers[1]["message"]
+
+
+async def test_an_app_that_fails_to_start_stops_those_that_started() -> None:
+    stopped: list[str] = []
+
+    answers = await lifespan_answers(
+        management=Litestar(on_startup=[fail]), template=Litestar(on_shutdown=[stop_later(stopped, "template")])
+    )
+
+    assert stopped == ["template"]
+    assert [answer["type"] for answer in answers] == ["lifespan.startup.failed"]
+    assert "the store is away" in answers[0]["message"]
+
+
+async def fail() -> None:
+    raise RuntimeError("the store is away")
+
+
+def stop_later(stopped: list[str], name: str) -> Callable[[], Awaitable[None]]:
+    async def stop() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
-        stopped.append("template")
+        stopped.append(name)
 
-    dispatcher = Dispatcher(
-        {
-            "management": Litestar(on_shutdown=[fail]),  # type: ignore[dict-item]
-            "template": Litestar(on_shutdown=[stop_later]),  # type: ignore[dict-item]
-        }
-    )
+    return stop
+
+
+async def lifespan_answers(**apps: Litestar) -> list[Any]:
+    """Start and stop the apps; return what the dispatcher sends."""
     requests = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
     answers: list[Any] = []
 
@@ -78,7 +101,5 @@ async def test_an_app_that_fails_to_stop_does_not_keep_another_from_stopping() -
     async def send(message: Any) -> None:
         answers.append(message)
 
-    await dispatcher({"type": "lifespan"}, receive, send)  # type: ignore[arg-type]
-    assert stopped == ["template"]
-    assert [answer["type"] for answer in answers] == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
-    assert "the store is away" in answers[1]["message"]
+    await Dispatcher(apps)({"type": "lifespan"}, receive, send)  # type: ignore[arg-type]
+    return answers

@@ -217,6 +217,12 @@ class TestRevisions:
         client.request("GET", "/api/users")
         assert service.token_requests[-1].headers["identity-revision"] == "management:100, template:186"
 
+    @pytest.mark.parametrize("revision", ["", "97", "management:", "other:7", "management:1, "])
+    def test_a_malformed_revision_of_another_client_is_refused(self, revision: str) -> None:
+        """Ignored, it would let the client read what is older than what its caller has seen."""
+        with pytest.raises(ValueError, match="revision must be"):
+            ManagementClient("http://x", client_id="id", client_secret="secret", revision=revision)
+
     def test_a_refusal_carries_revisions_as_well(self, service: Service, client: ManagementClient) -> None:
         service.will_answer("DELETE", "/api/users/x", {}, status=404, headers={"Identity-Revision": "management:5"})
         with pytest.raises(NotFound):

@@ -103,7 +103,7 @@ def _run_command(name: str, command: Callable[[S], None], values: S) -> int:
     except (CommandError, UnknownSchemaError) as error:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
         return 1
-    except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, SQLAlchemyError) as error:
         # The message of such an error may quote values; its type does not.
         print(f"{name}: the database does not answer or refused ({type(error).__name__})", file=sys.stderr)  # noqa: T201
         return 1

@@ -18,7 +18,7 @@ from stead import _operation_groups as groups
 from stead._client_token import AsyncClientToken, AsyncSuppliedToken, ClientToken, SuppliedToken
 from stead._http import AsyncRun, Operation, Request, Run
 from stead._revisions import HEADER as REVISION_HEADER
-from stead._revisions import HighestRevisions
+from stead._revisions import HighestRevisions, checked_revision
 from stead._tls import default_ssl_context
 from stead.token_endpoint import TokenResponse, request_client_credentials
 
@@ -64,7 +64,8 @@ class _Client(Generic[R]):
         self._scope = scope
         self._sent_headers = dict(headers or {})
         self._revisions = HighestRevisions()
-        self._revisions.observe(revision)
+        if revision is not None:
+            self._revisions.observe(checked_revision(revision))
         self.users: groups.Users[R] = groups.Users(run, is_async=is_async)
         self.applications: groups.Applications[R] = groups.Applications(run, is_async=is_async)
         self.resources: groups.Resources[R] = groups.Resources(run, is_async=is_async)
@@ -180,7 +181,8 @@ class ManagementClient(_Client[Run]):
             http: Client for all requests, for a proxy or your own certificates. You close it.
 
         Raises:
-            ValueError: ``base_url`` is not an http or https URL, or there are no credentials and no supplier, or both.
+            ValueError: ``base_url`` is not an http or https URL, ``revision`` is malformed, or there are neither
+                credentials nor a supplier, or both.
         """
         super().__init__(
             base_url,
@@ -298,7 +300,8 @@ class AsyncManagementClient(_Client[AsyncRun]):
         """Create a client; see ``ManagementClient`` for the arguments.
 
         Raises:
-            ValueError: ``base_url`` is not an http or https URL, or there are no credentials and no supplier, or both.
+            ValueError: ``base_url`` is not an http or https URL, ``revision`` is malformed, or there are neither
+                credentials nor a supplier, or both.
         """
         super().__init__(
             base_url,

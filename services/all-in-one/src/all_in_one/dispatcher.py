@@ -6,7 +6,7 @@ The lifespan of a mounted app would not run, so the dispatcher drives the three 
 import asyncio
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Final
 
 from all_in_one.home import HOME_HEADERS
@@ -59,19 +59,20 @@ class Dispatcher:
             await _answer(scope, send, 404, _NOT_FOUND)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        """Start the three apps together; stop all of them together, even if one fails to stop."""
+        """Start the three apps together; stop those that started together, even if one fails to start or to stop."""
         lifespans = [_Lifespan(app) for app in self._apps.values()]
         await receive()
-        try:
-            await asyncio.gather(*(lifespan.startup() for lifespan in lifespans))
-        except LifespanFailed as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        results = await asyncio.gather(*(lifespan.startup() for lifespan in lifespans), return_exceptions=True)
+        started = [lifespan for lifespan, result in zip(lifespans, results, strict=True) if result is None]
+        if failures := _failures(results):
+            await asyncio.gather(*(lifespan.shutdown() for lifespan in started), return_exceptions=True)
+            await send({"type": "lifespan.startup.failed", "message": failures})
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        results = await asyncio.gather(*(lifespan.shutdown() for lifespan in lifespans), return_exceptions=True)
-        if failures := [str(result) for result in results if isinstance(result, BaseException)]:
-            await send({"type": "lifespan.shutdown.failed", "message": "\n".join(failures)})
+        results = await asyncio.gather(*(lifespan.shutdown() for lifespan in started), return_exceptions=True)
+        if failures := _failures(results):
+            await send({"type": "lifespan.shutdown.failed", "message": failures})
         else:
             await send({"type": "lifespan.shutdown.complete"})
 
@@ -113,6 +114,10 @@ class _Lifespan:
         if answer["type"] != f"lifespan.{name}.complete":
             await asyncio.wait((self._task,))
             raise LifespanFailed(str(answer.get("message") or name)) from self._task.exception()
+
+
+def _failures(results: Iterable[BaseException | None]) -> str:
+    return "\n".join(str(result) for result in results if result is not None)
 
 
 async def _call(app: AsgiApp, scope: Scope) -> tuple[int, bytes]:
