@@ -118,7 +118,7 @@ class Bench:
         servers = EmbeddedServers(directory / "servers", sync=False)
         stop.callback(servers.stop)
         self.addresses = servers.start()
-        self.deployment = Deployment(self.addresses, directory)
+        self.deployment = Deployment(self.addresses, directory, launcher=())
         stop.callback(self.deployment.stop)
         self.deployment.start()
         floor = ServiceProcess(

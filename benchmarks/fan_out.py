@@ -179,7 +179,7 @@ def main() -> int:
         directory = Path(stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-")))
         servers = EmbeddedServers(directory / "servers", sync=False)
         stop.callback(servers.stop)
-        deployment = Deployment(servers.start(), directory)
+        deployment = Deployment(servers.start(), directory, launcher=())
         stop.callback(deployment.stop)
         deployment.start()
         management = stop.enter_context(deployment.management_client())

@@ -66,7 +66,7 @@ class Bench:
     def __init__(self, directory: Path, stop: ExitStack) -> None:
         servers = EmbeddedServers(directory / "servers", sync=False)
         stop.callback(servers.stop)
-        self._deployment = Deployment(servers.start(), directory)
+        self._deployment = Deployment(servers.start(), directory, launcher=())
         stop.callback(self._deployment.stop)
         self._deployment.start()
         floor = _start_floor(self._deployment.addresses.token_redis_url, directory, stop)

@@ -36,7 +36,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stop:
         servers = EmbeddedServers(Path(directory) / "servers", sync=False)
         stop.callback(servers.stop)
-        deployment = Deployment(servers.start(), Path(directory))
+        deployment = Deployment(servers.start(), Path(directory), launcher=())
         stop.callback(deployment.stop)
         deployment.start()
         management = stop.enter_context(deployment.management_client())

@@ -63,7 +63,7 @@ class StartBench:
     def __init__(self, directory: Path, stop: ExitStack) -> None:
         servers = EmbeddedServers(directory / "servers", sync=False)
         stop.callback(servers.stop)
-        self._deployment = Deployment(servers.start(), directory, token_replicas=2)
+        self._deployment = Deployment(servers.start(), directory, token_replicas=2, launcher=())
         stop.callback(self._deployment.stop)
         self._deployment.start(only=[self._deployment.management, self._deployment.template])
 

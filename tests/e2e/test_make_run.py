@@ -230,6 +230,15 @@ def test_each_target_uses_the_directory_that_make_is_given(target: str) -> None:
     assert printed.stdout.splitlines()[-1].count("--directory /elsewhere") == 1
 
 
+@pytest.fixture
+def default_interrupt() -> Iterator[None]:
+    """Interrupts are not ignored, also if the tests run in a shell's background; a new process inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_interrupt")
 def test_an_interrupt_during_the_start_is_not_an_error(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     process = subprocess.Popen(

@@ -31,6 +31,7 @@ from management_service.bootstrap import Credentials
 from provision import ServerAddresses
 from stead import ManagementClient, client_credentials
 from stead._tls import default_ssl_context
+from tests.support.forked_service import ForkedService
 from tests.support.waiting import eventually
 
 MANAGEMENT_API = "https://default.service.internal/api"
@@ -59,17 +60,19 @@ class ServiceProcess:
         package: Of the service.
         environment: Its settings.
         log: Gets its output.
-        launcher: A command that starts it, with other rights.
+        launcher: A command that starts ``python -m``, such as ``env``; by default the process is forked.
     """
 
-    def __init__(self, package: str, environment: dict[str, str], log: Path, *, launcher: Sequence[str] = ()) -> None:
+    def __init__(
+        self, package: str, environment: dict[str, str], log: Path, *, launcher: Sequence[str] | None = None
+    ) -> None:
         self.package = package
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         self.environment = environment
         self._launcher = launcher
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedService | None = None
 
     @property
     def pid(self) -> int:
@@ -86,9 +89,14 @@ class ServiceProcess:
 
     def start(self) -> None:
         """Start the process; do not wait."""
+        arguments = ["serve", "--port", str(self.port)]
+        if self._launcher is None:
+            environment = {**os.environ, **self.environment}
+            self._process = ForkedService(self.package, *arguments, environment=environment, log=self.log)
+            return
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._launcher, sys.executable, "-m", self.package, "serve", "--port", str(self.port)],
+                [*self._launcher, sys.executable, "-m", self.package, *arguments],
                 env={**os.environ, **self.environment},
                 stdout=log,
                 stderr=log,
@@ -96,15 +104,8 @@ class ServiceProcess:
 
     def command(self, name: str) -> None:
         """Run another command of the service with the same settings, until it ends."""
-        finished = subprocess.run(
-            [sys.executable, "-m", self.package, name],
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            timeout=_READY_TIMEOUT_S,
-            check=False,
-        )
-        assert finished.returncode == 0, f"{self.package} {name}: {finished.stderr[-2000:]}"
+        process = ForkedService(self.package, name, environment={**os.environ, **self.environment}, log=self.log)
+        assert process.wait(_READY_TIMEOUT_S) == 0, f"{self.package} {name}: {self.log.read_text()[-2000:]}"
 
     def wait_until_ready(self) -> None:
         """Return when ``/health/ready`` answers 200."""
@@ -141,6 +142,9 @@ class ServiceProcess:
 class Deployment:
     """Some replicas of each service, each a process; a context manager that runs them all.
 
+    Args:
+        launcher: Of each process; benchmarks start ``python -m``, as users do.
+
     Attributes:
         management: The first of ``managements``; ``template`` likewise.
     """
@@ -156,6 +160,7 @@ class Deployment:
         jwks_url: str | None = None,
         token_settings: dict[str, str] | None = None,
         management_settings: dict[str, str] | None = None,
+        launcher: Sequence[str] | None = None,
     ) -> None:
         self.addresses = addresses
         self.base_url = "http://127.0.0.1:9"  # nothing listens there: verifiers get the JWKS URL from a setting
@@ -174,7 +179,7 @@ class Deployment:
             **(token_settings or {}),
         }
         self.tokens = [
-            ServiceProcess("token_service", token_environment, logs / f"token-{number}.log")
+            ServiceProcess("token_service", token_environment, logs / f"token-{number}.log", launcher=launcher)
             for number in range(token_replicas)
         ]
         jwks_url = jwks_url or f"{self.tokens[0].url}/oidc/jwks"
@@ -189,7 +194,12 @@ class Deployment:
             **(management_settings or {}),
         }
         self.managements = [
-            ServiceProcess("management_service", self._management_environment, logs / f"management-{number}.log")
+            ServiceProcess(
+                "management_service",
+                self._management_environment,
+                logs / f"management-{number}.log",
+                launcher=launcher,
+            )
             for number in range(management_replicas)
         ]
         self.management = self.managements[0]
@@ -202,7 +212,7 @@ class Deployment:
             "JWKS_URL": jwks_url,
         }
         self.templates = [
-            ServiceProcess("template_service", template_environment, logs / f"template-{number}.log")
+            ServiceProcess("template_service", template_environment, logs / f"template-{number}.log", launcher=launcher)
             for number in range(template_replicas)
         ]
         self.template = self.templates[0]
