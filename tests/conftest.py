@@ -1,5 +1,6 @@
 """Real servers for every test that needs one: from the environment, or else embedded."""
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import uvloop
 
 from all_in_one.embedded import EmbeddedServers, external_or_embedded
 from identity_common.telemetry.logs import configure_logs
@@ -19,6 +21,9 @@ from tests.support.written import Written
 
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
+
+# The services run on it, and it saves an eighth of the CPU time.
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 _EXTERNAL = ("POSTGRES_URL", "REDIS_URL", "NATS_URL")
