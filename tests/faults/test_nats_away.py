@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-OUTAGE_S = length(short=10, long=120)
+OUTAGE_S = length(short=5, long=120)
 """The long outage is the stream's deduplication window, so that an event sent twice arrives twice."""
 AROUND_S = 3
 CLIENTS = 4

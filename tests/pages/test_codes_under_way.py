@@ -13,10 +13,11 @@ from sqlalchemy import text
 
 from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, in_stores, until_a_transaction_waits
+from tests.support.lengths import length
 from tests.support.world import Client, World, outcome
 from token_service.authorizations import consents
 
-ROUNDS = 25
+ROUNDS = length(short=12, long=25)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from stead.event_types import GrantedPermission, MemberPermissionsState, MemberS
 from template_service.fan_out.requests import request_member_fan_out, request_role_fan_out
 from tests.support.captured_logs import captured_logs
 from tests.support.issuer import Issuer
+from tests.support.lengths import length
 from tests.support.management_api import Management, unique
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
@@ -210,7 +211,8 @@ async def test_rapid_changes_coalesce_and_a_reverted_one_publishes_nothing(table
 @pytest.mark.heavy
 async def test_a_message_too_large_says_that_it_is_incomplete(tables: TemplateTables) -> None:
     """A message is bounded to 512 KiB; 65,537 permissions are far beyond it (compare CVE-2024-27101)."""
-    many = await tables.permissions([f"{'x' * 100}-{number}" for number in range(65_537)])
+    count = length(short=10_000, long=65_537)
+    many = await tables.permissions([f"{'x' * 100}-{number}" for number in range(count)])
     few = await tables.permissions([unique("few")])
     parts = [await tables.role(*many[start : start + 8192]) for start in range(0, len(many), 8192)]
     organization = await tables.organization()
@@ -249,7 +251,7 @@ async def test_events_that_are_large_together_are_recorded_in_smaller_batches(ta
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("count", [999, 1000, 1001, 2500])
+@pytest.mark.parametrize("count", [1000, 1001])
 async def test_every_member_gets_one_event_whatever_the_batch_size(tables: TemplateTables, count: int) -> None:
     first, second = await tables.permissions([unique("a"), unique("b")])
     role, organization = await tables.role(first), await tables.organization()
@@ -275,7 +277,7 @@ async def test_every_member_gets_one_event_whatever_the_batch_size(tables: Templ
 async def test_a_small_fan_out_does_not_wait_for_a_large_one(tables: TemplateTables) -> None:
     permission, other = await tables.permissions([unique("a"), unique("b")])
     role, second, organization = await tables.role(permission), await tables.role(other), await tables.organization()
-    await tables.members(organization, 20_000, role, quietly=True)
+    await tables.members(organization, 8_000, role, quietly=True)
     small = await tables.organization()
     async with tables.transaction() as transaction:
         await request_role_fan_out(transaction, tables.tenant_id, role, "role-changed")
@@ -283,7 +285,7 @@ async def test_a_small_fan_out_does_not_wait_for_a_large_one(tables: TemplateTab
     await tables.settled(60)
     mine = (await tables.events("member-permissions", small, member))[0].revision
     last = (await tables.events("member-permissions", organization, "*"))[-1].revision
-    assert mine < last - 10_000
+    assert mine < last - 4_000
 
 
 async def test_a_fan_out_may_name_an_id_that_is_not_a_member(
@@ -309,18 +311,18 @@ async def test_the_fan_out_continues_while_the_bus_is_down_and_publishes_afterwa
     ):
         first, second = await tables.permissions([unique("a"), unique("b")])
         role, organization = await tables.role(first), await tables.organization()
-        await tables.members(organization, 3500, role)
+        await tables.members(organization, 1500, role)
         await tables.settled(60)
         await bus.cut()
         await tables.grant(role, second)
         waiting = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
         async with asyncio.timeout(60):
-            while await tables.database.fetchval(waiting, tables.tenant_id) < 3500:  # noqa: ASYNC110 - from outside
+            while await tables.database.fetchval(waiting, tables.tenant_id) < 1500:  # noqa: ASYNC110 - from outside
                 await asyncio.sleep(0.05)
         await bus.mend()
         await tables.settled(60)
         told = await tables.told(organization)
-        assert len(told) == 7000
+        assert len(told) == 3000
         assert fold(told) == await tables.held()
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from identity_common.identifiers import new_secret
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from tests.support.lengths import length
 from tests.support.waiting import eventually
 from tests.support.world import World, create_then_use, outcome
 
-ROUNDS = 20
+ROUNDS = length(short=8, long=20)
 
 
 EMPTIED = """

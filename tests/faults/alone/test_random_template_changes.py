@@ -20,7 +20,7 @@ from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
-CHANGES = length(short=1_000, long=10_000)
+CHANGES = length(short=400, long=10_000)
 CLIENTS = 8
 SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 

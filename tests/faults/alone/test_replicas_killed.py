@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = length(short=4, long=8)
+ROUNDS = length(short=2, long=8)
 WRITERS = 3
 PAUSE_S = 0.02
 STRAY = 0.05
