@@ -98,10 +98,9 @@ def install(python: Path, lock: str, *options: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def inspector(npm_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Inspector:
-    """Checks pages; its screenshots are in the directory of the test run."""
-    axe = (npm_packages / "node_modules/axe-core/axe.min.js").read_text()
-    return Inspector(axe, tmp_path_factory.mktemp("screenshots"))
+def inspector(npm_packages: Path) -> Inspector:
+    """Checks pages."""
+    return Inspector((npm_packages / "node_modules/axe-core/axe.min.js").read_text())
 
 
 @pytest.fixture(scope="session")

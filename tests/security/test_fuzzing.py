@@ -31,7 +31,7 @@ WEIGHTS: Final = {"/oidc/token": 25}
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 PATHS = {path: found for path, found in WHOLE["paths"].items() if service_for(path) in SERVICES}
-EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", length(short=600, long=10_000)))
+EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", length(short=300, long=10_000)))
 SHARE: Final = EXAMPLES / sum(WEIGHTS.get(path, 1) * len(operations) for path, operations in PATHS.items())
 
 
