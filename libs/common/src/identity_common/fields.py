@@ -6,6 +6,10 @@ import msgspec
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Description = Annotated[str, msgspec.Meta(max_length=1024)]
+Ids = tuple[Annotated[str, msgspec.Meta(max_length=256)], ...]
+"""Ids of what the request relates to."""
+
+AddedIds = Annotated[Ids, msgspec.Meta(min_length=1)]
 FreeForm = dict[str, Any]
 """An object with arbitrary members, defined by the client."""
 

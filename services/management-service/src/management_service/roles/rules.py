@@ -1,16 +1,11 @@
 """The rules for roles and their holders."""
 
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
-from identity_common.fields import Body, Description, Name
+from identity_common.fields import AddedIds, Body, Description, Ids, Name
 from identity_common.wire.events import HolderKind, RoleType
-
-Id = Annotated[str, msgspec.Meta(max_length=256)]
-Ids = tuple[Id, ...]
-AddedIds = Annotated[Ids, msgspec.Meta(min_length=1)]
 
 ROLE_TYPE_OF: Final[dict[HolderKind, RoleType]] = {"user": "User", "application": "MachineToMachine"}
 """The type of role that each kind of holder may have."""

@@ -4,12 +4,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from identity_common.fields import Body
+from identity_common.fields import AddedIds, Body, Ids
 from stead.event_types import MemberType, OrganizationRoleType
 
-Id = Annotated[str, msgspec.Meta(max_length=256)]
-Ids = tuple[Id, ...]
-AddedIds = Annotated[Ids, msgspec.Meta(min_length=1)]
 RoleName = Annotated[str, msgspec.Meta(max_length=256)]
 
 ROLE_TYPE_OF: Final[dict[MemberType, OrganizationRoleType]] = {"user": "User", "application": "MachineToMachine"}

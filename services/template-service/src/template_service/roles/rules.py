@@ -1,16 +1,9 @@
 """The bodies that create and change an organization role."""
 
-from typing import Annotated
-
-import msgspec
 from msgspec import UNSET, UnsetType
 
-from identity_common.fields import Body, Description, Name
+from identity_common.fields import AddedIds, Body, Description, Ids, Name
 from stead.event_types import OrganizationRoleType
-
-Id = Annotated[str, msgspec.Meta(max_length=256)]
-Ids = tuple[Id, ...]
-AddedIds = Annotated[Ids, msgspec.Meta(min_length=1)]
 
 
 class OrganizationRoleCreation(Body):
