@@ -141,7 +141,7 @@ _PAINTED = """async () => {
 }"""
 
 _OF_COLORS = ("color-contrast", "link-in-text-block")
-"""The rules that one scheme can violate and the other not."""
+"""The rules whose results may differ between the schemes."""
 
 
 class Inspector:

@@ -1,6 +1,6 @@
 """Services in processes of their own that are forked from one that has imported them.
 
-To import a service takes a process two seconds of CPU time, and the tests start hundreds.
+To import a service takes a process two seconds of CPU time, and the tests start more than a hundred.
 """
 
 import functools
