@@ -60,7 +60,8 @@ class ServiceProcess:
         package: Of the service.
         environment: Its settings.
         log: Gets its output.
-        launcher: A command that starts ``python -m``, such as ``env``; by default the process is forked.
+        launcher: A command that starts ``python -m``, such as ``env``, or an empty one. By default the process is
+            forked.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Deployment:
     """Some replicas of each service, each a process; a context manager that runs them all.
 
     Args:
-        launcher: Of each process; benchmarks start ``python -m``, as users do.
+        launcher: Of each process; benchmarks give an empty one, as users start ``python -m``.
 
     Attributes:
         management: The first of ``managements``; ``template`` likewise.
