@@ -1,6 +1,7 @@
 """Real servers for every test that needs one: from the environment, or else embedded."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -39,6 +40,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the number of workers for ``-n auto``; none where they would share servers."""
     are_shared = config.getoption("--containers") or not os.environ.keys().isdisjoint(_EXTERNAL)
     return 0 if are_shared else min(os.cpu_count() or 1, _MOST_WORKERS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Collect no garbage among the modules and tests, which stay: it took 6 % of the CPU time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
