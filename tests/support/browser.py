@@ -163,6 +163,8 @@ class Inspector:
     async def violations(self, page: Page, rules: Sequence[str] = ()) -> list[tuple[str, str, list[str]]]:
         """Return the violations of these rules, or else of all: the rule, its message, the elements."""
         await page.evaluate(self._axe)
-        options = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
-        found: list[dict[str, Any]] = (await page.evaluate("options => axe.run(options)", options))["violations"]
+        options: dict[str, Any] = {"resultTypes": ["violations"], "selectors": False}
+        if rules:
+            options["runOnly"] = {"type": "rule", "values": rules}
+        found = await page.evaluate("async options => (await axe.run(options)).violations", options)
         return [(each["id"], each["help"], [node["html"] for node in each["nodes"]]) for each in found]
