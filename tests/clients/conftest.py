@@ -19,9 +19,9 @@ expect.set_options(timeout=30_000)  # a slow machine is not a failure
 
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """The installed Chromium; Playwright downloads none."""
-    chromium = shutil.which("chromium")
-    assert chromium is not None, "these tests need a browser: apt-get install chromium"
+    """The installed Chromium, without a user interface if there is one; Playwright downloads none."""
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    assert chromium is not None, "these tests need a browser: apt-get install chromium-headless-shell"
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
         yield browser
