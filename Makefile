@@ -34,7 +34,8 @@ $(RUNNABLE): requirements-run.lock pyproject.toml $(addsuffix /pyproject.toml,$(
 
 $(INSTALLED): $(RUNNABLE) requirements.lock
 	@echo "installing what tests and checks need"
-	@$(PIP) --require-hashes -r requirements.lock
+	@# What is imported is compiled then; most of it is not.
+	@$(PIP) --no-compile --require-hashes -r requirements.lock
 	@touch $@
 
 run: $(RUNNABLE) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
