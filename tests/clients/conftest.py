@@ -67,9 +67,9 @@ def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pypi_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the interpreter of a virtual environment with the packages of ``python/clients.lock``."""
     directory = tmp_path_factory.mktemp("python")
-    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
     python = directory / "bin" / "python"
-    install(python, "clients.lock")
+    install("clients.lock", into=python)
     return python
 
 
@@ -77,24 +77,16 @@ def pypi_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fastapi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory for ``PYTHONPATH`` with FastAPI, which the environment of the services has not."""
     directory = tmp_path_factory.mktemp("fastapi")
-    install(Path(sys.executable), "fastapi.lock", "--target", str(directory))
+    install("fastapi.lock", "--target", str(directory))
     return directory
 
 
-def install(python: Path, lock: str, *options: str) -> None:
-    """Install the packages of a lock file of ``python/``."""
-    command: list[str | Path] = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--require-hashes",
-        *options,
-    ]
+def install(lock: str, *options: str, into: Path = Path(sys.executable)) -> None:
+    """Install the packages of a lock file of ``python/`` for an interpreter."""
     file = Path(__file__).parent / "python" / lock
-    subprocess.run([*command, "--only-binary", ":all:", "-r", file], check=True, timeout=300)
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", into, "--quiet", "--disable-pip-version-check"]
+    chosen = ["--require-hashes", "--only-binary", ":all:", "--no-compile"]
+    subprocess.run([*pip, "install", *options, *chosen, "--requirement", file], check=True, timeout=300)
 
 
 @pytest.fixture(scope="session")
