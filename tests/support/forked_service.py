@@ -18,13 +18,28 @@ _IMPORTED: Final = ["__main__", "token_service.app", "management_service.app", "
 
 
 class ForkedService:
-    """``python -m <package> serve`` without the start of an interpreter.
+    """``python -m <package> serve``, or another command, without the start of an interpreter.
 
     Its methods are those of ``subprocess.Popen``.
+
+    Args:
+        package: Of the service.
+        arguments: Of the command line.
+        environment: All of it.
+        log: Gets its output.
+        errors: Gets what it writes to the standard error; by default the log does.
     """
 
-    def __init__(self, package: str, *arguments: str, environment: Mapping[str, str], log: Path) -> None:
-        self._process = _server().Process(target=_run, args=(package, arguments, environment, log), daemon=True)
+    def __init__(
+        self,
+        package: str,
+        *arguments: str,
+        environment: Mapping[str, str],
+        log: Path,
+        errors: Path | None = None,
+    ) -> None:
+        given = (package, arguments, environment, log, errors or log)
+        self._process = _server().Process(target=_run, args=given, daemon=True)
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -52,11 +67,11 @@ def _server() -> ForkServerContext:
     return context
 
 
-def _run(package: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+def _run(package: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, errors: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    with log.open("ab") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
+    for descriptor, path in ((1, log), (2, errors)):
+        with path.open("ab") as output:
+            os.dup2(output.fileno(), descriptor)
     sys.argv[1:] = arguments
     runpy.run_module(package, run_name="__main__", alter_sys=True)

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,20 +16,17 @@ import asyncpg
 import httpx2 as httpx
 import msgspec
 import pytest
-import pytest_asyncio
 
 from identity_common.serving import CommandError
 from identity_common.settings import InvalidSettingsError
-from management_service.app import migrate
 from management_service.bootstrap import Credentials
 from management_service.commands import _bootstrap
 from management_service.credentials_file import CredentialsFile
 from management_service.kubernetes_secret import KubernetesSecret
 from management_service.settings import Settings
 from provision import ServerAddresses
-from tests.support.databases import new_database
 from tests.support.issuer import Issuer
-from tests.support.management_api import settings_for
+from tests.support.management_api import Management, settings_for
 
 PATH = "/api/v1/namespaces/stead/secrets/first-client"
 CONSOLE = "/api/v1/namespaces/stead/secrets/console"
@@ -100,12 +97,10 @@ def server() -> Iterator[Recorded]:
     server.server_close()
 
 
-@pytest_asyncio.fixture
-async def settings(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Settings]:
-    async with new_database(servers, servers.management_database_url) as url:
-        settings = settings_for(servers, issuer, database_url=url)
-        await asyncio.to_thread(migrate, settings)
-        yield settings
+@pytest.fixture
+def settings(management: Management) -> Settings:
+    """Settings with a new tenant."""
+    return settings_for(management.addresses, management.issuer)
 
 
 async def bootstrapped(settings: Settings, server: Recorded) -> Credentials:
@@ -125,19 +120,16 @@ async def with_console(settings: Settings, server: Recorded) -> None:
 
 
 async def rows(settings: Settings, query: str) -> list[Any]:
+    """Execute a statement whose only parameter is the tenant."""
     connection = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
     try:
-        return [tuple(row) for row in await connection.fetch(query)]
+        return [tuple(row) for row in await connection.fetch(query, settings.tenant_id)]
     finally:
         await connection.close()
 
 
 async def secrets_of(settings: Settings) -> int:
-    connection = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
-    try:
-        return int(await connection.fetchval("SELECT count(*) FROM application_secrets"))
-    finally:
-        await connection.close()
+    return len(await rows(settings, "SELECT FROM application_secrets WHERE tenant_id = $1"))
 
 
 def stored(server: Recorded) -> Credentials:
@@ -170,14 +162,10 @@ async def test_a_scope_that_a_later_version_has_is_added_to_an_existing_system(
     settings: Settings, server: Recorded
 ) -> None:
     await bootstrapped(settings, server)
-    connection = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
-    try:
-        await connection.execute("DELETE FROM scopes WHERE name = 'read'")
-        await bootstrapped(settings, server)
-        names = [row["name"] for row in await connection.fetch("SELECT name FROM scopes ORDER BY name")]
-    finally:
-        await connection.close()
-    assert names == ["all", "read", "subject-tokens"]
+    await rows(settings, "DELETE FROM scopes WHERE tenant_id = $1 AND name = 'read'")
+    await bootstrapped(settings, server)
+    names = await rows(settings, "SELECT name FROM scopes WHERE tenant_id = $1 ORDER BY name")
+    assert names == [("all",), ("read",), ("subject-tokens",)]
 
 
 @pytest.mark.parametrize(
@@ -196,9 +184,7 @@ async def test_a_lost_or_damaged_one_gets_a_new_secret_of_the_same_client(
 
 async def test_a_secret_that_was_deleted_is_replaced(settings: Settings, server: Recorded) -> None:
     first = await bootstrapped(settings, server)
-    connection = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
-    await connection.execute("DELETE FROM application_secrets")
-    await connection.close()
+    await rows(settings, "DELETE FROM application_secrets WHERE tenant_id = $1")
     second = await bootstrapped(settings, server)
     assert second.client_secret != first.client_secret
     assert stored(server) == second
@@ -244,7 +230,8 @@ def test_outside_of_a_pod_nothing_is_done(tmp_path: Path) -> None:
 
 ADMINISTRATORS = """SELECT username, scopes.name, applications.name, redirect_uris[1] FROM users
     JOIN user_roles ON user_roles.user_id = users.id JOIN role_scopes USING (role_id)
-    JOIN scopes ON scopes.id = scope_id, applications WHERE type = 'Traditional'"""
+    JOIN scopes ON scopes.id = scope_id JOIN applications ON applications.tenant_id = users.tenant_id
+    WHERE users.tenant_id = $1 AND type = 'Traditional'"""
 
 
 @pytest.mark.heavy
@@ -267,19 +254,20 @@ async def test_the_console_gets_a_client_and_an_administrator_once(settings: Set
 @pytest.mark.heavy
 async def test_an_administrator_who_was_renamed_stays_the_only_one(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)
-    await rows(settings, "UPDATE users SET username = 'ada', username_key = 'ada'")
+    await rows(settings, "UPDATE users SET username = 'ada', username_key = 'ada' WHERE tenant_id = $1")
     server.secrets.pop(ADMINISTRATOR)
     await with_console(settings, server)
     assert server.values(ADMINISTRATOR)["username"] == "ada"
-    assert await rows(settings, "SELECT username FROM users") == [("ada",)]
+    assert await rows(settings, "SELECT username FROM users WHERE tenant_id = $1") == [("ada",)]
 
 
 @pytest.mark.heavy
 async def test_another_user_of_that_name_is_left_alone(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)
-    await rows(settings, "DELETE FROM user_roles")
+    await rows(settings, "DELETE FROM user_roles WHERE tenant_id = $1")
     await with_console(settings, server)
-    users = [username for (username,) in await rows(settings, "SELECT username FROM users ORDER BY created_at")]
+    query = "SELECT username FROM users WHERE tenant_id = $1 ORDER BY created_at"
+    users = [username for (username,) in await rows(settings, query)]
     assert users == ["administrator", server.values(ADMINISTRATOR)["username"]]
     assert users[1].startswith("administrator_")
 
@@ -305,7 +293,7 @@ async def test_an_administrator_without_a_password_is_invited_again(
     await with_console(settings, server)
     before = server.values(ADMINISTRATOR)
     if lost:
-        await rows(settings, lost)
+        await rows(settings, f"{lost} WHERE tenant_id = $1")
     else:
         server.secrets.pop(ADMINISTRATOR)
     await with_console(settings, server)
@@ -313,13 +301,13 @@ async def test_an_administrator_without_a_password_is_invited_again(
     assert after["username"] == before["username"] == "administrator"
     assert after["invitation"] != before["invitation"]
     stored = hashlib.sha256(after["invitation"].encode()).hexdigest()
-    assert await rows(settings, "SELECT sha256 FROM invitations") == [(stored,)]
+    assert await rows(settings, "SELECT sha256 FROM invitations WHERE tenant_id = $1") == [(stored,)]
 
 
 @pytest.mark.heavy
 async def test_an_administrator_with_a_password_is_left_alone(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)
-    await rows(settings, "UPDATE users SET password_hash = 'one'")
+    await rows(settings, "UPDATE users SET password_hash = 'one' WHERE tenant_id = $1")
     server.secrets.pop(ADMINISTRATOR)
     await with_console(settings, server)
     assert ADMINISTRATOR not in server.secrets

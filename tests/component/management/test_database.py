@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -28,14 +29,17 @@ from management_service.settings import Settings
 from provision import ServerAddresses
 from tests.support.captured_logs import captured_logs
 from tests.support.databases import differences, new_database
+from tests.support.forked_service import ForkedService
 from tests.support.issuer import Issuer
-from tests.support.management_api import client_of, running, settings_for
+from tests.support.management_api import Management, client_of, running, settings_for
 from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
 HEAD = head(VERSIONS)
 PREVIOUS, NEXT = f"{int(HEAD) - 1:04}", f"{int(HEAD) + 1:04}"
+
+PACKAGE = "management_service"
 
 NOT_OURS = {"alembic_version", "audit_outbox", *(statement.split()[2] for statement in outbox.CREATE)}
 
@@ -45,6 +49,12 @@ async def settings(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Se
     """Settings with a new, empty database."""
     async with new_database(servers, servers.management_database_url) as url:
         yield settings_for(servers, issuer, database_url=url)
+
+
+@pytest.fixture
+def tenant(management: Management) -> Settings:
+    """Settings with a new tenant in a database that is migrated."""
+    return settings_for(management.addresses, management.issuer)
 
 
 async def query(settings: Settings, statement: str, *values: object) -> list[asyncpg.Record]:
@@ -137,36 +147,34 @@ async def test_ends_from_before_are_told_with_their_time_and_author(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("operation", "entry", "expected"),
-    [
-        ("UpdateResource", '{"members":["name"]}', 7200),
-        ("UpdateResource", '{"members":["accessTokenTtl"]}', 365 * 86_400),
-        ("DeleteResource", "{}", 365 * 86_400),
-        ("CreateResource", '{"members":["accessTokenTtl"]}', 7200),
-    ],
-)
 async def test_lifetimes_from_before_are_unknown_if_a_resource_was_deleted_or_changed(
-    settings: Settings, tmp_path_factory: pytest.TempPathFactory, operation: str, entry: str, expected: int
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    cases = {
+        "renamed": ("UpdateResource", '{"members":["name"]}', 7200),
+        "changed": ("UpdateResource", '{"members":["accessTokenTtl"]}', 365 * 86_400),
+        "deleted": ("DeleteResource", "{}", 365 * 86_400),
+        "created": ("CreateResource", '{"members":["accessTokenTtl"]}', 7200),
+    }
     await migrated_before("0019", settings, tmp_path_factory)
     for table in ("entries", "targets"):
         partition = f"CREATE TABLE {table} PARTITION OF audit_{table} FOR VALUES FROM (0) TO (1000)"
         await query(settings, partition)
     resource = """
         INSERT INTO resources (tenant_id, id, name, indicator, access_token_ttl_s, is_default, created_at)
-        VALUES ('default', $1, $1, $1, $2, false, 1)
+        VALUES ($1, $2, $2, $2, $3, false, 1)
     """
-    await query(settings, resource, "one", 7200)
-    await query(settings, resource, "two", 60)
     store = """
         INSERT INTO audit_entries (tenant_id, occurred_at, id, log, epoch, key, operation, entry)
-        VALUES ('default', 1, 'e', 'management', '', 'k', $1, $2)
+        VALUES ($1, 1, 'e', 'management', '', 'k', $2, $3)
     """
-    await query(settings, store, operation, entry)
+    for tenant_id, (operation, entry, _) in cases.items():
+        await query(settings, resource, tenant_id, "one", 7200)
+        await query(settings, resource, tenant_id, "two", 60)
+        await query(settings, store, tenant_id, operation, entry)
     await asyncio.to_thread(migrate, settings)
     rows = await query(settings, "SELECT tenant_id, lifetime_s FROM longest_lifetimes")
-    assert [tuple(row) for row in rows] == [("default", expected)]
+    assert dict(rows) == {tenant_id: expected for tenant_id, (_, _, expected) in cases.items()}
 
 
 @pytest.mark.heavy
@@ -194,20 +202,12 @@ async def test_entries_of_the_audit_trail_get_their_targets(
     assert found == [(time, target) for time in (1, 3, 1001) for target in ("ada", "bob", "role")]
 
 
-MIGRATION = """
-import pathlib, sys
-from identity_common.stores import migrations
-migrations.migrate(sys.argv[1], pathlib.Path(sys.argv[2]))
-"""
-"""What the command of a service runs, without importing the rest of the service."""
-
-
 @pytest.mark.heavy
-async def test_replicas_may_migrate_concurrently(settings: Settings) -> None:
-    command = (sys.executable, "-c", MIGRATION, settings.database_url, VERSIONS)
-    processes = [await asyncio.create_subprocess_exec(*command, stderr=subprocess.PIPE) for _ in range(3)]
-    said = [(await process.communicate())[1] for process in processes]
-    assert [(process.returncode, text) for process, text in zip(processes, said, strict=True)] == [(0, b"")] * 3
+async def test_replicas_may_migrate_concurrently(settings: Settings, tmp_path: Path) -> None:
+    logs = [tmp_path / f"{number}.log" for number in range(3)]
+    processes = [ForkedService(PACKAGE, "migrate", environment=environment_of(settings), log=log) for log in logs]
+    ended = [await asyncio.to_thread(process.wait, WAIT_S) for process in processes]
+    assert [(status, log.read_text()) for status, log in zip(ended, logs, strict=True)] == [(0, "")] * 3
     assert [row[0] for row in await query(settings, "SELECT version_num FROM alembic_version")] == [head(VERSIONS)]
 
 
@@ -319,19 +319,19 @@ async def test_a_service_that_starts_before_the_migrations_becomes_ready_after_t
 
 
 @pytest.mark.heavy
-async def test_bootstrap_creates_one_client_and_a_new_secret_each_time(settings: Settings, issuer: Issuer) -> None:
-    await asyncio.to_thread(migrate, settings)
-    made = [await asyncio.to_thread(bootstrap, settings) for _ in range(5)]
+async def test_bootstrap_creates_one_client_and_a_new_secret_each_time(tenant: Settings, issuer: Issuer) -> None:
+    made = [await asyncio.to_thread(bootstrap, tenant) for _ in range(5)]
     assert {credentials.client_id for credentials in made} == {made[0].client_id}
     assert len({credentials.client_secret for credentials in made}) == 5
     assert {(credentials.resource, credentials.scope) for credentials in made} == {
         ("https://default.service.internal/api", "all")
     }
-    names = [row["name"] for row in await query(settings, "SELECT name FROM application_secrets ORDER BY name")]
+    secrets = "SELECT name FROM application_secrets WHERE tenant_id = $1 ORDER BY name"
+    names = [row["name"] for row in await query(tenant, secrets, tenant.tenant_id)]
     assert len(names) == 3
     assert all(name.startswith("bootstrap-2") for name in names)
     token = issuer.access_token(client_id=made[0].client_id, audience=made[0].resource, scope=made[0].scope)
-    app = create_app(settings)
+    app = create_app(tenant)
     async with running(app), client_of(app, token) as client:
         applications = (await client.get("/api/applications")).json()
         roles = (await client.get(f"/api/applications/{made[0].client_id}/roles")).json()
@@ -344,26 +344,25 @@ async def test_bootstrap_creates_one_client_and_a_new_secret_each_time(settings:
 
 
 @pytest.mark.heavy
-async def test_concurrent_bootstraps_create_one_client(settings: Settings) -> None:
-    await asyncio.to_thread(migrate, settings)
-    made = await asyncio.gather(*(asyncio.to_thread(bootstrap, settings) for _ in range(4)))
+async def test_concurrent_bootstraps_create_one_client(tenant: Settings) -> None:
+    made = await asyncio.gather(*(asyncio.to_thread(bootstrap, tenant) for _ in range(4)))
     assert len({credentials.client_id for credentials in made}) == 1
-    assert len(await query(settings, "SELECT id FROM applications")) == 1
+    applications = "SELECT id FROM applications WHERE tenant_id = $1"
+    assert len(await query(tenant, applications, tenant.tenant_id)) == 1
 
 
 @pytest.mark.heavy
 async def test_bootstrap_gives_no_role_to_an_application_that_merely_has_the_name(
-    settings: Settings, issuer: Issuer
+    tenant: Settings, issuer: Issuer
 ) -> None:
-    await asyncio.to_thread(migrate, settings)
-    first = await asyncio.to_thread(bootstrap, settings)
+    first = await asyncio.to_thread(bootstrap, tenant)
     token = issuer.access_token(client_id=first.client_id, audience=first.resource, scope="all")
-    app = create_app(settings)
+    app = create_app(tenant)
     async with running(app), client_of(app, token) as client:
         body = {"name": "Management API client", "type": "MachineToMachine"}
         impostor = (await client.post("/api/applications", json=body)).json()["id"]
         await client.delete(f"/api/applications/{first.client_id}")
-    second = await asyncio.to_thread(bootstrap, settings)
+    second = await asyncio.to_thread(bootstrap, tenant)
     assert second.client_id not in {first.client_id, impostor}
 
 
@@ -377,42 +376,35 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 @pytest.mark.heavy
-async def test_the_command_prints_one_line_of_json_and_nothing_else(settings: Settings) -> None:
-    environment = environment_of(settings)
-    lines = []
-    for command in ("migrate", "bootstrap"):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "management_service", command),
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        stdout, stderr = await process.communicate()
-        assert (process.returncode, stderr) == (0, b"")
-        lines += stdout.decode().splitlines()
-    assert [json.loads(line).keys() for line in lines] == [{"client_id", "client_secret", "resource", "scope"}]
+async def test_the_command_prints_one_line_of_json_and_nothing_else(tenant: Settings) -> None:
+    """In an interpreter of its own, as an operator starts it."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", PACKAGE, "bootstrap"),
+        env=environment_of(tenant),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    stdout, stderr = await process.communicate()
+    assert (process.returncode, stderr) == (0, b"")
+    (line,) = stdout.decode().splitlines()
+    assert json.loads(line).keys() == {"client_id", "client_secret", "resource", "scope"}
 
 
 @pytest.mark.heavy
 async def test_errors_in_the_settings_or_the_database_are_reported_in_lines_without_secrets(
-    settings: Settings,
+    tenant: Settings, tmp_path: Path
 ) -> None:
-    environment = environment_of(settings)
+    environment = environment_of(tenant)
     for changed, status, expected in (
-        ({"REDIS_URL": "", "NATS_URL": "http://x", "DATABASE_URL": ""}, 2, ["DATABASE_URL: must be set"]),
-        ({"SUBJECT_TOKEN_TTL_S": "many"}, 2, ["SUBJECT_TOKEN_TTL_S: not acceptable as int"]),
-        ({"SUBJECT_TOKEN_TTL_S": "0"}, 2, ["SUBJECT_TOKEN_TTL_S: must be between 1 and 3600"]),
-        ({"DATABASE_URL": "postgresql+asyncpg://u:hidden@127.0.0.1:9/x"}, 1, ["ConnectionRefusedError"]),
+        ({"REDIS_URL": "", "NATS_URL": "http://x", "DATABASE_URL": ""}, 2, "DATABASE_URL: must be set"),
+        ({"SUBJECT_TOKEN_TTL_S": "many"}, 2, "SUBJECT_TOKEN_TTL_S: not acceptable as int"),
+        ({"SUBJECT_TOKEN_TTL_S": "0"}, 2, "SUBJECT_TOKEN_TTL_S: must be between 1 and 3600"),
+        ({"DATABASE_URL": "postgresql+asyncpg://u:hidden@127.0.0.1:9/x"}, 1, "ConnectionRefusedError"),
     ):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "management_service", "migrate"),
-            env={**environment, **changed},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        stdout, stderr = await process.communicate()
-        assert (process.returncode, stdout) == (status, b"")
-        text = stderr.decode()
-        assert all(line in text for line in expected), text
+        output, errors = [Path(tempfile.mkstemp(dir=tmp_path)[1]) for _ in range(2)]
+        process = ForkedService(PACKAGE, "migrate", environment=environment | changed, log=output, errors=errors)
+        assert (await asyncio.to_thread(process.wait, WAIT_S), output.read_text()) == (status, "")
+        text = errors.read_text()
+        assert expected in text, text
         assert "hidden" not in text
         assert "Traceback" not in text
