@@ -19,7 +19,7 @@ from tests.support.running_stack import RunningStack
 from tests.support.waiting import WAIT_S
 from token_service.settings import Settings as TokenSettings
 
-MOMENTS = range(0, 40, length(short=4, long=1))
+MOMENTS = range(0, 40, length(short=6, long=1))
 """Square roots of the ticks after which a service is stopped."""
 _KEY, _OTHER_KEY = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
 
@@ -62,7 +62,7 @@ async def test_it_stops_at_any_moment_of_its_start(
     """Python 3.11 and libraries may lose a cancellation in the same tick of the loop as an answer.
 
     A service that waits for such a task would hang until it is killed. Here it is stopped after 0, 1, 4, 9, … ticks, in
-    the short form after every fourth of these numbers.
+    the short form after every sixth of these numbers.
     """
     for root in MOMENTS:
         async with asyncio.timeout(WAIT_S):

@@ -18,6 +18,7 @@ from management_service.commands import bootstrap
 from management_service.settings import Settings
 from stead.event_types import CloudEvent
 from tests.support.captured_logs import captured_logs
+from tests.support.lengths import length
 from tests.support.management_api import (
     Management,
     at_once,
@@ -120,10 +121,10 @@ async def test_the_stream_agrees_with_the_database(management: Management) -> No
 @pytest.mark.heavy
 async def test_concurrent_writes_are_numbered_without_a_gap_and_published_in_order(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
-        before = await own.revision()
-        answers = await at_once(*(own.client.post("/api/users", json={}) for _ in range(100)))
+        before, count = await own.revision(), length(short=40, long=100)
+        answers = await at_once(*(own.client.post("/api/users", json={}) for _ in range(count)))
         counted = sorted(revision_of(answer) for answer in answers)
-        assert counted == list(range(before + 1, before + 101))
+        assert counted == list(range(before + 1, before + count + 1))
         bus = Bus(own.addresses.token_nats_url, service="token")
         bus.start()
         try:
@@ -133,7 +134,7 @@ async def test_concurrent_writes_are_numbered_without_a_gap_and_published_in_ord
             async with asyncio.timeout(WAIT_S):
                 async for batch in StreamReader(bus, STREAM_STATE, subjects).read_after(0):
                     heard += [message.event.revision for message in batch.messages]
-                    if len(heard) >= 100:
+                    if len(heard) >= count:
                         break
         finally:
             await bus.stop()

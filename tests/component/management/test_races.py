@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.lengths import length
 from tests.support.management_api import Management, at_once, unique
 
 pytestmark = pytest.mark.heavy
 
-ROUNDS = 6
+ROUNDS = length(short=3, long=6)
 
 
 async def created_user(management: Management) -> tuple[str, list[tuple[str, str, Any]]]:

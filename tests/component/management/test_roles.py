@@ -6,6 +6,7 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
+from tests.support.lengths import length
 from tests.support.management_api import Management, at_once, issues, refusal, revision_of, unique
 
 
@@ -242,7 +243,7 @@ async def test_one_of_several_concurrent_replacements_holds_whole_and_none_fails
     role = (await role_of(management))["id"]
     users = [(await management.created("users"))["id"] for _ in range(6)]
     holders = [set(users[:3]), set(users[3:]), set(users[1:5]), set(users[::2]), set(users[::-2])]
-    for _ in range(5):
+    for _ in range(length(short=3, long=5)):
         answers = await at_once(
             *(management.client.put(f"/api/roles/{role}/users", json={"userIds": list(each)}) for each in holders)
         )
@@ -337,7 +338,7 @@ async def test_every_wrong_member_of_a_new_role_is_named(
 @pytest.mark.heavy
 async def test_roles_assigned_while_the_role_is_deleted_leave_no_orphan_and_no_error(management: Management) -> None:
     users = [(await management.created("users"))["id"] for _ in range(4)]
-    for _ in range(10):
+    for _ in range(length(short=4, long=10)):
         role, kept = (await role_of(management))["id"], (await role_of(management))["id"]
         answers = await at_once(
             *(management.client.post(f"/api/users/{user}/roles", json={"roleIds": [role, kept]}) for user in users),
@@ -359,7 +360,7 @@ async def test_roles_assigned_while_the_role_is_deleted_leave_no_orphan_and_no_e
 
 @pytest.mark.heavy
 async def test_concurrent_deletions_of_users_and_their_roles_never_fail(management: Management) -> None:
-    for _ in range(5):
+    for _ in range(length(short=3, long=5)):
         users = [(await management.created("users"))["id"] for _ in range(4)]
         roles = [(await role_of(management))["id"] for _ in range(4)]
         for user in users:

@@ -21,7 +21,8 @@ LISTS = (
     "roles/{machine_role}/applications",
     "configs/jwt-customizer/access-token/versions",
 )
-ITEMS = 30
+ITEMS = 21
+"""One more than a page has by default."""
 
 
 @pytest.fixture(scope="module")

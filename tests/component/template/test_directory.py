@@ -17,7 +17,7 @@ from tests.support.template_api import Template
 from tests.support.template_tables import TemplateTables, fold
 from tests.support.waiting import WAIT_S
 
-ORGANIZATIONS = length(short=120, long=1_000)
+ORGANIZATIONS = length(short=60, long=1_000)
 
 
 async def known(template: Template, table: str, wanted: str) -> dict[str, object] | None:
@@ -175,25 +175,25 @@ async def test_two_replicas_apply_every_event_once(template: Template, tables: T
     async with Template(template.management) as second:
         organization = await tables.organization()
         role = await tables.role(*await tables.permissions([unique("p")]))
-        made = [(await template.management.created("users", name=f"u{number}"))["id"] for number in range(60)]
+        made = [(await template.management.created("users", name=f"u{number}"))["id"] for number in range(30)]
         await template.caught_up()
         await tables.members(organization, 0, role, ids=made)
         await tables.settled()
         delete = template.management.client.delete
-        deleting = await at_once(*(delete(f"/api/users/{user}") for user in made[:40]))
+        deleting = await at_once(*(delete(f"/api/users/{user}") for user in made[:20]))
         assert {answer.status_code for answer in deleting} == {204}
         await template.caught_up()
         await tables.settled()
         told = await tables.told(organization)
-        assert len(told) == 100
-        assert len(fold(told)) == 20
+        assert len(told) == 50
+        assert len(fold(told)) == 10
         deleted = [
             event.subject for event in await tables.events("member", organization, "*") if "deleted" in event.type
         ]
-        assert sorted(deleted) == sorted(f"{organization}/{user}" for user in made[:40])
+        assert sorted(deleted) == sorted(f"{organization}/{user}" for user in made[:20])
         owned, here = await users_on_both_sides(template.management, second.database)
         # Other tests have users of their own.
-        assert owned.intersection(made) == here.intersection(made) == set(made[40:])
+        assert owned.intersection(made) == here.intersection(made) == set(made[20:])
 
 
 @pytest.mark.heavy
@@ -224,7 +224,7 @@ async def test_a_user_deleted_while_joining_is_not_a_member_afterwards(
     """Either the deletion finds the membership, or the membership is refused."""
     role, organization = await template.role(), await template.organization()
     path = f"/api/organizations/{organization['id']}/users"
-    for _ in range(15):
+    for _ in range(length(short=8, long=15)):
         user = (await template.management.created("users", name="In a hurry"))["id"]
         await template.caught_up()
         joined, _ = await asyncio.gather(

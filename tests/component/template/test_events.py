@@ -10,6 +10,7 @@ import pytest
 
 from identity_common.wire.events import STREAM_EVENTS
 from stead.event_types import CloudEvent
+from tests.support.lengths import length
 from tests.support.management_api import Management, refusal, unique
 from tests.support.streams import messages_of
 from tests.support.tcp_proxy import TcpProxy
@@ -19,7 +20,7 @@ from tests.support.waiting import WAIT_S
 pytestmark = pytest.mark.servers
 
 CLIENTS = 8
-CHANGES = 60
+CHANGES = length(short=30, long=60)
 
 
 async def everything_published(template: Template) -> list[tuple[str, CloudEvent]]:

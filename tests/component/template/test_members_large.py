@@ -22,9 +22,9 @@ from tests.support.template_api import Template, revision
 
 pytestmark = pytest.mark.heavy
 
-MEMBERS = 2**16 + 1
+MEMBERS = length(short=2**15 + 1, long=2**16 + 1)
 ASSIGNED = length(short=2**14 + 1, long=2**16 + 1)
-ITEMS = 12
+ITEMS = 4
 
 
 async def known_users(template: Template, count: int) -> list[str]:
@@ -60,8 +60,8 @@ async def members_of(template: Template, own: Organization) -> int:
     return int(await template.database.fetchval(query, template.tenant_id, own.id))
 
 
-async def test_65_537_members_in_one_request(template: Template) -> None:
-    """More than 2^16 items, and more than a 16-bit count of parameters allows (CVE-2024-27101)."""
+async def test_very_many_members_in_one_request(template: Template) -> None:
+    """More than asyncpg has parameters for, and in full, more than 2^16 items (CVE-2024-27101)."""
     await template.database.execute("ANALYZE")  # the planner has no statistics for these rows yet
     ids = await known_users(template, MEMBERS)
     own = await Organization.new(template, USERS)
@@ -72,9 +72,9 @@ async def test_65_537_members_in_one_request(template: Template) -> None:
     assert await members_of(template, own) == MEMBERS
     assert await template.revision() == before + MEMBERS
     with statements(template.settings.database_url) as sent:
-        page = await template.client.get(own.path, params={"page_size": 100, "page": 656})
+        page = await template.client.get(own.path, params={"page_size": 100, "page": MEMBERS // 100 + 1})
     assert (page.status_code, len(sent)) == (200, 2), page.text
-    assert (len(page.json()), page.headers["Total-Number"]) == (37, str(MEMBERS))
+    assert (len(page.json()), page.headers["Total-Number"]) == (MEMBERS % 100, str(MEMBERS))
 
     kept = await own.replace(*ids[1:])
     assert revision(kept) == before + MEMBERS + 1

@@ -11,6 +11,7 @@ from identity_common.wire.events import UserState
 from stead.event_types import MemberState
 from template_service.known.store import Known, put_users
 from template_service.members import store
+from tests.support.lengths import length
 from tests.support.management_api import refusal
 from tests.support.organizations import (
     KINDS,
@@ -24,7 +25,7 @@ from tests.support.template_api import Template
 
 pytestmark = pytest.mark.heavy
 
-ROUNDS = 8
+ROUNDS = length(short=4, long=8)
 of_both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
 
 

@@ -8,12 +8,13 @@ import asyncpg
 import pytest
 
 from tests.support.databases import waits_for_a_lock
+from tests.support.lengths import length
 from tests.support.management_api import at_once, refusal, unique
 from tests.support.template_api import RequestedFanOuts, Template
 
 pytestmark = pytest.mark.heavy
 
-ROUNDS = 6
+ROUNDS = length(short=3, long=6)
 
 
 async def granted(template: Template, role: str) -> tuple[set[str], set[str]]:

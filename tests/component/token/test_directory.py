@@ -10,7 +10,7 @@ from tests.support.lengths import length
 from tests.support.waiting import eventually
 from tests.support.world import World, create_then_use, outcome
 
-ROUNDS = length(short=8, long=20)
+ROUNDS = length(short=4, long=20)
 
 
 EMPTIED = """

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from tests.support.databases import waits_for_a_lock
+from tests.support.lengths import length
 from tests.support.management_api import refusal, unique
 from tests.support.template_api import Template, revision
 from tests.support.template_documents import (
@@ -45,7 +46,7 @@ async def test_a_change_of_type_waits_for_a_concurrent_assignment(template: Temp
 async def test_one_of_several_concurrent_documents_is_applied_whole(template: Template, resource: Any) -> None:
     """Two admins put documents: no PUT is half applied."""
     dice = random.Random(7)
-    for _ in range(5):
+    for _ in range(length(short=3, long=5)):
         wanted = [random_document(dice, resource) for _ in range(6)]
         answers = await asyncio.gather(*(send(template, each) for each in wanted))
         assert {answer.status_code for answer in answers} == {200}
@@ -59,7 +60,7 @@ async def test_one_of_several_concurrent_documents_is_applied_whole(template: Te
 async def test_edits_while_a_document_is_applied_come_before_or_after_it(template: Template, resource: Any) -> None:
     """An acknowledged edit is seen by the document or applied after it; neither fails."""
     await put(template, document("abc", role("r", "a"), role("s", "b")))
-    for number in range(8):
+    for number in range(length(short=4, long=8)):
         wanted = document("abc", role("r", "a", "b"), role("s", "c", description=f"round {number}"))
         permissions, roles = await permission_ids(template), await role_ids(template)
         extra = unique("extra")
@@ -96,7 +97,7 @@ async def test_edits_while_a_document_is_applied_come_before_or_after_it(templat
 @pytest.mark.heavy
 async def test_a_document_waits_for_a_name_that_is_being_created(template: Template) -> None:
     """Otherwise it would be created twice."""
-    for number in range(8):
+    for number in range(length(short=3, long=8)):
         await put(template, EMPTY)
         wanted = document(["a"], role("r", "a"))
         requests = [
@@ -140,7 +141,7 @@ async def test_a_concurrent_grant_to_a_role_is_seen(template: Template) -> None:
 
 @pytest.mark.heavy
 async def test_a_scope_deleted_meanwhile_is_unknown_or_revoked(template: Template) -> None:
-    for _ in range(4):
+    for _ in range(length(short=2, long=4)):
         resource = await template.resource("read", "write")
         await template.caught_up()
         wanted = document("", role("r", scopes=scopes(resource, "read", "write")))
