@@ -181,41 +181,46 @@ REQUESTED = """
 """
 
 
+@pytest.fixture(scope="module")
+async def many_writes(management: Management) -> str:
+    """Return a tenant whose trail has many writes by one user, application and organization to themselves."""
+    tenant_id = f"many-{new_id()}"
+    await create_partitions(management.database, months_ahead(now_ms()))
+    await management.database.execute(WRITES, tenant_id, now_ms() - MANY, MANY)
+    await management.database.execute("ANALYZE audit_entries, audit_targets")
+    return tenant_id
+
+
 @pytest.mark.heavy
 @pytest.mark.servers
 @pytest.mark.parametrize("party", [{"subject_id": "ann"}, {"application_id": "app"}, {"organization_id": "org"}])
 async def test_the_impersonations_of_a_party_are_found_without_reading_its_writes(
-    management: Management, party: dict[str, str]
+    management: Management, many_writes: str, party: dict[str, str]
 ) -> None:
-    tenant_id = await with_many_writes(management.database)
     for key in BEGINNINGS:
-        (walk,) = _walks(tenant_id, TrailFilters(key=key, **party), None)
+        (walk,) = _walks(many_writes, TrailFilters(key=key, **party), None)
         assert await entries_read(management.database, walk) == 0
 
 
 @pytest.mark.heavy
 @pytest.mark.servers
 async def test_the_subject_tokens_requested_for_a_user_are_found_without_reading_anything_else(
-    management: Management,
+    management: Management, many_writes: str
 ) -> None:
-    tenant_id = await with_many_writes(management.database)
+    database = management.database
     for key in BEGINNINGS:
-        walks = _walks(tenant_id, TrailFilters(key=key, user_id="ann"), None)
-        assert [await entries_read(management.database, walk) for walk in walks] == [0] * len(walks)
-    await management.database.execute(REQUESTED, tenant_id, now_ms() - MANY, MANY)
-    await management.database.execute("ANALYZE audit_entries")
-    for key, expected in ((ISSUED, [0, PAGE]), (TAKEN, [0])):
-        walks = _walks(tenant_id, TrailFilters(key=key, user_id="ann"), None)
-        assert [await entries_read(management.database, walk) for walk in walks] == expected
-
-
-async def with_many_writes(database: asyncpg.Connection) -> str:
-    """Return a tenant whose trail has many writes by one user, application and organization to themselves."""
-    tenant_id = f"many-{new_id()}"
-    await create_partitions(database, months_ahead(now_ms()))
-    await database.execute(WRITES, tenant_id, now_ms() - MANY, MANY)
-    await database.execute("ANALYZE audit_entries, audit_targets")
-    return tenant_id
+        walks = _walks(many_writes, TrailFilters(key=key, user_id="ann"), None)
+        assert [await entries_read(database, walk) for walk in walks] == [0] * len(walks)
+    requested = database.transaction()
+    await requested.start()
+    try:
+        await database.execute(REQUESTED, many_writes, now_ms() - MANY, MANY)
+        await database.execute("ANALYZE audit_entries")
+        for key, expected in ((ISSUED, [0, PAGE]), (TAKEN, [0])):
+            walks = _walks(many_writes, TrailFilters(key=key, user_id="ann"), None)
+            assert [await entries_read(database, walk) for walk in walks] == expected
+    finally:
+        await requested.rollback()
 
 
 async def entries_read(database: asyncpg.Connection, walk: Select[Any]) -> int:

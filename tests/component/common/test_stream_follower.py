@@ -1,9 +1,8 @@
 """Following a stream: from a position in a store or in memory, over failures and a recreated stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Self
 
 import msgspec
@@ -74,6 +73,13 @@ class Buses:
 async def buses(servers: ServerAddresses) -> AsyncIterator[Buses]:
     async with Buses(servers).connected() as buses:
         yield buses
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
+    """Servers whose streams are deleted."""
+    with OwnServers(tmp_path_factory.mktemp("own")) as own:
+        yield own
 
 
 @pytest.fixture
@@ -183,41 +189,39 @@ async def test_reading_resumes_at_the_position_of_a_store_that_fell_back(buses: 
 
 
 @pytest.mark.heavy
-async def test_a_recreated_stream_is_read_from_its_beginning(tmp_path: Path, tenant: str) -> None:
+async def test_a_recreated_stream_is_read_from_its_beginning(own: OwnServers, tenant: str) -> None:
     recorded = Recorded()
-    with OwnServers(tmp_path / "servers") as servers:
-        async with Buses(servers.addresses).connected() as buses, following(buses, tenant, recorded):
-            await buses.publish(tenant, "a", "b")
-            await eventually_here(lambda: recorded.names == ["a", "b"])
-            await asyncio.to_thread(servers.restart_nats, without=".")
-            await buses.create_streams()
-            await buses.publish(tenant, "c")
-            await eventually_here(lambda: recorded.names == ["a", "b", "c"])
+    async with Buses(own.addresses).connected() as buses, following(buses, tenant, recorded):
+        await buses.publish(tenant, "a", "b")
+        await eventually_here(lambda: recorded.names == ["a", "b"])
+        await asyncio.to_thread(own.restart_nats, without=".")
+        await buses.create_streams()
+        await buses.publish(tenant, "c")
+        await eventually_here(lambda: recorded.names == ["a", "b", "c"])
 
 
 @pytest.mark.heavy
 async def test_a_stream_that_is_recreated_just_before_it_is_read_is_read_from_its_beginning(
-    tmp_path: Path, tenant: str
+    own: OwnServers, tenant: str
 ) -> None:
     """The position is known by then; after it in the new incarnation, events would be lost."""
     recorded = Recorded()
-    with OwnServers(tmp_path / "servers") as servers:
-        async with Buses(servers.addresses).connected() as buses:
-            async with following(buses, tenant, recorded):
-                await buses.publish(tenant, "a", "b", "c")
-                await eventually_here(lambda: recorded.names == ["a", "b", "c"])
+    async with Buses(own.addresses).connected() as buses:
+        async with following(buses, tenant, recorded):
+            await buses.publish(tenant, "a", "b", "c")
+            await eventually_here(lambda: recorded.names == ["a", "b", "c"])
 
-            calls = 0
+        calls = 0
 
-            async def position() -> StreamPosition:  # called when the incarnation is known, before the stream is read
-                nonlocal calls
-                calls += 1
-                if calls == 1:
-                    await asyncio.to_thread(servers.restart_nats, without=".")
-                    await buses.create_streams()
-                    await buses.publish(tenant, "d", "e", "f", "g")
-                return recorded.applied
+        async def position() -> StreamPosition:  # called when the incarnation is known, before the stream is read
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                await asyncio.to_thread(own.restart_nats, without=".")
+                await buses.create_streams()
+                await buses.publish(tenant, "d", "e", "f", "g")
+            return recorded.applied
 
-            async with following(buses, tenant, recorded, position=position):
-                await eventually_here(lambda: recorded.names[3:] == ["d", "e", "f", "g"])
+        async with following(buses, tenant, recorded, position=position):
+            await eventually_here(lambda: recorded.names[3:] == ["d", "e", "f", "g"])
     assert recorded.reads[-1].sequence < 4
