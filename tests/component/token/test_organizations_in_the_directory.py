@@ -91,16 +91,18 @@ class Following:
             kind, *ids = _aggregate(state)
             verb = "deleted" if state.deleted else "updated"
             subject = event_subject(source, self.tenant_id, kind, *ids)
-            await self._publish(source, subject, f"{kind}.{verb}", revision or self.revisions[source], state)
-        await self.tell_watermark(source)
+            event = self._event(source, subject, f"{kind}.{verb}", revision or self.revisions[source], state)
+            await self._sources[source].client.publish(subject, event)
+        await self.tell_watermark(source)  # acknowledged, and stored after the states
         return {source: self.revisions[source]}
 
     async def tell_watermark(self, source: Source) -> None:
         state = Watermark(self.revisions[source])
         subject = watermark_subject(source, self.tenant_id)
-        await self._publish(source, subject, "revision.published", state.revision, state)
+        event = self._event(source, subject, "revision.published", state.revision, state)
+        await self._sources[source].jetstream().publish(subject, event)
 
-    async def _publish(self, source: Source, subject: str, kind: str, revision: int, state: Any) -> None:
+    def _event(self, source: Source, subject: str, kind: str, revision: int, state: Any) -> bytes:
         event = CloudEvent(
             id=f"{self.tenant_id}:{source}:{revision}",
             source=f"/{source}",
@@ -111,7 +113,7 @@ class Following:
             revision=revision,
             data=msgspec.Raw(msgspec.json.encode(state)),
         )
-        await self._sources[source].jetstream().publish(subject, msgspec.json.encode(event))
+        return msgspec.json.encode(event)
 
     async def granted(self, *names: str, at_least: dict[str, int] | None = None) -> set[str] | None:
         """Return the organization permissions that the user holds; None if it is not a member."""
