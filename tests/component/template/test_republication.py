@@ -3,8 +3,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from stead.event_types import (
     OrganizationState,
 )
 from template_service.settings import Settings
+from tests.support.forked_service import ForkedService
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, unique
 from tests.support.template_api import Template
@@ -208,15 +207,14 @@ async def republish(tables: TemplateTables) -> None:
 
 
 @pytest.mark.heavy
-async def test_the_command_asks_the_running_service(own_template: Template, tables: TemplateTables) -> None:
+async def test_the_command_asks_the_running_service(
+    own_template: Template, tables: TemplateTables, tmp_path: Path
+) -> None:
     before = await own_template.revision()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "template_service", "republish"),
-        env=environment_of(own_template.settings),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert (await process.communicate(), process.returncode) == ((b"", b""), 0)
+    log = tmp_path / "republish.log"
+    environment = environment_of(own_template.settings)
+    process = ForkedService("template_service", "republish", environment=environment, log=log)
+    assert (await asyncio.to_thread(process.wait, WAIT_S), log.read_text()) == (0, "")
     await republished(tables)
     aggregates = len(await tables.last_events())
     assert await own_template.revision() == before + aggregates
