@@ -17,6 +17,7 @@ from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publi
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from provision import ServerAddresses
 from stead.event_types import CloudEvent, OrganizationState
+from tests.support.lengths import length
 from tests.support.management_api import Management, unique
 from tests.support.public_events import captured
 from tests.support.tcp_proxy import TcpProxy
@@ -72,7 +73,7 @@ async def test_acknowledged_messages_are_in_the_stream_in_order_and_repetitions_
     publisher: Publisher, client: Client
 ) -> None:
     tenant = unique("t")
-    messages = outgoing(tenant, 2500)
+    messages = outgoing(tenant, length(short=1000, long=2500))
     for _ in range(2):
         await publisher.publish(messages, timeout_s=WAIT_S)
         assert await stored(client, tenant) == [message.payload for message in messages]
