@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import httpx2 as httpx
 import msgspec
 
+from identity_common.wire.events import UserState
 from stead.event_types import MemberState, MemberType, OrganizationRoleType
+from tests.support.management_api import unique
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S
 
@@ -37,6 +39,24 @@ async def member_of_kind(template: Template, kind: Kind, **members: Any) -> str:
     if kind is APPLICATIONS:
         members = {"name": "Machine", "type": "MachineToMachine", **members}
     return str((await template.management.created(kind.path, **members))["id"])
+
+
+async def known_users(template: Template, count: int) -> list[str]:
+    """Insert users as if management-service had published them; return their ids."""
+    prefix = unique("crowd")
+    state = msgspec.json.encode(UserState(id="@")).decode()
+    rows = await template.database.fetch(
+        """
+        INSERT INTO known_users (tenant_id, id, name, is_suspended, tokens_valid_after, search_key, state)
+        SELECT $1, $2 || number, 'name ' || number, false, 0, $2 || number, replace($3, '@', $2 || number)
+        FROM generate_series(1, $4::int) AS number RETURNING id
+        """,
+        template.tenant_id,
+        prefix,
+        state,
+        count,
+    )
+    return [row["id"] for row in rows]
 
 
 async def organization_role(template: Template, kind: Kind, **members: Any) -> str:

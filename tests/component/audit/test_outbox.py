@@ -20,7 +20,8 @@ from provision import ServerAddresses
 from tests.support.audit_entries import entries_in, entries_on_the_bus
 from tests.support.claims_function import ScriptAnswers
 from tests.support.issuer import Issuer
-from tests.support.management_api import Management, at_once, revision_of, unique
+from tests.support.management_api import Management, revision_of, unique
+from tests.support.organizations import known_users
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S
@@ -332,9 +333,7 @@ async def test_every_write_of_template_service_leaves_one_entry(
 async def test_a_write_of_many_aggregates_leaves_an_entry_for_each_hundred(
     template: Template, jetstream: JetStreamContext
 ) -> None:
-    management = template.management
-    created = await at_once(*(management.client.post("/api/users", json={}) for _ in range(120)))
-    users = [answer.json()["id"] for answer in created]
+    users = await known_users(template, 120)
     body = {"name": unique("organization")}
     organization = (await template.client.post("/api/organizations", json=body)).json()["id"]
     answer = await template.client.post(f"/api/organizations/{organization}/users", json={"userIds": users})

@@ -3,18 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
 import pytest_asyncio
 
-from identity_common.wire.events import UserState
 from tests.support.databases import statements
 from tests.support.lengths import length
-from tests.support.management_api import refusal, unique
+from tests.support.management_api import refusal
 from tests.support.organizations import (
     KINDS,
     USERS,
     Organization,
+    known_users,
     member_of_kind,
     organization_role,
 )
@@ -25,24 +24,6 @@ pytestmark = pytest.mark.heavy
 MEMBERS = length(short=2**15 + 1, long=2**16 + 1)
 ASSIGNED = length(short=2**14 + 1, long=2**16 + 1)
 ITEMS = 4
-
-
-async def known_users(template: Template, count: int) -> list[str]:
-    """Insert users as if management-service had published them; return their ids."""
-    prefix = unique("crowd")
-    state = msgspec.json.encode(UserState(id="@")).decode()
-    rows = await template.database.fetch(
-        """
-        INSERT INTO known_users (tenant_id, id, name, is_suspended, tokens_valid_after, search_key, state)
-        SELECT $1, $2 || number, 'name ' || number, false, 0, $2 || number, replace($3, '@', $2 || number)
-        FROM generate_series(1, $4::int) AS number RETURNING id
-        """,
-        template.tenant_id,
-        prefix,
-        state,
-        count,
-    )
-    return [row["id"] for row in rows]
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")

@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2 as httpx
+import msgspec
 import pytest
 import pytest_asyncio
 
+from identity_common.wire.events import ApplicationState
 from tests.support.effective_permissions import ReadingMember, at_rest, looks
 from tests.support.lengths import length
 from tests.support.management_api import refusal, unique
@@ -35,12 +37,21 @@ async def etag_of(member: ReadingMember) -> str:
 
 
 async def machines(template: Template, count: int) -> list[str]:
-    """Return the ids of as many new applications, which the service knows."""
-    management = template.management
-    made = [await management.machine() for _ in range(count)]
-    await management.outbox_drained()
-    await template.caught_up()
-    return made
+    """Return the ids of as many applications, which the service knows."""
+    ids = [unique("machine") for _ in range(count)]
+    states = [
+        msgspec.json.encode(ApplicationState(id=each, name="Machine", type="MachineToMachine")).decode() for each in ids
+    ]
+    await template.database.execute(
+        """
+        INSERT INTO known_applications (tenant_id, id, name, type, state)
+        SELECT $1, id, 'Machine', 'MachineToMachine', state FROM unnest($2::text[], $3::text[]) AS given (id, state)
+        """,
+        template.tenant_id,
+        ids,
+        states,
+    )
+    return ids
 
 
 async def waiting_requests(template: Template) -> int:
