@@ -138,7 +138,7 @@ def create_app(settings: Settings) -> Litestar:
         base_url=settings.base_url,
         route_handlers=[
             subject_token_route(_subject_tokens(settings, connections, authentication)),
-            _api(settings),
+            *_api(settings),
             Router("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
             console_router(_console(settings, connections)),
         ],
@@ -323,12 +323,15 @@ def _console_transport(settings: Settings) -> RoutedTransport:
     return RoutedTransport(settings.base_url, {name: address for name, address in addresses.items() if address})
 
 
-def _api(settings: Settings) -> Router:
-    guarded = Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS)
-    by_minters = Router("/", opt=CHANGES_DIRECTORY, route_handlers=[ImpersonationController])
+def _api(settings: Settings) -> tuple[Router, ...]:
+    """Return three routers, not one around them: Litestar copies every route once more for each router around it."""
     reference = reference_router(settings.base_url, management_api=settings.management_api_resource)
     open_to_all = (status, swagger_route(settings.base_url, SWAGGER), audit_jwks, reference, accept)
-    return Router("/api", route_handlers=[*open_to_all, guarded, by_minters])
+    return (
+        Router("/api", route_handlers=open_to_all),
+        Router("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
+        Router("/api", opt=CHANGES_DIRECTORY, route_handlers=[ImpersonationController]),
+    )
 
 
 def _access(settings: Settings, tokens: UnrevokedTokens, authentication: Authentication) -> Mapping[str, object]:
