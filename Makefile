@@ -91,7 +91,8 @@ test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs no
 	@$(PYTEST) $(WITHOUT_FUZZING) -m 'clients and not slow' tests/clients
 
 test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL, Redis and NATS in containers
-	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers tests/component tests/integration tests/protocol
+	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers \
+		$$(grep -rlF --include='*.py' pytest.mark.servers tests/component tests/integration tests/protocol)
 
 test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed tests/deployed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MARKERS = ("clients", "servers", "deployed", "kubernetes", "manifests", "observed")
-COLLECTED = re.compile(rf"-m '?({'|'.join(MARKERS)})\b.*?((?: tests/\S+)+)$", re.MULTILINE)
+COLLECTED = re.compile(rf"-m '?({'|'.join(MARKERS)})\b(?:.|\\\n)*?((?: tests/[\w/]+)+)\)?$", re.MULTILINE)
 
 
 def test_every_target_collects_all_tests_of_its_marker() -> None:
