@@ -315,7 +315,6 @@ def _stored(world: World, *, expires_at: int, revision: int = 0) -> str:
     return token
 
 
-@pytest.mark.servers
 class TestWhatLeavesTheTokenUsable:
     """Checks that do not need the subject come first: the token stays good for the right request."""
 
@@ -421,6 +420,7 @@ class TestWhatLeavesTheTokenUsable:
         assert outcome(answer) == (400, "invalid_target")
         assert outcome(world.exchange(subject_token)) == (200, None)
 
+    @pytest.mark.servers
     @pytest.mark.heavy
     def test_a_revision_that_does_not_arrive(self, world: World) -> None:
         """The contract: 503 with ``Retry-After`` after a bounded wait, and nothing is spent."""
@@ -431,6 +431,7 @@ class TestWhatLeavesTheTokenUsable:
         assert answer.headers["Retry-After"] == "1"
         assert outcome(world.exchange(subject_token)) == (200, None)
 
+    @pytest.mark.servers
     def test_an_actor_who_is_suspended(self, world: World) -> None:
         actor = world.user()
         actor_token = world.userinfo_token(actor)
@@ -446,6 +447,7 @@ class TestWhatLeavesTheTokenUsable:
         assert refused_token(answer)
         assert outcome(world.exchange(subject_token)) == (200, None)
 
+    @pytest.mark.servers
     def test_a_known_revision_changes_nothing(self, world: World) -> None:
         for revision in ("management:0", world.management.last_revision or ""):
             answer = world.exchange(world.subject_token(), headers={"Identity_Revision": revision})

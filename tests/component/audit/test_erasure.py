@@ -15,8 +15,6 @@ from tests.support.waiting import WAIT_S
 
 __all__ = ("trail",)
 
-pytestmark = pytest.mark.servers
-
 COUNT = 20_000
 STORE = """
     INSERT INTO audit_entries
@@ -66,6 +64,7 @@ async def test_a_step_reads_and_erases_a_bounded_number_of_entries(trail: Trail,
     assert await database.fetchval(WITH_ADDRESS, tenant) == 0
 
 
+@pytest.mark.servers
 async def test_a_step_of_an_erasure_that_hangs_holds_up_no_head(trail: Trail, management: Management) -> None:
     database, tenant = management.database, trail.tenant_id
     ingestion = await trail.ingest()

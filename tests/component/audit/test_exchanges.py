@@ -34,8 +34,6 @@ from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_token_store import SubjectTokenStore
 
-pytestmark = pytest.mark.servers
-
 DENIED = access_denied("not a member", reason="organization.not_a_member")
 UNKNOWN_TARGET = invalid_target("the resource is unknown")
 
@@ -145,6 +143,7 @@ async def trail(stack: RunningStack, servers: ServerAddresses, jetstream: JetStr
     await trail.close()
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: Trail) -> None:
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
@@ -166,6 +165,7 @@ async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: 
     assert [ImpersonationSegments.parse(each or "").ids for each in ids[::2]] == [("of-j1",), ("of-j2",)]
 
 
+@pytest.mark.servers
 async def test_an_outcome_follows_at_the_end_of_the_process_or_with_the_next_other_entry(trail: Trail) -> None:
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
     await trail.audit.flush()
@@ -188,6 +188,7 @@ async def test_an_outcome_follows_at_the_end_of_the_process_or_with_the_next_oth
     await trail.emptied()
 
 
+@pytest.mark.servers
 async def test_outcomes_are_gathered_and_what_need_not_be_recorded_is_dropped_from_a_half_full_log(
     trail: Trail,
 ) -> None:
@@ -210,6 +211,7 @@ async def test_outcomes_are_gathered_and_what_need_not_be_recorded_is_dropped_fr
     assert '"count":2' in log.getvalue()
 
 
+@pytest.mark.servers
 async def test_what_is_lost_while_redis_is_away_is_a_gap_in_the_numbers(trail: Trail, servers: ServerAddresses) -> None:
     async with TcpProxy(servers.token_redis_url) as wire:
         redis = connect_redis(wire.url)
@@ -231,6 +233,7 @@ async def test_what_is_lost_while_redis_is_away_is_a_gap_in_the_numbers(trail: T
     assert log.getvalue().count('"audit.entry-lost"') == 3
 
 
+@pytest.mark.servers
 async def test_a_flush_waits_for_entries_that_were_sent_before_it(trail: Trail, servers: ServerAddresses) -> None:
     """A service that stops closes its connections to Redis right after the flush."""
     async with TcpProxy(servers.token_redis_url, delay_s=0.05) as wire:
@@ -245,6 +248,7 @@ async def test_a_flush_waits_for_entries_that_were_sent_before_it(trail: Trail, 
         await redis.aclose()
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_unknown(trail: Trail) -> None:
     """A relay that starts again publishes it once more with the same id, which the stream of the bus drops."""
@@ -264,6 +268,7 @@ async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_u
     ]
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_what_is_no_entry_is_removed_with_a_line_in_the_log(trail: Trail) -> None:
     for fields in ({"entry": "{"}, {"entry": "{}"}, {"epoch": "e", "sequence": "1", "entry": "{}"}):
@@ -277,6 +282,7 @@ async def test_what_is_no_entry_is_removed_with_a_line_in_the_log(trail: Trail) 
     assert '"audit.entry-malformed"' in log.getvalue()
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_a_redis_that_lost_its_data_begins_another_epoch(trail: Trail) -> None:
     await trail.start()
@@ -290,6 +296,7 @@ async def test_a_redis_that_lost_its_data_begins_another_epoch(trail: Trail) -> 
     assert after[0].epoch != before[0].epoch
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_a_redis_that_was_restarted_begins_another_epoch(trail: Trail) -> None:
     """It may have lost its last numbers, and would give them again."""

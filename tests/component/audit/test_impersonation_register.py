@@ -123,7 +123,6 @@ async def test_an_exchange_that_was_refused_after_the_take_ends_it(own: Manageme
     assert (told["endedAt"], told["reason"], "endedBy" in told) == (BEGUN + 203, "access_denied", False)
 
 
-@pytest.mark.servers
 async def test_each_filter_selects_what_it_says_newest_first(own: Management) -> None:
     cases: dict[str, dict[str, str]] = {
         "none": {},
@@ -175,7 +174,6 @@ async def test_a_person_sees_impersonations_in_either_part(own: Management) -> N
     assert refusal(await own.client.get("/api/users/nobody/impersonations")) == (404, "entity.not_exists_with_id")
 
 
-@pytest.mark.servers
 async def test_pages_follow_each_other(own: Management) -> None:
     for params, expected in (({}, [4, 3, 2, 1]), ({"active": "true"}, [4, 1])):
         found: list[int] = []

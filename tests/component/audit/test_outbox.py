@@ -122,7 +122,6 @@ class History:
 
 
 @pytest.mark.heavy
-@pytest.mark.servers
 async def test_every_write_of_management_service_leaves_one_entry(
     management: Management, jetstream: JetStreamContext
 ) -> None:

@@ -78,7 +78,6 @@ async def ids(client: httpx.AsyncClient, **params: Any) -> list[str]:
     return [each["id"].removeprefix("entry-") for each in answer.json()]
 
 
-@pytest.mark.servers
 async def test_each_filter_selects_what_it_says_newest_first(own: Management) -> None:
     client = own.client
     found = {
@@ -142,7 +141,6 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
     }
 
 
-@pytest.mark.servers
 async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry(own: Management) -> None:
     for params, expected in (
         ({}, "10 9 8 7 6 5 4 3 2 1"),
@@ -251,7 +249,6 @@ async def figures(client: httpx.AsyncClient, **params: Any) -> list[tuple[int, s
     return [(each["hour"], each["key"], each["entries"]) for each in answer.json()]
 
 
-@pytest.mark.servers
 async def test_figures_count_the_entries_of_each_key_by_hour(own: Management) -> None:
     counted = Counter((each.occurred_at // HOUR * HOUR, each.key) for each in ENTRIES)
     expected = sorted((hour, key, count) for (hour, key), count in counted.items())
@@ -269,7 +266,6 @@ async def test_figures_of_a_malformed_or_too_long_time_are_refused(own: Manageme
         assert (await own.client.get(f"/api/logs/figures?{query}")).status_code == 400
 
 
-@pytest.mark.servers
 @pytest.mark.heavy
 async def test_a_restored_source_repeats_no_number_and_leaves_a_gap(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:

@@ -129,7 +129,6 @@ async def test_a_restored_database_counts_on_above_all_its_numbers(replicas: Rep
 
 
 @pytest.mark.heavy
-@pytest.mark.servers
 async def test_every_write_of_token_service_through_the_management_api_reaches_the_trail_once(
     stack: RunningStack, replicas: Replicas, servers: ServerAddresses, world: World
 ) -> None:

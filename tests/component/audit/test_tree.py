@@ -87,7 +87,6 @@ async def found(own: Management, head: Head, **given: Any) -> tuple[str, int | N
     return finding.kind, finding.leaf_index, finding.entry_id
 
 
-@pytest.mark.servers
 async def test_the_trail_is_verified_by_its_head_alone_and_with_its_leaves(own: Management) -> None:
     head = await head_of(own, COUNT)
     assert (head.tenant_id, head.iss, head.tree_size) == (own.tenant_id, own.settings.base_url, COUNT)
@@ -308,7 +307,6 @@ async def test_the_command_names_what_is_wrong_and_exits_with_one(
 
 
 @pytest.mark.heavy
-@pytest.mark.servers
 async def test_a_tree_that_was_tampered_with_is_not_signed_again(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, range(1, 4))

@@ -24,8 +24,6 @@ from management_service.audit.lag import measure_lag
 from management_service.audit.stream import stream_created
 from tests.support.management_api import Management
 
-pytestmark = pytest.mark.servers
-
 A_MINUTE_MS = 60_000
 
 
@@ -79,6 +77,7 @@ async def measured(management: Management) -> AsyncIterator[Measured]:
         yield measured
 
 
+@pytest.mark.servers
 async def test_an_outbox_that_is_not_relayed_is_seen_to_grow(measured: Measured) -> None:
     log: AuditLog = "management"
     assert (await measured.waiting(log), await measured.oldest_s(log)) == (0, 0)
@@ -92,6 +91,7 @@ async def test_an_outbox_that_is_not_relayed_is_seen_to_grow(measured: Measured)
     assert (await measured.waiting(log), await measured.oldest_s(log)) == (0, 0)
 
 
+@pytest.mark.servers
 async def test_events_that_are_not_relayed_are_seen_to_wait(measured: Measured) -> None:
     async def waiting() -> tuple[float, float]:
         return await measured.scraped("outbox_events"), await measured.scraped("outbox_oldest_seconds")
@@ -122,6 +122,7 @@ async def test_counting_what_waits_is_bounded(measured: Measured) -> None:
         await measured.database.execute(f"DELETE FROM {table} WHERE tenant_id = $1", measured.tenant_id)
 
 
+@pytest.mark.servers
 async def test_a_log_in_redis_is_seen_to_grow_towards_its_limit(measured: Measured) -> None:
     log: AuditLog = "subject-tokens"
     assert (await measured.waiting(log), await measured.oldest_s(log)) == (0, 0)
@@ -139,6 +140,7 @@ async def test_a_log_in_redis_is_seen_to_grow_towards_its_limit(measured: Measur
     assert (await measured.waiting(log), await measured.oldest_s(log)) == (0, 0)
 
 
+@pytest.mark.servers
 async def test_the_trail_is_behind_until_it_has_stored_everything_that_was_published(measured: Measured) -> None:
     created = await stream_created(measured.bus)
 

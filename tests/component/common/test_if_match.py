@@ -168,7 +168,6 @@ async def test_what_is_committed_while_the_write_waits_for_its_row_counts(manage
 
 
 @pytest.mark.heavy
-@pytest.mark.servers
 async def test_of_many_who_write_at_once_one_succeeds(management: Management) -> None:
     """More than there are connections: no request waits for a connection that another one holds."""
     writers = 2 * management.settings.database_connections

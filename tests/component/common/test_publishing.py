@@ -24,8 +24,6 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_source import TemplateSource
 from tests.support.waiting import WAIT_S, eventually_here, round_trip
 
-pytestmark = pytest.mark.servers
-
 OF_NO_STREAM = "identity-relay.publishing.management"
 
 
@@ -68,6 +66,7 @@ async def stored(client: Client, tenant: str) -> list[bytes]:
     return [message.data or b"" for message in sorted(messages, key=lambda message: message.seq or 0)]
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_acknowledged_messages_are_in_the_stream_in_order_and_repetitions_are_dropped(
     publisher: Publisher, client: Client
@@ -80,6 +79,7 @@ async def test_acknowledged_messages_are_in_the_stream_in_order_and_repetitions_
     await publisher.publish([], timeout_s=WAIT_S)
 
 
+@pytest.mark.servers
 async def test_a_message_outside_every_stream_is_not_acknowledged(publisher: Publisher) -> None:
     messages = [*outgoing(unique("t"), 3), Outgoing(OF_NO_STREAM, "id", b"lost")]
     with pytest.raises(NotAcknowledgedError):
@@ -135,7 +135,7 @@ async def test_a_late_acknowledgement_does_not_count_for_the_next_batch(publishe
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
+@pytest.mark.parametrize("turns", [0, 1, pytest.param(2, marks=pytest.mark.servers), 3, 5, 8])
 async def test_a_broken_connection_never_leaves_the_end_of_a_batch_before_its_beginning(
     management: Management, client: Client, turns: int
 ) -> None:
@@ -161,6 +161,7 @@ async def test_a_broken_connection_never_leaves_the_end_of_a_batch_before_its_be
     assert await stored(client, tenant) == [message.payload for message in messages]
 
 
+@pytest.mark.servers
 async def test_two_events_of_one_aggregate_are_never_in_flight_together(servers: ServerAddresses) -> None:
     """If the stream refused only the older one, its retry would be stored after the newer one and replace it.
 

@@ -22,8 +22,6 @@ from tests.support.management_api import unique
 from tests.support.own_servers import OwnServers
 from tests.support.waiting import WAIT_S, eventually_here
 
-pytestmark = pytest.mark.servers
-
 
 class Buses:
     """Connections of the service that publishes and of one that reads."""
@@ -159,6 +157,7 @@ async def test_a_batch_that_failed_is_applied_again(buses: Buses, tenant: str, e
     assert recorded.failures == []
 
 
+@pytest.mark.servers
 async def test_a_follower_reads_after_the_position_in_its_store(buses: Buses, tenant: str) -> None:
     recorded = Recorded()
     recorded.applied = StreamPosition("another incarnation", 10**9)
@@ -174,6 +173,7 @@ async def test_a_follower_reads_after_the_position_in_its_store(buses: Buses, te
     assert recorded.reads[-1] == stored
 
 
+@pytest.mark.servers
 async def test_reading_resumes_at_the_position_of_a_store_that_fell_back(buses: Buses, tenant: str) -> None:
     recorded = Recorded()
     async with following(buses, tenant, recorded, position=recorded.position):

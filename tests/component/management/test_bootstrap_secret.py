@@ -138,7 +138,6 @@ def stored(server: Recorded) -> Credentials:
     return msgspec.convert({key: value.decode() for key, value in values.items()}, Credentials)
 
 
-@pytest.mark.servers
 async def test_it_is_written_once_and_kept_by_runs_at_once_and_later(settings: Settings, server: Recorded) -> None:
     first, second = await asyncio.gather(bootstrapped(settings, server), bootstrapped(settings, server))
     assert first == second == await bootstrapped(settings, server) == stored(server)

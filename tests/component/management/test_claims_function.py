@@ -172,7 +172,6 @@ async def test_a_patch_keeps_what_it_does_not_name_and_makes_a_version_only_of_a
     assert (await own.client.get(f"{USERS}/versions/{first['version']}")).json() == {**first, "isActive": False}
 
 
-@pytest.mark.servers
 async def test_concurrent_saves_make_versions_without_a_gap_and_one_is_active(
     own: Management, answers: ScriptAnswers
 ) -> None:
@@ -215,7 +214,6 @@ async def test_of_many_who_save_the_first_version_one_succeeds(own: Management, 
     assert (await counter(own, "access-token"))[:2] == (last + 1, last + 1)
 
 
-@pytest.mark.servers
 async def test_a_republication_has_the_active_version_or_the_deletion(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own, ScriptAnswers(own):
         active = await saved(own)

@@ -34,8 +34,6 @@ from tests.support.issuer import Issuer
 from tests.support.management_api import Management, client_of, running, settings_for
 from tests.support.waiting import WAIT_S
 
-pytestmark = pytest.mark.servers
-
 HEAD = head(VERSIONS)
 PREVIOUS, NEXT = f"{int(HEAD) - 1:04}", f"{int(HEAD) + 1:04}"
 
@@ -65,6 +63,7 @@ async def query(settings: Settings, statement: str, *values: object) -> list[asy
         await connection.close()
 
 
+@pytest.mark.servers
 async def test_the_migrations_create_the_tables_that_the_code_expects(settings: Settings) -> None:
     await asyncio.to_thread(migrate, settings)
     engine = create_async_engine(settings.database_url)
@@ -116,6 +115,7 @@ async def migrated_before(revision: str, settings: Settings, directories: pytest
     await asyncio.to_thread(migrations.migrate, settings.database_url, before)
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_ends_from_before_are_told_with_their_time_and_author(
     settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -146,6 +146,7 @@ async def test_ends_from_before_are_told_with_their_time_and_author(
     ]
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_lifetimes_from_before_are_unknown_if_a_resource_was_deleted_or_changed(
     settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -177,6 +178,7 @@ async def test_lifetimes_from_before_are_unknown_if_a_resource_was_deleted_or_ch
     assert dict(rows) == {tenant_id: expected for tenant_id, (_, _, expected) in cases.items()}
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_entries_of_the_audit_trail_get_their_targets(
     settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -202,6 +204,7 @@ async def test_entries_of_the_audit_trail_get_their_targets(
     assert found == [(time, target) for time in (1, 3, 1001) for target in ("ada", "bob", "role")]
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_replicas_may_migrate_concurrently(settings: Settings, tmp_path: Path) -> None:
     logs = [tmp_path / f"{number}.log" for number in range(3)]
@@ -343,6 +346,7 @@ async def test_bootstrap_creates_one_client_and_a_new_secret_each_time(tenant: S
     assert [scope["name"] for scope in scopes] == ["all"]
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_concurrent_bootstraps_create_one_client(tenant: Settings) -> None:
     made = await asyncio.gather(*(asyncio.to_thread(bootstrap, tenant) for _ in range(4)))

@@ -32,8 +32,6 @@ from tests.support.management_api import (
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S
 
-pytestmark = pytest.mark.servers
-
 IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
 
 
@@ -61,6 +59,7 @@ async def another(management: Management, settings: Settings) -> AsyncIterator[t
         yield settings.tenant_id, client
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_a_stream_that_was_replaced_while_the_relay_was_connected_is_filled_again(management: Management) -> None:
     """The service publishes into a stream without its history, as after the loss of the stream and its recreation."""
@@ -118,6 +117,7 @@ async def test_the_stream_agrees_with_the_database(management: Management) -> No
         assert told == {scope["id"] for scope in shown} == {scope["id"] for scope in scopes[1:]}
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_concurrent_writes_are_numbered_without_a_gap_and_published_in_order(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
@@ -141,6 +141,7 @@ async def test_concurrent_writes_are_numbered_without_a_gap_and_published_in_ord
         assert heard == counted
 
 
+@pytest.mark.servers
 async def test_a_refused_write_leaves_no_event(management: Management) -> None:
     taken = await management.created("users", username=unique("taken"))
     await management.outbox_drained()
@@ -154,6 +155,7 @@ async def test_a_refused_write_leaves_no_event(management: Management) -> None:
     assert await management.database.fetchval(query, management.tenant_id) == 0
 
 
+@pytest.mark.servers
 async def test_an_event_is_never_published_before_its_commit(management: Management) -> None:
     """A transaction that locks the counter blocks every later one; its changes stay invisible until it commits."""
     user = await management.created("users", name="before")
@@ -174,6 +176,7 @@ async def test_an_event_is_never_published_before_its_commit(management: Managem
     assert msgspec.json.decode(event.data)["name"] == "after"
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_without_the_bus_writes_succeed_and_are_published_later(management: Management) -> None:
     async with TcpProxy(management.addresses.management_nats_url) as bus:
@@ -188,6 +191,7 @@ async def test_without_the_bus_writes_succeed_and_are_published_later(management
             assert {f"identity-internal.{own}.user.{user}" for user in made} <= published.keys()
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_without_the_database_every_request_is_refused_until_it_is_back(management: Management) -> None:
     async with TcpProxy(management.settings.database_url) as database:

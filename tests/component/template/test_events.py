@@ -17,8 +17,6 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S
 
-pytestmark = pytest.mark.servers
-
 CLIENTS = 8
 CHANGES = length(short=30, long=60)
 

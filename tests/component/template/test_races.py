@@ -186,6 +186,7 @@ async def test_a_concurrent_grant_of_a_permission_is_not_missed(
         assert await granted(template, meanwhile) == (set(), set())
 
 
+@pytest.mark.servers
 async def test_edits_in_different_lock_orders_never_deadlock(template: Template) -> None:
     """Many edits of many roles and permissions at once, each in its own order."""
     permissions = [(await template.permission())["id"] for _ in range(5)]

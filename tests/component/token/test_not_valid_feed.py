@@ -208,7 +208,6 @@ def test_a_member_that_is_back_has_tokens_from_then_on(world: World, feed: Feed)
 
 
 @pytest.mark.heavy
-@pytest.mark.servers
 def test_a_reader_follows_from_its_snapshot_and_continues_where_it_was(world: World, feed: Feed) -> None:
     snapshot, _ = feed.snapshot()
     entry = revoked_token(world)

@@ -128,9 +128,8 @@ def test_the_feed_goes_on_with_another_key(world: World, feed: NotValidFeed, eme
     eventually(lambda: [refusal(verifier, each) for each in (token, other)] == ["ended_token", None])
 
 
-@pytest.mark.servers
 @pytest.mark.heavy
-@pytest.mark.parametrize("path", ["http", "nats"])
+@pytest.mark.parametrize("path", ["http", pytest.param("nats", marks=pytest.mark.servers)])
 async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, path: Path) -> None:
     token = await asyncio.to_thread(exchanged, world, world.customer)
     ended = await asyncio.to_thread(exchanged, world, world.customer)
@@ -152,7 +151,6 @@ async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, pat
         assert await asyncio.to_thread(refusal, verifier, token) is None
 
 
-@pytest.mark.servers
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_cut_at_last", [False, True])
 @pytest.mark.parametrize("path", ["http", "nats"])
@@ -202,7 +200,6 @@ def revoke_many(world: World, count: int) -> None:
     in_stores(world.stack.token_settings, revoke)
 
 
-@pytest.mark.servers
 @pytest.mark.heavy
 async def test_a_verifier_that_was_away_for_longer_than_the_tail_catches_up_by_a_snapshot(world: World) -> None:
     """One over HTTP and one over NATS."""
