@@ -15,6 +15,7 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import ManagementClient
+from stead._tls import default_ssl_context
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.impersonation import Application, Impersonation
@@ -85,7 +86,7 @@ class Steps:
 
     def __init__(self, deployment: Deployment) -> None:
         self._replicas = deployment.tokens
-        self._browser = httpx.Client(timeout=30)
+        self._browser = httpx.Client(timeout=30, verify=default_ssl_context())
         self.taken = 0
 
     def take(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -168,7 +169,8 @@ def test_the_management_api_honours_a_revocation_while_redis_is_emptied(
     bearer = {"Authorization": f"Bearer {token}"}
 
     def ask() -> int:
-        return httpx.get(f"{deployment.management.url}/api/users", headers=bearer, timeout=10).status_code
+        users = f"{deployment.management.url}/api/users"
+        return httpx.get(users, headers=bearer, timeout=10, verify=default_ssl_context()).status_code
 
     def is_refused() -> bool:
         status = ask()

@@ -13,6 +13,7 @@ import pytest
 
 from all_in_one.embedded import EmbeddedServers
 from stead import ManagementClient
+from stead._tls import default_ssl_context
 from tests.support.impersonation import RESOURCE, Impersonation, client_token, cycle_works, exchange, make_machine
 from tests.support.processes import Deployment, free_port
 from tests.support.serving import serving
@@ -20,7 +21,7 @@ from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
-get = partial(httpx.get, timeout=WAIT_S)
+get = partial(httpx.get, timeout=WAIT_S, verify=default_ssl_context())
 
 OPTIONS = {
     "default": [],

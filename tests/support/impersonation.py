@@ -132,7 +132,13 @@ class Application:
 
     def post(self, path: str, replica: ServiceProcess | None = None, **form: str) -> httpx.Response:
         url = (replica or self._replicas[0]).url
-        return httpx.post(f"{url}{path}", data=form, auth=self._impersonation.auth, timeout=_TIMEOUT_S)
+        return httpx.post(
+            f"{url}{path}",
+            data=form,
+            auth=self._impersonation.auth,
+            timeout=_TIMEOUT_S,
+            verify=default_ssl_context(),
+        )
 
     def sign_in(self) -> dict[str, str]:
         """Return the form that redeems a new code."""

@@ -18,6 +18,7 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import ManagementClient, NotFound
+from stead._tls import default_ssl_context
 from stead.events import EventBus, PermissionCache
 from tests.support.impersonation import (
     Impersonation,
@@ -85,14 +86,15 @@ def set_up_organization(management: ManagementClient) -> Organization:
 
 def is_active(deployment: Deployment, impersonation: Impersonation, token: str) -> bool:
     url = f"{deployment.tokens[0].url}/oidc/token/introspection"
-    answer = httpx.post(url, data={"token": token}, auth=impersonation.auth, timeout=30)
+    answer = httpx.post(url, data={"token": token}, auth=impersonation.auth, timeout=30, verify=default_ssl_context())
     assert answer.status_code == 200
     return bool(answer.json()["active"])
 
 
 def is_published(url: str) -> bool:
     """Return whether nothing is left to publish: only then token-service is started."""
-    return "stead_outbox_events 0.0\n" in httpx.get(f"{url}/metrics", timeout=30).text
+    metrics = httpx.get(f"{url}/metrics", timeout=30, verify=default_ssl_context()).text
+    return "stead_outbox_events 0.0\n" in metrics
 
 
 class Later(NamedTuple):
