@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = length(short=3, long=200)
 TOKENS_PER_REPLICA = 3
-EXCHANGES = length(short=300, long=10_000)
+EXCHANGES = length(short=192, long=10_000)
 AT_ONCE = 32
 PEOPLE = 3 * AT_ONCE  # requests at the same time are for distinct users
 KIND = "client-credentials"

@@ -29,7 +29,7 @@ from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(length(short=600, long=3 * 3600))]
 
-ENDS = length(short=400, long=100_000)
+ENDS = length(short=150, long=100_000)
 AT_ONCE: Final = 12
 RENEWED_AFTER: Final = 2_000
 """Ends until those that go on are replaced: their tokens expire after an hour."""

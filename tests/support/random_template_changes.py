@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from stead import ManagementClient
+from tests.support.lengths import length
 from tests.support.random_writes import GONE, Acknowledged, Key, Writer
 
-USERS = 50
+USERS = length(short=12, long=50)
 """The number of users of each client at the start; it deletes some of them."""
 
 _FEWEST = 3

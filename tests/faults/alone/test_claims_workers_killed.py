@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
 ]
 
-EXCHANGES = length(short=300, long=10_000)
+EXCHANGES = length(short=160, long=10_000)
 CLIENTS = 8
 KIND = "access-token"
 SCRIPT = """
