@@ -1,4 +1,4 @@
-"""The limit on password attempts counts addresses that a client cannot choose (CVE-2023-36456)."""
+"""The limits on password attempts and pending requests count addresses that a client cannot choose (CVE-2023-36456)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from provision import ServerAddresses
-from tests.support.at_a_browser import Person, application
+from tests.support.at_a_browser import Person, application, callback
 from tests.support.world import World, own_world
 
 pytestmark = pytest.mark.heavy
 
-LIMIT = 5
-ATTEMPTS = 8
+LIMIT = 3
+ATTEMPTS = 5
+PENDING = 12
 
 
 def refused(world: World, forwarded_for: list[str]) -> int:
@@ -30,8 +31,15 @@ def refused(world: World, forwarded_for: list[str]) -> int:
 
 @pytest.fixture(scope="module")
 def behind_a_proxy(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory = tmp_path_factory.mktemp("proxy")
-    with own_world(servers, directory, "proxy", trusted_proxies=1, password_attempts_per_address=LIMIT) as world:
+    limits = {"password_attempts_per_address": LIMIT, "pending_requests_per_address": PENDING}
+    with own_world(servers, tmp_path_factory.mktemp("proxy"), "proxy", trusted_proxies=1, **limits) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def without_a_proxy(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("address")
+    with own_world(servers, directory, "address", trusted_proxies=0, password_attempts_per_address=LIMIT) as world:
         yield world
 
 
@@ -56,23 +64,40 @@ def test_behind_a_trusted_proxy_its_entry_says_where_a_request_comes_from(
     assert refused(behind_a_proxy, forwarded_for) == expected
 
 
-def test_without_a_trusted_proxy_the_header_is_ignored(servers: ServerAddresses, tmp_path: Path) -> None:
-    with own_world(servers, tmp_path, "address", trusted_proxies=0, password_attempts_per_address=LIMIT) as world:
-        assert refused(world, [f"198.51.100.{n}" for n in range(ATTEMPTS)]) == ATTEMPTS - LIMIT
+def test_pending_requests_are_limited_per_address(behind_a_proxy: World) -> None:
+    person, spa = Person(behind_a_proxy), application(behind_a_proxy, "SPA")
+    person.browser.headers["X-Forwarded-For"] = "2001:db8:ffff:1:1::1"
+    waiting = [person.authorize(spa) for _ in range(PENDING)]
+    assert all("/sign-in" in answer.headers["Location"] for answer in waiting)
+    refused = callback(person.authorize(spa))
+    assert (refused["error"], refused["state"], refused["iss"]) == (
+        "temporarily_unavailable",
+        "s-1",
+        behind_a_proxy.stack.issuer,
+    )
+    assert callback(person.authorize(spa, prompt="none"))["error"] == "login_required"
+    neighbour = Person(behind_a_proxy)
+    neighbour.browser.headers["X-Forwarded-For"] = "2001:db8:ffff:2:1::1"
+    assert neighbour.code(spa)
+    assert callback(person.sign_in(person.follow(waiting[0])))["code"]
+    person.browser.cookies.delete("identity-session")
+    assert "/sign-in" in person.authorize(spa).headers["Location"], "an answered request waits no longer"
+    assert callback(person.authorize(spa))["error"] == "temporarily_unavailable"
 
 
-def test_addresses_that_a_proxy_hides_are_reported_once(servers: ServerAddresses, tmp_path: Path, logs: Path) -> None:
-    def reports() -> int:
+def test_without_a_trusted_proxy_the_header_is_ignored(without_a_proxy: World) -> None:
+    assert refused(without_a_proxy, [f"198.51.100.{n}" for n in range(ATTEMPTS)]) == ATTEMPTS - LIMIT
+
+
+def test_addresses_that_a_proxy_hides_are_reported_once(without_a_proxy: World, logs: Path) -> None:
+    person, spa = Person(without_a_proxy), application(without_a_proxy, "SPA")
+    person.browser.headers["X-Forwarded-For"] = "198.51.100.7"
+    page = person.follow(person.authorize(spa))
+
+    def reports_after(attempts: int) -> int:
+        for _ in range(attempts):
+            person.sign_in(page, password="wrong")
         return logs.read_text().count("sign-in.addresses-hidden")
 
-    before = reports()
-    with own_world(servers, tmp_path, "address", trusted_proxies=0, password_attempts_per_address=LIMIT) as world:
-        person, spa = Person(world), application(world, "SPA")
-        person.browser.headers["X-Forwarded-For"] = "198.51.100.7"
-        page = person.follow(person.authorize(spa))
-        for _ in range(19):
-            person.sign_in(page, password="wrong")
-        assert reports() == before
-        for _ in range(21):
-            person.sign_in(page, password="wrong")
-        assert reports() == before + 1
+    before = reports_after(0)
+    assert [reports_after(20), reports_after(20)] == [before + 1] * 2
