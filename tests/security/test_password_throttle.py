@@ -20,7 +20,7 @@ from token_service.sign_in.pages.cookies import DEVICE, SESSION
 pytestmark = pytest.mark.heavy
 
 LIMIT = 10
-ATTEMPTS = length(short=200, long=450)
+ATTEMPTS = length(short=300, long=450)
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_under_load_attempts_are_answered_in_time_or_refused_with_retry_after(wo
     def attempt(number: int) -> httpx.Response:
         return person.send(page, identifier=f"nobody-{number}", password="wrong")
 
-    with ThreadPoolExecutor(length(short=100, long=150)) as crowd:
+    with ThreadPoolExecutor(150) as crowd:
         answers = list(crowd.map(attempt, range(ATTEMPTS)))
     assert {answer.status_code for answer in answers} <= {200, 503}
     assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status_code == 503)
