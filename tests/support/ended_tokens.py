@@ -120,6 +120,9 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
   organizations as audiences; one to a resource, within an organization or not, for the API that is this resource.
 - A verifier process has one audience, here the resource.
 """
+FAMILY: Final = ("userinfo", "signed_in", "signed_in_to_organization", "refresh_token")
+IMPERSONATED_IN_ORGANIZATION: Final = ("impersonating_to_organization", "impersonating_in_organization")
+IMPERSONATED: Final = ("impersonating", "impersonating_userinfo", *IMPERSONATED_IN_ORGANIZATION)
 MACHINE: Final = ("machine", "machine_to_organization", "managing")
 
 
@@ -175,6 +178,17 @@ class Case:
     @cached_property
     def _first(self) -> dict[str, Any]:
         return self.sign_in.tokens()
+
+    def renew(self, *kinds: str) -> None:
+        """Make new tokens of these kinds when they are next asked for: the others of their family go with them."""
+        renewed = set(kinds)
+        if not renewed.isdisjoint(FAMILY):
+            renewed |= {"sign_in", "_first", *FAMILY}
+        if not renewed.isdisjoint(IMPERSONATED):
+            renewed |= set(IMPERSONATED)
+            self.impersonation_ids.clear()
+        for name in renewed:
+            self.__dict__.pop(name, None)
 
     @property
     def userinfo(self) -> str:
