@@ -23,9 +23,11 @@ def account_group(name: str) -> int:
     return pwd.getpwnam(name).pw_gid
 
 
+IMPORTED = """
+import all_in_one.embedded  # which the user below may not be able to read
+"""
 AS_12345 = """
 import ctypes, os, sys
-import all_in_one.embedded  # which that user may not be able to read
 libc = ctypes.CDLL(None)
 os.setgroups([])
 os.setgid(12345)
@@ -129,7 +131,7 @@ class TestPrivileges:
         """As in a container that is told to run as some number."""
         if run_script(script=AS_12345 + NO_MORE_NAMESPACES).returncode:
             pytest.skip("this machine allows no user namespaces")
-        result = run_script(str(of_12345 / "servers"), script=AS_12345 + START)
+        result = run_script(str(of_12345 / "servers"), script=IMPORTED + AS_12345 + START)
         assert (result.returncode, result.stderr) == (0, "")
         assert {path.stat().st_uid for path in of_12345.rglob("*")} == {12345}
 
@@ -137,7 +139,7 @@ class TestPrivileges:
     def test_without_user_namespaces_it_is_told_what_to_do(self, of_12345: Path) -> None:
         if run_script(script=AS_12345 + NO_MORE_NAMESPACES).returncode:
             pytest.skip("this machine allows no user namespaces, nor the limit that the test needs")
-        result = run_script(str(of_12345 / "servers"), script=AS_12345 + NO_MORE_NAMESPACES + START)
+        result = run_script(str(of_12345 / "servers"), script=IMPORTED + AS_12345 + NO_MORE_NAMESPACES + START)
         assert result.returncode == 1
         assert (
             "NoAccount: PostgreSQL needs a user with an account: the user id 12345 has none, and user namespaces are"

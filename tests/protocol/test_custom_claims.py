@@ -20,6 +20,7 @@ from identity_common.wire.claims_function import Failure, Failures, ReadFailures
 from tests.support.authorizing import Stores, in_stores
 from tests.support.captured_logs import lines_of
 from tests.support.claims_function import ClaimsFunction
+from tests.support.lengths import length
 from tests.support.signing_in import EVERYTHING, SignIn
 from tests.support.waiting import eventually
 from tests.support.world import World, error_body
@@ -27,6 +28,7 @@ from tests.support.world import World, error_body
 ECHO = "const getCustomJwtClaims = async ({ token, context }) => ({ seen: { token, context } });"
 LOOP = "const getCustomJwtClaims = async () => { while (true) {} };"
 FAILING = "const getCustomJwtClaims = async () => {\n  throw new Error('no plan');\n};"
+LOOPS = length(short=32, long=64)
 TICKET = {"ticketId": "T-1042", "reason": "call"}
 DENIED = error_body("access_denied", "not on sundays")
 BLOCKED = error_body("access_denied", "the custom-claims function failed")
@@ -430,11 +432,11 @@ def test_the_description_of_a_denial_has_the_characters_that_the_rfc_allows(
 def test_endless_loops_spend_no_token_and_delay_no_other_request(world: World, function: ClaimsFunction) -> None:
     """Requests that find no worker within 50 ms spend nothing; tokens that need no function do not wait for one."""
     function.set(LOOP)
-    tokens = [world.subject_token() for _ in range(64)]
+    tokens = [world.subject_token() for _ in range(LOOPS)]
 
-    with ThreadPoolExecutor(64) as loops, ThreadPoolExecutor(4) as others:
+    with ThreadPoolExecutor(LOOPS) as loops, ThreadPoolExecutor(4) as others:
         looping = [loops.submit(world.exchange, token) for token in tokens]
-        without = [others.submit(world.client_credentials) for _ in range(200)]
+        without = [others.submit(world.client_credentials) for _ in range(length(short=100, long=200))]
         answers = [each.result() for each in looping]
         assert {each.result().status_code for each in without} == {200}
 

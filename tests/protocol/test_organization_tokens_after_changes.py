@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.lengths import length
 from tests.support.organization_tokens import Caller
 from tests.support.world import World, outcome
+
+ROUNDS = length(short=2, long=5)
 
 
 class TestChanges:
@@ -19,7 +22,7 @@ class TestChanges:
     def test_objects_created_a_moment_ago_count_without_a_header(self, caller: Caller) -> None:
         """The design: an unknown organization, or a scope that is not held, is looked up once more before a refusal."""
         world = caller.world
-        for number in range(5):
+        for number in range(ROUNDS):
             name = f"made:{caller.organization}:{number}"
             permission = world.template.permission(name)
             role = world.template.role(caller.kind, permission_ids=[permission])
@@ -54,7 +57,7 @@ class TestChanges:
     ) -> None:
         """``Identity-Revision: template:…`` is awaited before anything is judged or spent."""
         world = caller.world
-        for number in range(5):
+        for number in range(ROUNDS):
             name = f"passing:{caller.organization}:{number}"
             permission = world.template.permission(name)
             role = world.template.role(caller.kind, permission_ids=[permission])
@@ -74,7 +77,7 @@ class TestChanges:
     @pytest.mark.heavy
     def test_the_deletion_of_an_organization_counts_before_its_members_are_removed(self, caller: Caller) -> None:
         """CVE-2026-55670: an organization that is created afterwards inherits nothing."""
-        for _ in range(5):
+        for _ in range(ROUNDS):
             caller.join(caller.clerk_role)
             assert caller.granted("read:invoices") == {"read:invoices"}
             caller.world.template.delete_organization(caller.organization)
