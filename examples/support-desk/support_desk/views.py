@@ -11,8 +11,8 @@ import httpx2 as httpx
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import MediaType, Request
-from litestar.contrib.jinja import JinjaTemplateEngine
 from litestar.exceptions import HTTPException
+from litestar.plugins.jinja import JinjaTemplateEngine
 from litestar.response import Redirect, Template
 from litestar.template import TemplateConfig
 from litestar.types import BeforeMessageSendHookHandler, ExceptionHandlersMap, Message, Scope
