@@ -77,6 +77,12 @@ def test_a_field_that_is_not_on_the_list_is_dropped_and_its_name_reported(log: L
     }
 
 
+def test_a_dropped_field_leaves_the_message_of_its_line(log: Log) -> None:
+    get_logger("x").warning("e", message="cannot connect", password="hunter2")
+
+    assert log.line["message"] == "cannot connect; fields dropped: password"
+
+
 def test_bound_fields_go_the_same_way_and_the_request_is_named(log: Log) -> None:
     before = REQUEST_ID.set("r1")
     get_logger("x").bind(subject_token="hunter2", client_id="c1", authorization="Bearer hunter2").info("e")

@@ -121,14 +121,16 @@ def _render_exception(_: object, __: str, event: MutableMapping[str, Any]) -> Mu
 
 def _filter_fields(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Return the allowed fields, redacted."""
-    line, dropped = {}, []
+    line: dict[str, Any] = {}
+    dropped = []
     for name, value in event.items():
         if name not in FIELDS:
             dropped.append(name)
         else:
             line[name] = value if isinstance(value, _NUMBER) else redact(str(value))
     if dropped:
-        line["message"] = f"fields dropped: {', '.join(sorted(dropped))}"
+        notice = f"fields dropped: {', '.join(sorted(dropped))}"
+        line["message"] = f"{line['message']}; {notice}" if "message" in line else notice
     return line
 
 
