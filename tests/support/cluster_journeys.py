@@ -9,6 +9,7 @@ import jwt
 from all_in_one.demo.browser import sign_in_as
 from provision.credentials import DemoUser
 from stead import IdentityClient, ManagementClient
+from stead._tls import default_ssl_context
 from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.cluster import kubectl, printed_by, secret, start_program, temporary_namespace
 from tests.support.guides import code_of
@@ -43,10 +44,15 @@ def sign_in(url: str, management: ManagementClient) -> None:
         assert client.fetch_user_info()["name"] == "Ada Lovelace"
 
 
+def _has_console(url: str) -> bool:
+    """Whether the replica that a new connection reaches has the credentials of the console."""
+    return httpx.get(f"{url}{CONSOLE}", verify=default_ssl_context()).status_code != 503
+
+
 def enter_the_console(url: str, organization: str) -> None:
     """Create an organization in the console as the first administrator, whose invitation is accepted once."""
     # The kubelet notices a Secret that did not exist when it last looked once in a minute or two, for each replica.
-    eventually(lambda: 503 not in {httpx.get(f"{url}{CONSOLE}").status_code for _ in range(20)}, within_s=240)
+    eventually(lambda: all(_has_console(url) for _ in range(20)), within_s=240)
     invited = secret("stead-administrator")
     administrator = AtTheConsole(url, invited["username"], PASSWORD)
     answer = administrator.sends(
