@@ -18,6 +18,8 @@ from tests.support.template_tables import TemplateTables, fold
 from tests.support.waiting import WAIT_S
 
 ORGANIZATIONS = length(short=60, long=1_000)
+USERS = length(short=30, long=60)
+DELETED = length(short=20, long=40)
 
 
 async def known(template: Template, table: str, wanted: str) -> dict[str, object] | None:
@@ -175,25 +177,25 @@ async def test_two_replicas_apply_every_event_once(template: Template, tables: T
     async with Template(template.management) as second:
         organization = await tables.organization()
         role = await tables.role(*await tables.permissions([unique("p")]))
-        made = [(await template.management.created("users", name=f"u{number}"))["id"] for number in range(30)]
+        made = [(await template.management.created("users", name=f"u{number}"))["id"] for number in range(USERS)]
         await template.caught_up()
         await tables.members(organization, 0, role, ids=made)
         await tables.settled()
         delete = template.management.client.delete
-        deleting = await at_once(*(delete(f"/api/users/{user}") for user in made[:20]))
+        deleting = await at_once(*(delete(f"/api/users/{user}") for user in made[:DELETED]))
         assert {answer.status_code for answer in deleting} == {204}
         await template.caught_up()
         await tables.settled()
         told = await tables.told(organization)
-        assert len(told) == 50
-        assert len(fold(told)) == 10
+        assert len(told) == USERS + DELETED
+        assert len(fold(told)) == USERS - DELETED
         deleted = [
             event.subject for event in await tables.events("member", organization, "*") if "deleted" in event.type
         ]
-        assert sorted(deleted) == sorted(f"{organization}/{user}" for user in made[:20])
+        assert sorted(deleted) == sorted(f"{organization}/{user}" for user in made[:DELETED])
         owned, here = await users_on_both_sides(template.management, second.database)
         # Other tests have users of their own.
-        assert owned.intersection(made) == here.intersection(made) == set(made[20:])
+        assert owned.intersection(made) == here.intersection(made) == set(made[DELETED:])
 
 
 @pytest.mark.heavy

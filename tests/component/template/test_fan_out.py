@@ -237,11 +237,11 @@ async def test_a_message_too_large_says_that_it_is_incomplete(tables: TemplateTa
 
 @pytest.mark.heavy
 async def test_events_that_are_large_together_are_recorded_in_smaller_batches(tables: TemplateTables) -> None:
-    """48 events of nearly 512 KiB each would be 23 MB in one transaction, and in memory."""
+    """Events of nearly 512 KiB each would be 23 MB in one transaction, and in memory; in full, 40 MB."""
     names = [f"{'y' * 100}-{number:04}-{tables.tenant_id[:4]}" for number in range(2_000)]
     role, organization = await tables.role(*await tables.permissions(names)), await tables.organization()
     with captured_logs("template-service") as log:
-        members = await tables.members(organization, 48, role)
+        members = await tables.members(organization, length(short=48, long=80), role)
         await tables.settled(60)
     events = await tables.events("member-permissions", organization, "*")
     assert sorted(event.subject for event in events) == [f"{organization}/{member}" for member in members]

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.heavy
 
 MEMBERS = length(short=2**15 + 1, long=2**16 + 1)
 ASSIGNED = length(short=2**14 + 1, long=2**16 + 1)
-ITEMS = 4
+ITEMS = length(short=4, long=12)
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
