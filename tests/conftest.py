@@ -37,9 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many workers ``-n auto`` means: ``TEST_WORKERS`` or the cores; none where they would share servers."""
+    """Return the number of workers for ``-n auto``; none where they would share servers."""
     are_shared = config.getoption("--containers") or not os.environ.keys().isdisjoint(_EXTERNAL)
-    return 0 if are_shared else min(int(os.environ.get("TEST_WORKERS", os.cpu_count() or 1)), _MOST_WORKERS)
+    return 0 if are_shared else min(os.cpu_count() or 1, _MOST_WORKERS)
 
 
 @pytest.hookimpl(trylast=True)
