@@ -365,7 +365,7 @@ def own_world(servers: ServerAddresses, directory: Path, name: str, **token_sett
         servers: The servers behind it.
         directory: For its files.
         name: Begins the name of the tenant.
-        token_settings: Other settings of token-service than the default ones, or ``environment`` with those of all.
+        token_settings: Other settings of token-service than the default ones.
     """
     stack = RunningStack(servers, directory, tenant_id=f"{name}-{secrets.token_hex(4)}", **token_settings)
     stack.start()
