@@ -34,6 +34,7 @@ def desk(stack: RunningStack, run_directory: Path) -> Iterator[RunningDesk]:
     desk = RunningDesk(run_directory)
     yield desk
     assert desk.stop() == 0
+    assert "Traceback" not in desk.log.read_text()
 
 
 @pytest.fixture(scope="module")
