@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import TestPhase
 
 from identity_common.http.routing import Service, service_for
 from identity_common.revisions import HEADER
@@ -73,7 +74,9 @@ def system(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def session() -> requests.Session:
-    return requests.Session()
+    session = requests.Session()
+    session.trust_env = False  # else it looks for proxies at each request
+    return session
 
 
 @pytest.mark.slow
@@ -82,6 +85,8 @@ def session() -> requests.Session:
 def test_every_answer_is_as_the_document_says(
     case: schemathesis.Case, system: FuzzedSystem, session: requests.Session
 ) -> None:
+    if is_left_to_the_long_form(case):
+        return
     chance = zlib.crc32(repr((case.path_parameters, case.body)).encode())
     use_existing_objects(case, system, chance)
     headers, credentials = system.authorization(case.path, case.body, chance >> 20)
@@ -90,6 +95,14 @@ def test_every_answer_is_as_the_document_says(
     if answer.status_code == 503 and HEADER in case.headers:  # the awaited revision never arrives
         not_promised = [*_NOT_PROMISED, schemathesis.checks.not_a_server_error]
     case.validate_response(answer, excluded_checks=not_promised, headers=headers)
+
+
+def is_left_to_the_long_form(case: schemathesis.Case) -> bool:
+    """Tell whether the short form skips a case: two of three of the thousands that the schema gives without chance."""
+    if case.meta is None or case.meta.phase.name is not TestPhase.COVERAGE:
+        return False
+    request = (case.method, case.path_parameters, case.query, sorted(case.headers or ()), case.body)
+    return zlib.crc32(repr(request).encode()) % 3 >= length(short=1, long=3)
 
 
 def use_existing_objects(case: schemathesis.Case, system: FuzzedSystem, chance: int) -> None:
