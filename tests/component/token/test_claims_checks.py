@@ -115,7 +115,7 @@ async def test_a_check_that_exceeds_a_bound_names_it() -> None:
     many_functions = f"{ECHO}\n" + "(() => { let a = [1, 2, 3]; })();\n" * 8_000
     # The engine reads what is in parentheses once more for each of them, to find out whether it is an arrow function.
     many_parentheses = f"{ECHO}\n{'(' * 200}{'+1' * 30_000}{')' * 200};"
-    async with ClaimsWorkers(Limits(time_ms=20, memory_mib=1), 1) as workers:
+    async with ClaimsWorkers(Limits(time_ms=500, memory_mib=1), 1) as workers:
         assert await check(workers, many_functions) == Problem("memory", "it takes more than 1 MiB to parse")
     async with ClaimsWorkers(Limits(time_ms=20), 1) as workers:
         assert await check(workers, many_parentheses) == Problem("time", "it takes longer than 20 ms to parse")
