@@ -133,7 +133,7 @@ class FuzzedSystem:
 
     def _impersonation_id(self) -> str:
         """Return the id of an impersonation that the audit trail has."""
-        user_id = self._existing("user_id", "users", {})
+        user_id = self._made("users", {})["id"]  # one that no earlier case has suspended
         begun = self._http.post("/api/subject-tokens", json={"userId": user_id}).raise_for_status()
         found = begun.headers["Impersonation-Id"]
         eventually(lambda: self._http.get(f"/api/impersonations/{found}").status_code == 200)
