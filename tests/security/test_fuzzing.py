@@ -103,7 +103,7 @@ def is_left_to_the_long_form(case: schemathesis.Case) -> bool:
     if case.meta is None or case.meta.phase.name is not TestPhase.COVERAGE:
         return False
     parts = case.path_parameters, case.query, sorted(case.headers or ()), case.body
-    return checksum(case.method, *parts) % 3 >= length(short=1, long=3)
+    return checksum(case.method, case.path, *parts) % 3 >= length(short=1, long=3)
 
 
 def checksum(*values: object) -> int:
