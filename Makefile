@@ -24,10 +24,11 @@ WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  \1\t/' | expand -t 20
 
-$(RUNNABLE): requirements-run.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
+$(RUNNABLE): locks/build.lock requirements-run.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
 	@echo "installing into $(VENV) (the first time takes about a minute)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r locks/build.lock # with a pip that reads the next lock in a third of the time
 	@$(PIP) --require-hashes -r requirements-run.lock
 	@$(PIP) --no-index --no-build-isolation --no-deps $(addprefix -e ,$(PACKAGES))
 	@touch $@
