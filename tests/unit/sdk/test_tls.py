@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
+import httpcore2
 import httpx2 as httpx
 import pytest
 
@@ -52,7 +53,7 @@ def test_the_certificates_are_read_once_a_process(
     def read_again(*_: object, **__: object) -> ssl.SSLContext:
         raise AssertionError
 
-    monkeypatch.setattr(ssl, "create_default_context", read_again)
+    monkeypatch.setattr(httpcore2, "default_ssl_context", read_again)
     with pytest.raises(AssertionError):
         httpx.Client()
     with pytest.raises(Unavailable):
@@ -71,6 +72,6 @@ def test_a_client_for_tasks_does_not_read_them_again(
 ) -> None:
     default_ssl_context()
     read: list[object] = []
-    monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: read.append(1))
+    monkeypatch.setattr(httpcore2, "default_ssl_context", lambda **_: read.append(1))
     make()
     assert read == []
