@@ -59,7 +59,8 @@ def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert npm is not None, "these tests need node and npm: apt-get install nodejs npm"
     directory = tmp_path_factory.mktemp("javascript")
     shutil.copytree(Path(__file__).parent / "javascript", directory, dirs_exist_ok=True)
-    subprocess.run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=directory, check=True, timeout=100)
+    options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]  # the lock file has the hashes
+    subprocess.run([npm, "ci", *options], cwd=directory, check=True, timeout=100)
     return directory
 
 

@@ -1,7 +1,4 @@
-"""Every page, on a phone and a desktop, light and dark: axe-core finds no violation, and nothing overflows.
-
-Screenshots of the pages are in the directory of the test run, for review (``--basetemp`` names it).
-"""
+"""Every page, on a phone and a desktop, light and dark: axe-core finds no violation, and nothing overflows."""
 
 from __future__ import annotations
 
