@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = length(short=3, long=200)
 TOKENS_PER_REPLICA = 3
-EXCHANGES = length(short=192, long=10_000)
-AT_ONCE = 32
+EXCHANGES = length(short=96, long=10_000)
+AT_ONCE = length(short=16, long=32)
 PEOPLE = 3 * AT_ONCE  # requests at the same time are for distinct users
 KIND = "client-credentials"
 KEEPING = """
@@ -63,7 +63,10 @@ def test_a_version_activated_again_is_in_force_at_every_replica_with_its_revisio
     deployment: Deployment, management: ManagementClient, machine: Machine, functions: Any
 ) -> None:
     urls = [process.url for process in deployment.tokens]
-    with httpx.Client(timeout=30) as http, ThreadPoolExecutor(len(urls) * TOKENS_PER_REPLICA) as threads:
+    with (
+        httpx.Client(timeout=30) as http,
+        ThreadPoolExecutor(len(urls) * TOKENS_PER_REPLICA) as threads,
+    ):
 
         def at_all_replicas() -> set[object]:
             """Return the claims of tokens that are requested at once, with the newest revision."""

@@ -7,7 +7,7 @@ from tests.support.world import World, create_then_use
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = length(short=6, long=1_000)
+ROUNDS = length(short=3, long=1_000)
 
 
 def test_everything_created_is_usable_in_the_next_request(world: World) -> None:

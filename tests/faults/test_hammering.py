@@ -28,7 +28,7 @@ from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
-SECONDS = length(short=8, long=600)
+SECONDS = length(short=4, long=600)
 USERS = 6
 MACHINES = 4
 TASKS = 24

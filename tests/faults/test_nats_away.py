@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 
 OUTAGE_S = length(short=5, long=120)
 """The long outage is the stream's deduplication window, so that an event sent twice arrives twice."""
-AROUND_S = 3
+AROUND_S = length(short=2, long=3)
 CLIENTS = 4
-PAUSE_S = 0.05
+PAUSE_S = length(short=300, long=50) / 1000
 SEED = 20261122
 
 

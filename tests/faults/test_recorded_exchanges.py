@@ -21,7 +21,7 @@ from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
-EXCHANGES = length(short=300, long=10_000)
+EXCHANGES = length(short=150, long=10_000)
 KILLED_AFTER = EXCHANGES // 5
 """Requests before a replica is killed, and again before the next one is. Not seconds: a quick machine may have sent all
 requests by then."""

@@ -23,7 +23,7 @@ from tests.support.waiting import WAIT_S, eventually
 pytestmark = pytest.mark.slow
 
 ROUNDS = length(short=1, long=25)
-ENDED_AT_ONCE = length(short=10, long=40)
+ENDED_AT_ONCE = length(short=5, long=40)
 POLL_S = 0.02
 
 

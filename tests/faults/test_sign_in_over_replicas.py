@@ -15,14 +15,18 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import ManagementClient
-from stead._tls import default_ssl_context
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.impersonation import Application, Impersonation
+from tests.support.lengths import length
 from tests.support.processes import Deployment, stopped
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
+
+CODES = length(short=6, long=10)
+EMPTIED = length(short=3, long=6)
+"""How many times Redis is emptied: at least once for each replica."""
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ class Steps:
 
     def __init__(self, deployment: Deployment) -> None:
         self._replicas = deployment.tokens
-        self._browser = httpx.Client(timeout=30, verify=default_ssl_context())
+        self._browser = httpx.Client(timeout=30)
         self.taken = 0
 
     def take(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -121,7 +125,7 @@ def test_at_most_one_of_many_redemptions_over_replicas_wins_and_its_tokens_are_r
     deployment: Deployment, client: Application
 ) -> None:
     """A replayed code also revokes the tokens of the first redemption (RFC 6749 section 4.1.2)."""
-    for _ in range(10):
+    for _ in range(CODES):
         form = client.sign_in()
         with ThreadPoolExecutor(9) as pool:
             replicas = deployment.tokens * 3
@@ -144,7 +148,7 @@ def test_a_revoked_token_stays_revoked_while_redis_is_emptied_under_load(
         answer = client.post("/oidc/token/revocation", token=each["refresh_token"])
         assert answer.status_code == 200
     with redis.Redis.from_url(own_addresses.admin_redis_url) as administrator:
-        for number in range(6):
+        for number in range(EMPTIED):
             administrator.flushall()
             replica = deployment.tokens[number % 3]
             for _ in range(3):
@@ -170,7 +174,7 @@ def test_the_management_api_honours_a_revocation_while_redis_is_emptied(
 
     def ask() -> int:
         users = f"{deployment.management.url}/api/users"
-        return httpx.get(users, headers=bearer, timeout=10, verify=default_ssl_context()).status_code
+        return httpx.get(users, headers=bearer, timeout=10).status_code
 
     def is_refused() -> bool:
         status = ask()

@@ -8,10 +8,14 @@ from identity_common.wire.subject_tokens import subject_token_key
 from provision import ServerAddresses
 from stead import Conflict, ManagementClient, Unavailable
 from tests.support.impersonation import Impersonation, Machine, client_token, cycle_works, exchange, make_machine
+from tests.support.lengths import length
 from tests.support.processes import Deployment, stopped
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
+
+EMPTIED = length(short=3, long=6)
+"""How many times Redis is emptied: at least once for each replica."""
 
 
 @pytest.fixture
@@ -125,7 +129,7 @@ def test_emptying_redis_under_load_causes_no_wrong_grant_and_it_is_rebuilt_by_it
     management.users.suspend(suspended)
     with redis.Redis.from_url(own_addresses.admin_redis_url) as administrator:
         record = administrator.dump(key)
-        for number in range(6):
+        for number in range(EMPTIED):
             administrator.flushall()
             administrator.restore(key, 600_000, record)  # the one record that must never yield a token
             refused = exchange(deployment.tokens[number % 3].url, impersonation, outdated)

@@ -7,15 +7,15 @@ import os
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from all_in_one.embedded import EmbeddedServers
+from provision import ServerAddresses
 from tests.support.lengths import length
-from tests.support.own_servers import OwnServers
 from tests.support.template_source import TemplateSource
 
 pytestmark = pytest.mark.slow
@@ -24,20 +24,16 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "permission-log" / "permissio
 MEMBERS = [f"u{number}" for number in range(20)]
 WRITERS = 4
 KILLS = length(short=4, long=8)
+PAUSE_MS = length(short=100, long=0)
+"""Between the writes of each writer."""
 WITHIN_S = 240
-
-
-@pytest.fixture
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
-    with OwnServers(tmp_path_factory.mktemp("own")) as own:
-        yield own
 
 
 class Subscriber:
     """The example program, restarted whenever it is killed, and the log of all its runs."""
 
-    def __init__(self, own: OwnServers, source: TemplateSource) -> None:
-        bus = urlsplit(own.addresses.subscriber_nats_url)
+    def __init__(self, addresses: ServerAddresses, source: TemplateSource) -> None:
+        bus = urlsplit(addresses.subscriber_nats_url)
         self._environment = {
             "NATS_URL": f"nats://{bus.hostname}:{bus.port}",
             "NATS_USER": bus.username or "",
@@ -75,26 +71,30 @@ class Subscriber:
         return found
 
 
-async def disturb(own: OwnServers, subscriber: Subscriber) -> None:
+async def disturb(servers: EmbeddedServers, subscriber: Subscriber) -> None:
     """Kill the subscriber many times, and NATS every other time."""
     chance = random.Random(5)
     for number in range(KILLS):
         await asyncio.sleep(chance.uniform(1, 3))
         subscriber.kill()
         if number % 2:
-            await asyncio.to_thread(own.restart_nats)
+            await asyncio.to_thread(servers.nats.kill)
+            await asyncio.to_thread(servers.nats.start)
 
 
-async def test_every_change_is_handled_in_order_whatever_is_killed(own: OwnServers) -> None:
+async def test_every_change_is_handled_in_order_whatever_is_killed(
+    own_servers: EmbeddedServers, own_addresses: ServerAddresses
+) -> None:
     chance = random.Random(4)
-    async with TemplateSource(own.addresses) as source, asyncio.timeout(WITHIN_S):
-        subscriber = Subscriber(own, source)
+    async with TemplateSource(own_addresses) as source, asyncio.timeout(WITHIN_S):
+        subscriber = Subscriber(own_addresses, source)
         running = asyncio.create_task(subscriber.run())
 
-        disturbing = asyncio.create_task(disturb(own, subscriber))
+        disturbing = asyncio.create_task(disturb(own_servers, subscriber))
 
         async def write(members: list[str]) -> None:
             while not disturbing.done():
+                await asyncio.sleep(PAUSE_MS / 1000)
                 await source.grant("o1", chance.choice(members), *chance.sample("abcdef", chance.randrange(6)))
 
         await asyncio.gather(disturbing, *(write(MEMBERS[each::WRITERS]) for each in range(WRITERS)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,15 +14,15 @@ import pytest
 
 from all_in_one.embedded import EmbeddedServers
 from stead import ManagementClient
-from stead._tls import default_ssl_context
+from tests.support.forked_service import ForkedService
 from tests.support.impersonation import RESOURCE, Impersonation, client_token, cycle_works, exchange, make_machine
 from tests.support.processes import Deployment, free_port
-from tests.support.serving import serving
+from tests.support.serving import accepting, serving
 from tests.support.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.slow
 
-get = partial(httpx.get, timeout=WAIT_S, verify=default_ssl_context())
+get = partial(httpx.get, timeout=WAIT_S)
 
 OPTIONS = {
     "default": [],
@@ -33,11 +34,12 @@ OPTIONS = {
 class Verifiers:
     """Processes by name; those of ``OPTIONS`` have their keys from a copy, ``keyless`` from the issuer."""
 
-    def __init__(self, deployment: Deployment, impersonation: Impersonation, copy: str) -> None:
+    def __init__(self, deployment: Deployment, impersonation: Impersonation, copy: str, logs: Path) -> None:
         replica = deployment.tokens[0].url
         required = ["--issuer", deployment.issuer, "--audience", RESOURCE]
         feed = ["--feed-url", replica, "--client-id", impersonation.client_id]
-        self._secret = impersonation.client_secret
+        self._environment = {**os.environ, "CLIENT_SECRET": impersonation.client_secret}
+        self._logs = logs
         self._arguments = {
             name: [*required, *feed, "--jwks-url", f"{copy}/jwks", *more] for name, more in OPTIONS.items()
         }
@@ -50,8 +52,10 @@ class Verifiers:
             addresses = {}
             for name in names or self._arguments:
                 port = free_port()
-                command = [sys.executable, "-m", "stead.verifier", *self._arguments[name], "--port", str(port)]
-                addresses[name] = started.enter_context(serving(command, port, CLIENT_SECRET=self._secret))
+                arguments = [*self._arguments[name], "--port", str(port)]
+                log = self._logs / f"{name}.log"
+                verifier = ForkedService("stead.verifier", *arguments, environment=self._environment, log=log)
+                addresses[name] = started.enter_context(accepting(verifier, port))
             yield addresses
 
 
@@ -101,7 +105,7 @@ def test_a_verifier_that_is_restarted_with_everything_down_does_as_configured(
     port = free_port()
     command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", tmp_path, str(port)]
     with serving(command, port) as copy:
-        verifiers = Verifiers(deployment, impersonation, copy)
+        verifiers = Verifiers(deployment, impersonation, copy, tmp_path)
         with verifiers.running("default") as addresses:
             eventually(lambda: statuses(addresses["default"], tokens) == [200, 200, 200])
             management.impersonations.end(begun[1].impersonation_id)

@@ -15,7 +15,25 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Final
 
-_IMPORTED: Final = ["__main__", "token_service.app", "management_service.app", "template_service.app", __name__]
+import httpx2 as httpx
+
+httpx.create_ssl_context()  # once, before the fork: see tests/__init__.py
+
+_IMPORTED: Final = [
+    "__main__",
+    "token_service.app",
+    "management_service.app",
+    "template_service.app",
+    "stead.verifier.app",
+    # What they import only when they start to serve.
+    "anyio._backends._asyncio",
+    "httpcore2",
+    "identity_common.http.connection",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.uvloop",
+    "uvicorn.protocols.http.httptools_impl",
+    __name__,
+]
 
 
 class ForkedService:

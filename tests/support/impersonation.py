@@ -9,7 +9,6 @@ import msgspec
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import ManagementClient, Unavailable
-from stead._tls import default_ssl_context
 from tests.support.authorizing import REDIRECT_URI, Verifier, code_for, issued
 from tests.support.processes import Deployment, ServiceProcess
 from token_service.authorizations import Code, Consented
@@ -88,15 +87,13 @@ def make_machine(management: ManagementClient, impersonation: Impersonation) -> 
 def client_token(url: str, machine: Machine, **more: str) -> httpx.Response:
     """Request a token for the machine from a replica."""
     form = {"grant_type": "client_credentials", "resource": RESOURCE, "scope": "read:orders", **more}
-    return httpx.post(f"{url}/oidc/token", data=form, auth=machine, timeout=_TIMEOUT_S, verify=default_ssl_context())
+    return httpx.post(f"{url}/oidc/token", data=form, auth=machine, timeout=_TIMEOUT_S)
 
 
 def exchange(url: str, impersonation: Impersonation, subject_token: str) -> httpx.Response:
     """Exchange a subject token at a replica."""
     form = impersonation.form(subject_token)
-    return httpx.post(
-        f"{url}/oidc/token", data=form, auth=impersonation.auth, timeout=_TIMEOUT_S, verify=default_ssl_context()
-    )
+    return httpx.post(f"{url}/oidc/token", data=form, auth=impersonation.auth, timeout=_TIMEOUT_S)
 
 
 def cycle_works(deployment: Deployment, management: ManagementClient, impersonation: Impersonation) -> bool:
@@ -137,7 +134,6 @@ class Application:
             data=form,
             auth=self._impersonation.auth,
             timeout=_TIMEOUT_S,
-            verify=default_ssl_context(),
         )
 
     def sign_in(self) -> dict[str, str]:

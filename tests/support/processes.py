@@ -30,7 +30,6 @@ from identity_common.stores.migrations import migrate
 from management_service.bootstrap import Credentials
 from provision import ServerAddresses
 from stead import ManagementClient, client_credentials
-from stead._tls import default_ssl_context
 from tests.support.forked_service import ForkedService
 from tests.support.waiting import eventually
 
@@ -113,7 +112,7 @@ class ServiceProcess:
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while True:
             try:
-                if httpx.get(f"{self.url}/health/ready", timeout=2, verify=default_ssl_context()).status_code == 200:
+                if httpx.get(f"{self.url}/health/ready", timeout=2).status_code == 200:
                     return
             except httpx.TransportError:
                 pass
@@ -304,7 +303,6 @@ def _knows_client(token_service: ServiceProcess, credentials: Credentials) -> bo
         data={"grant_type": "client_credentials", "resource": "https://unknown.example.com"},
         auth=(credentials.client_id, credentials.client_secret),
         timeout=_ANSWER_TIMEOUT_S,
-        verify=default_ssl_context(),
     )
     return answer.status_code not in {httpx.codes.UNAUTHORIZED, httpx.codes.SERVICE_UNAVAILABLE}
 
@@ -359,7 +357,7 @@ class KeysEdge:
     def _keys(self) -> bytes | None:
         for url in self.replicas:
             with contextlib.suppress(httpx.TransportError):
-                answer = httpx.get(f"{url}/oidc/jwks", verify=default_ssl_context())
+                answer = httpx.get(f"{url}/oidc/jwks")
                 if answer.status_code == 200:
                     return answer.content
         return None

@@ -72,9 +72,10 @@ class Writer(ABC):
         self.unanswered = 0
         self._random = random.Random(seed)
 
-    def write(self, count: int) -> None:
-        """Write until this many writes were acknowledged."""
+    def write(self, count: int, *, pause_s: float) -> None:
+        """Write until this many writes were acknowledged, with a pause before every write."""
         while self.written < count:
+            time.sleep(pause_s)
             self._write_something()
 
     def write_until(self, over: Event, *, pause_s: float) -> None:
@@ -234,7 +235,7 @@ def writing(writers: Sequence[Writer], *, pause_s: float) -> Iterator[None]:
         each.result()
 
 
-def write_all(writers: Sequence[Writer], count: int) -> None:
-    """Run all writers concurrently, until this many writes were acknowledged."""
+def write_all(writers: Sequence[Writer], count: int, *, pause_s: float = 0.0) -> None:
+    """Run all writers concurrently, until this many writes were acknowledged; each pauses before every write."""
     with ThreadPoolExecutor(len(writers)) as pool:
-        list(pool.map(lambda writer: writer.write(-(-count // len(writers))), writers))
+        list(pool.map(lambda writer: writer.write(-(-count // len(writers)), pause_s=pause_s), writers))

@@ -39,8 +39,10 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
 ]
 
-EXCHANGES = length(short=160, long=10_000)
+EXCHANGES = length(short=96, long=10_000)
 CLIENTS = 8
+REPLICAS = length(short=2, long=3)
+"""Of token-service, each with its workers."""
 KIND = "access-token"
 SCRIPT = """
 const getCustomJwtClaims = ({ context }) => {
@@ -56,6 +58,15 @@ LOOP = "const getCustomJwtClaims = () => { for (;;); };"
 def token_settings() -> dict[str, str]:
     """Return two workers, and no use of a refresh token after its rotation."""
     return {"CLAIMS_WORKERS": "2", "REFRESH_TOKEN_GRACE_S": "0"}
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    own_addresses: ServerAddresses, token_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    logs = tmp_path_factory.mktemp("logs")
+    with Deployment(own_addresses, logs, token_replicas=REPLICAS, token_settings=token_settings) as deployment:
+        yield deployment
 
 
 @pytest.fixture(scope="module")

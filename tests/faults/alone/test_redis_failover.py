@@ -16,18 +16,20 @@ import redis.asyncio
 from msgspec import json
 
 from all_in_one.embedded import EmbeddedServers
+from all_in_one.embedded.directory import DataDirectory
+from all_in_one.embedded.valkey import ValkeyServer
 from identity_common.clock import now_ms
 from identity_common.oauth import OAuthError
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.revocations import CopyPosition, position_key
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
-from provision import ServerAddresses
+from provision import REDIS_ADMIN, ServerAddresses
 from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.impersonation import set_up
 from tests.support.organization_template import Caller
-from tests.support.processes import Deployment
+from tests.support.processes import Deployment, free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually, eventually_here
 from token_service.audit import AuditedTokenRequest, TokenAudit
@@ -40,20 +42,25 @@ SUBJECT_TOKEN = "sub_" + "a" * 43
 
 
 @pytest.fixture
-def replica(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerAddresses]:
-    """A second Redis that replicates the first one, with its own ACL users."""
-    servers = EmbeddedServers(tmp_path_factory.mktemp("replica"), sync=False)
+def replica(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A second Redis that replicates the first one, with its own ACL users: its address for the administrator."""
+    directory = DataDirectory(tmp_path_factory.mktemp("replica"))
+    directory.acquire()
+    passwords = directory.passwords().redis
+    server = ValkeyServer(directory, port=free_port(), passwords=passwords, sync=False)
     try:
-        addresses = servers.start()
+        server.start()
+        url = f"redis://{REDIS_ADMIN}:{passwords[REDIS_ADMIN]}@127.0.0.1:{server.port}/0"
         primary = urlsplit(own_addresses.admin_redis_url)
-        with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
+        with redis.Redis.from_url(url) as administrator:
             administrator.config_set("masteruser", primary.username or "default")
             administrator.config_set("masterauth", primary.password or "")
             administrator.replicaof(str(primary.hostname), str(primary.port))
             eventually(lambda: administrator.info("replication")["master_link_status"] == "up")
-        yield addresses
+        yield url
     finally:
-        servers.delete()
+        server.stop()
+        directory.release()
 
 
 def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
@@ -89,7 +96,7 @@ async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses
 
 
 async def test_a_taken_token_stays_taken_when_a_replica_is_promoted(
-    own_servers: EmbeddedServers, own_addresses: ServerAddresses, replica: ServerAddresses
+    own_servers: EmbeddedServers, own_addresses: ServerAddresses, replica: str
 ) -> None:
     """A failover brings no spent token back; with a slow replica a take is refused, and retrying succeeds."""
     tokens, client = subject_tokens(own_addresses, replicas=1)
@@ -101,16 +108,14 @@ async def test_a_taken_token_stays_taken_when_a_replica_is_promoted(
                 taken = await tokens.take(SUBJECT_TOKEN, request=AuditedTokenRequest())
     assert taken.record.id == "t1"
     own_servers.valkey.kill()
-    with redis.Redis.from_url(replica.admin_redis_url) as administrator:
+    with redis.Redis.from_url(replica) as administrator:
         administrator.replicaof("no", "one")
         assert administrator.get(subject_token_key("default", SUBJECT_TOKEN)) is None
     await client.aclose()
     own_servers.valkey.start()
 
 
-async def test_more_takes_than_connections_wait_for_their_turn(
-    own_addresses: ServerAddresses, replica: ServerAddresses
-) -> None:
+async def test_more_takes_than_connections_wait_for_their_turn(own_addresses: ServerAddresses, replica: str) -> None:
     """Each take occupies a connection until a replica has acknowledged it; the others wait instead of failing."""
     several = [f"sub_{number:043d}" for number in range(80)]  # the pool has 64
     store_subject_token(own_addresses, *several)
@@ -187,7 +192,7 @@ async def services(
 async def test_a_copy_some_seconds_old_grants_no_revoked_organization_permission(
     own_servers: EmbeddedServers,
     own_addresses: ServerAddresses,
-    replica: ServerAddresses,
+    replica: str,
     redis_of_the_services: TcpProxy,
     services: Deployment,
 ) -> None:
@@ -201,7 +206,7 @@ async def test_a_copy_some_seconds_old_grants_no_revoked_organization_permission
             assert await answers([*kept, *revoked], urls, template.last_revision) == {True}
             with (
                 redis.Redis.from_url(own_addresses.admin_redis_url, decode_responses=True) as primary,
-                redis.Redis.from_url(replica.admin_redis_url, decode_responses=True) as copy,
+                redis.Redis.from_url(replica, decode_responses=True) as copy,
             ):
                 share_users(primary, copy)
                 await eventually_here(lambda: is_complete(primary, copy))
@@ -221,7 +226,7 @@ async def test_a_copy_some_seconds_old_grants_no_revoked_organization_permission
             assert await answers(revoked, urls, template.last_revision) == {False}
 
             own_servers.valkey.kill()
-            await redis_of_the_services.lead_to(replica.admin_redis_url)
+            await redis_of_the_services.lead_to(replica)
             assert await answers(revoked, urls, None, template.last_revision) == {False}
             assert await answers(kept, urls, None, template.last_revision) == {True}
 

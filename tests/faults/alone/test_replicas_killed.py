@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = length(short=2, long=8)
 WRITERS = 3
-PAUSE_S = 0.02
+PAUSE_S = length(short=100, long=20) / 1000
 STRAY = 0.05
 SEED = 20261123
 

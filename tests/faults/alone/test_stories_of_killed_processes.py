@@ -24,7 +24,6 @@ from identity_common.clock import now_ms
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import ManagementClient
-from stead._tls import default_ssl_context
 from stead.audit import Head, KeySet, read_head, verify_export
 from tests.support.impersonation import Application, Impersonation, cycle_works
 from tests.support.lengths import length
@@ -202,7 +201,7 @@ def leaves(deployment: Deployment) -> list[str]:
 def read(deployment: Deployment, path: str) -> httpx.Response:
     headers = {"Authorization": f"Bearer {deployment.management_access_token()}"}
     url = f"{deployment.management.url}/api/logs/{path}"
-    return httpx.get(url, headers=headers, timeout=60, verify=default_ssl_context()).raise_for_status()
+    return httpx.get(url, headers=headers, timeout=60).raise_for_status()
 
 
 def changed_entry(addresses: ServerAddresses, impersonation_id: str) -> str:

@@ -1,7 +1,11 @@
-"""A large fan-out survives killed processes: no event is lost, duplicated or out of order."""
+"""Replicas of template-service are killed while members change at random, and during a large fan-out.
+
+Nothing is lost, duplicated or out of order, and all stores agree.
+"""
 
 import asyncio
 import itertools
+import os
 import random
 from collections.abc import AsyncIterator, Iterator
 
@@ -10,30 +14,62 @@ import pytest_asyncio
 
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
-from tests.support.agreement import require_told
+from stead import ManagementClient
+from tests.support.agreement import CommitWatch, require_template_agreement, require_told
+from tests.support.impersonation import Impersonation
 from tests.support.lengths import length
-from tests.support.processes import Deployment
+from tests.support.processes import Deployment, killing
+from tests.support.random_template_changes import TemplateWriter
+from tests.support.random_writes import Acknowledged, write_all
 from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
+CHANGES = length(short=200, long=10_000)
+CLIENTS = length(short=4, long=8)
+PAUSE_MS = length(short=50, long=0)
+"""Before each change of a client: a few changes last as long as several kills."""
 MEMBERS = length(short=500, long=2_500)
+"""Reached by a fan-out."""
 KILLS = length(short=4, long=10)
+"""During a fan-out."""
 SEEDS = range(1, 1 + length(short=1, long=3))
+SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 
 
 @pytest.fixture(scope="module")
 def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Two replicas of template-service; either may be the active one."""
-    with Deployment(own_addresses, tmp_path_factory.mktemp("logs"), template_replicas=2) as deployment:
+    """Two replicas of each service that is killed; either one of template-service may be the active one."""
+    logs = tmp_path_factory.mktemp("logs")
+    with Deployment(own_addresses, logs, token_replicas=2, template_replicas=2) as deployment:
         yield deployment
 
 
 @pytest_asyncio.fixture
-async def tables(deployment: Deployment) -> AsyncIterator[TemplateTables]:
-    addresses = deployment.addresses
-    async with TemplateTables(addresses.template_database_url, addresses.subscriber_nats_url, "default") as tables:
+async def tables(own_addresses: ServerAddresses) -> AsyncIterator[TemplateTables]:
+    database_url, bus_url = own_addresses.template_database_url, own_addresses.subscriber_nats_url
+    async with TemplateTables(database_url, bus_url, "default") as tables:
         yield tables
+
+
+async def test_after_random_changes_and_kills_database_directory_and_events_agree_on_every_member(
+    own_servers: EmbeddedServers,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+    tables: TemplateTables,
+) -> None:
+    addresses = deployment.addresses
+    scope_ids = [scope.id for scope in management.resources.scopes(impersonation.resource_id)]
+    known = Acknowledged()
+    writers = [TemplateWriter(SEED + number, known, management, scope_ids) for number in range(CLIENTS)]
+    async with CommitWatch(addresses) as watch:
+        with killing([*deployment.templates, *deployment.tokens, own_servers.nats], seed=SEED):
+            await asyncio.to_thread(write_all, writers, CHANGES, pause_s=PAUSE_MS / 1000)
+    assert sum(writer.written for writer in writers) >= CHANGES
+    assert watch.heard > 0
+    assert watch.early == []
+    await require_template_agreement(tables, addresses, known)
 
 
 async def kill_at_random(deployment: Deployment, servers: EmbeddedServers, seed: int) -> None:
