@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,8 @@ import httpx2 as httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from all_in_one.demo.__main__ import main as demo
+from all_in_one.walkthrough import main as walkthrough
 from stead import ManagementClient
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
@@ -175,30 +178,25 @@ def test_the_log_says_version_address_and_changed_settings_but_no_secret(running
     assert [secret for server in secrets.values() for secret in server.values() if secret in log] == []
 
 
-def test_the_demo_follows_the_settings(running: Running) -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "all_in_one.demo", "--directory", running.directory],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "urn:acme:organization:" in shown.stdout
+def test_the_demo_follows_the_settings(
+    running: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["demo", "--directory", str(running.directory)])
+    with ThreadPoolExecutor(1) as thread:  # it runs an event loop of its own
+        status = thread.submit(demo).result(TIMEOUT_S)
+    shown = capsys.readouterr()
+    assert (status, shown.err) == (0, "")
+    assert "urn:acme:organization:" in shown.out
 
 
-def walkthrough(running: Running, directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "all_in_one.walkthrough", "--directory", directory],
+def test_the_walk_through_works_as_it_is_pasted(running: Running) -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "all_in_one.walkthrough", "--directory", ".local"],
         cwd=running.directory.parent,
         capture_output=True,
         check=False,
         text=True,
     )
-
-
-def test_the_walk_through_works_as_it_is_pasted(running: Running) -> None:
-    printed = walkthrough(running, Path(".local"))
     assert (printed.returncode, printed.stderr) == (0, "")
     commands = "".join(f"{line}\n" for line in printed.stdout.splitlines() if line.startswith("  "))
     pasted = subprocess.run(
@@ -209,12 +207,17 @@ def test_the_walk_through_works_as_it_is_pasted(running: Running) -> None:
     assert json.loads(pasted.stdout)["scope"] == " ".join(credentials["demo"]["scopes"])
 
 
-def test_without_a_stack_the_walk_through_says_what_to_do(running: Running) -> None:
-    printed = walkthrough(running, Path("elsewhere"))
-    assert (printed.returncode, printed.stdout) == (1, "")
-    assert printed.stderr == (
-        "error: there is no elsewhere/credentials.json; start the stack first, in another terminal: make run\n"
+def test_without_a_stack_the_walk_through_says_what_to_do(
+    running: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(running.directory.parent)
+    monkeypatch.setattr(sys, "argv", ["walkthrough", "--directory", "elsewhere"])
+    with pytest.raises(SystemExit) as ended:  # with a text as its code, the interpreter prints it and returns 1
+        walkthrough()
+    assert ended.value.code == (
+        "error: there is no elsewhere/credentials.json; start the stack first, in another terminal: make run"
     )
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("target", ["run", "walkthrough", "demo", "example"])

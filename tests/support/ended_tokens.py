@@ -14,7 +14,6 @@ import httpx2 as httpx
 
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid
-from stead._tls import default_ssl_context
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.signing_in import SignIn
@@ -76,7 +75,7 @@ def verifier_process(arguments: list[str], **environment: str) -> Iterator[httpx
     command = [sys.executable, "-m", "stead.verifier", *arguments, "--port", str(port)]
     with (
         serving(command, port, cwd=None, **environment) as address,
-        httpx.Client(base_url=address, timeout=30, verify=default_ssl_context()) as process,
+        httpx.Client(base_url=address, timeout=30) as process,
     ):
         eventually(lambda: "stead_verifier_feed_fresh 1.0" in process.get("/metrics").text)
         yield process
@@ -140,8 +139,8 @@ class Case:
         world.management.users.assign_roles(self.user, [self.role])
         self.client = world.client("Traditional")
         self.organization = world.template.organization()
-        self.organization_role = world.organization_role("read:invoices", scopes=["read:things"])
-        world.template.member(self.organization, self.user, self.organization_role)
+        self.organization_role = self._new_organization_role()
+        self._join_the_user()
         world.caught_up()
         self.impersonation_ids: list[str] = []
         self._session_id = session_id or secrets.token_hex(8)
@@ -159,8 +158,7 @@ class Case:
     def machine_client(self) -> Client:
         made = self.world.client("MachineToMachine", exchange=False)
         self.world.management.applications.assign_roles(made.id, [self.machine_role, self.readers.managing_role])
-        clerk = self.world.clerk_roles["application"]
-        self.world.template.member(self.organization, made.id, clerk, kind="application")
+        self._join(made)
         self.world.caught_up()
         return made
 
@@ -178,6 +176,45 @@ class Case:
     @cached_property
     def _first(self) -> dict[str, Any]:
         return self.sign_in.tokens()
+
+    def replace(self, part: str) -> None:
+        """Make a part of the case anew that a test took away or spoiled, and with it the tokens that depend on it."""
+        match part:
+            case "user" | "role" | "organization_role":
+                if part == "role":
+                    self.role = self.world.role("read:things")
+                if part == "organization_role":
+                    self.organization_role = self._new_organization_role()
+                self.user = self.world.user(self.role)
+                self._join_the_user()
+                self.renew(*FAMILY, *IMPERSONATED)
+            case "actor":
+                self.__dict__.pop("actor", None)
+                self.renew("actor_token", *IMPERSONATED)
+            case "client":
+                self.client = self.world.client("Traditional")
+                self.renew(*FAMILY, *IMPERSONATED)
+            case "machine":
+                self.__dict__.pop("machine_client", None)
+                self.renew(*MACHINE)
+            case "organization":
+                self.organization = self.world.template.organization()
+                self._join_the_user()
+                self._join(self.machine_client)
+                self.renew(*FAMILY, *IMPERSONATED, "machine_to_organization")
+            case _:
+                raise ValueError(part)
+        self.world.caught_up()
+
+    def _new_organization_role(self) -> str:
+        return self.world.organization_role("read:invoices", scopes=["read:things"])
+
+    def _join_the_user(self) -> None:
+        self.world.template.member(self.organization, self.user, self.organization_role)
+
+    def _join(self, machine: Client) -> None:
+        clerk = self.world.clerk_roles["application"]
+        self.world.template.member(self.organization, machine.id, clerk, kind="application")
 
     def renew(self, *kinds: str) -> None:
         """Make new tokens of these kinds when they are next asked for: the others of their family go with them."""
@@ -362,4 +399,4 @@ def management_http(world: World) -> httpx.Client:
     form = {"grant_type": "client_credentials", "resource": access.resource, "scope": access.scope}
     token = world.stack.token_request(form, auth=(access.client_id, access.client_secret)).json()["access_token"]
     bearer = {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=world.stack.base_url, headers=bearer, verify=default_ssl_context())
+    return httpx.Client(base_url=world.stack.base_url, headers=bearer)

@@ -41,6 +41,28 @@ async def own(management: Management) -> AsyncIterator[Management]:
         yield own
 
 
+@pytest.fixture(scope="module")
+async def growing(management: Management) -> AsyncIterator[Management]:
+    """A tenant whose trail tests extend (``extend``), and whose keys they replace."""
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 4))
+        await head_of(own, 3)
+        yield own
+
+
+async def extend(growing: Management, count: int) -> None:
+    """Publish the entries that follow the last ones."""
+    last = "SELECT count(*) FROM audit_entries WHERE tenant_id = $1 AND id LIKE 'entry-%'"
+    following = 1 + int(await growing.database.fetchval(last, growing.tenant_id))
+    await publish(growing, range(following, following + count))
+
+
+async def stored_head_of(growing: Management) -> Head:
+    """Return the head once it covers every entry that is stored."""
+    stored = "SELECT count(*) FROM audit_entries WHERE tenant_id = $1"
+    return await head_of(growing, int(await growing.database.fetchval(stored, growing.tenant_id)))
+
+
 async def publish(own: Management, numbers: range) -> None:
     client = await nats.connect(own.settings.nats_url, inbox_prefix="_INBOX_management")
     for number in numbers:
@@ -258,22 +280,20 @@ async def test_entries_of_a_clock_that_is_ahead_are_exported(management: Managem
 
 
 @pytest.mark.heavy
-async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(management: Management) -> None:
-    async with Management(management.addresses, management.issuer) as own:
-        await publish(own, range(1, 3))
-        before = await head_of(own, 2)
-        reader = create_async_engine(own.settings.database_url)
-        export = AuditTrail(reader, tenant_id=own.tenant_id).export(TrailFilters())
-        lines = (await anext(export)).splitlines()
-        await publish(own, range(3, 5))
-        after = await head_of(own, 4)
-        lines += [line async for part in export for line in part.splitlines()]
-        await reader.dispose()
-        assert verify_export(lines, before) == Report(finding=None, verified=2)
-        finding = verify_export(lines, after).finding
-        assert finding is not None
-        assert (finding.kind, finding.leaf_index) == ("removed", 2)
-        assert finding.message.endswith("verify with a head that was signed before the export began")
+async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(growing: Management) -> None:
+    before = await stored_head_of(growing)
+    reader = create_async_engine(growing.settings.database_url)
+    export = AuditTrail(reader, tenant_id=growing.tenant_id).export(TrailFilters())
+    lines = (await anext(export)).splitlines()
+    await extend(growing, 2)
+    after = await head_of(growing, before.tree_size + 2)
+    lines += [line async for part in export for line in part.splitlines()]
+    await reader.dispose()
+    assert verify_export(lines, before) == Report(finding=None, verified=before.tree_size)
+    finding = verify_export(lines, after).finding
+    assert finding is not None
+    assert (finding.kind, finding.leaf_index) == ("removed", before.tree_size)
+    assert finding.message.endswith("verify with a head that was signed before the export began")
 
 
 async def test_entries_that_were_dropped_leave_the_rest_provable(own: Management) -> None:
@@ -333,23 +353,21 @@ async def own_database(own: Management, statement: str) -> Any:
 
 @pytest.mark.heavy
 @pytest.mark.servers
-async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlier_ones(management: Management) -> None:
-    async with Management(management.addresses, management.issuer) as own:
-        await publish(own, range(1, 4))
-        before = await head_of(own, 3)
-        subscriber = await nats.connect(own.addresses.subscriber_nats_url)
-        messages = await subscriber.subscribe(head_subject(own.tenant_id))
-        await subscriber.flush()
-        await publish(own, range(before.tree_size + 1, before.tree_size + 4))
-        token = (await messages.next_msg(timeout=WAIT_S)).data.decode()
-        await subscriber.close()
-        after = read_head(token, await keys_of(own))
-        await head_of(own, after.tree_size)
-        proof = (await own.client.get(f"/api/logs/consistency?from={before.tree_size}&to={after.tree_size}")).json()
-        path = [decoded(each) for each in proof["path"]]
-        assert is_consistent(before.tree_size, before.root, after.tree_size, after.root, path)
-        assert after.log_id == before.log_id
-        assert base64.urlsafe_b64decode(f"{after.root_hash}=") == after.root
+async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlier_ones(growing: Management) -> None:
+    before = await stored_head_of(growing)
+    subscriber = await nats.connect(growing.addresses.subscriber_nats_url)
+    messages = await subscriber.subscribe(head_subject(growing.tenant_id))
+    await subscriber.flush()
+    await extend(growing, 3)
+    token = (await messages.next_msg(timeout=WAIT_S)).data.decode()
+    await subscriber.close()
+    after = read_head(token, await keys_of(growing))
+    await head_of(growing, after.tree_size)
+    proof = (await growing.client.get(f"/api/logs/consistency?from={before.tree_size}&to={after.tree_size}")).json()
+    path = [decoded(each) for each in proof["path"]]
+    assert is_consistent(before.tree_size, before.root, after.tree_size, after.root, path)
+    assert after.log_id == before.log_id
+    assert base64.urlsafe_b64decode(f"{after.root_hash}=") == after.root
 
 
 KEYS = "/api/logs/keys"
@@ -364,34 +382,32 @@ async def signed_with(own: Management, kid: str) -> str:
 
 
 @pytest.mark.heavy
-async def test_a_key_that_was_replaced_verifies_what_it_has_signed(management: Management) -> None:
-    async with Management(management.addresses, management.issuer) as own:
-        await publish(own, range(1, 3))
-        before = await head_of(own, 2)
-        ((first,), old_head) = ((await own.client.get(KEYS)).json(), (await own.client.get("/api/logs/head")).json())
-        answer = await own.client.post(f"{KEYS}/rotate")
-        new, old = answer.json()
-        assert (answer.status_code, new["status"], old) == (200, "Current", {**first, "status": "Previous"})
-        assert "Identity-Revision" not in answer.headers
-        after = read_head(await signed_with(own, new["id"]), await keys_of(own))
-        assert read_head(old_head["head"], await keys_of(own)) == before
-        assert (await verified(own, after, earlier=before)).finding is None
+async def test_a_key_that_was_replaced_verifies_what_it_has_signed(growing: Management) -> None:
+    former = (await growing.client.get(KEYS)).json()
+    old_head = await signed_with(growing, former[0]["id"])
+    before = read_head(old_head, await keys_of(growing))
+    answer = await growing.client.post(f"{KEYS}/rotate")
+    new, old, *others = answer.json()
+    assert (answer.status_code, new["status"], old) == (200, "Current", {**former[0], "status": "Previous"})
+    assert others == former[1:]
+    assert "Identity-Revision" not in answer.headers
+    after = read_head(await signed_with(growing, new["id"]), await keys_of(growing))
+    assert read_head(old_head, await keys_of(growing)) == before
+    assert (await verified(growing, after, earlier=before)).finding is None
 
 
 @pytest.mark.heavy
-async def test_a_key_that_has_leaked_verifies_nothing_any_more(management: Management) -> None:
-    async with Management(management.addresses, management.issuer) as own:
-        await publish(own, range(1, 3))
-        await head_of(own, 2)
-        leaked = (await own.client.get("/api/logs/head")).json()["head"]
-        rotated = await asyncio.gather(*(own.client.post(f"{KEYS}/rotate", json={}) for _ in range(5)))
-        assert {each.status_code for each in rotated} == {200}
-        assert len((await own.client.get(KEYS)).json()) == 6
-        (only,) = (await own.client.post(f"{KEYS}/rotate", json={"emergency": True})).json()
-        with pytest.raises(InvalidHead):
-            read_head(leaked, await keys_of(own))
-        after = read_head(await signed_with(own, only["id"]), await keys_of(own))
-        assert (await verified(own, after)).finding is None
+async def test_a_key_that_has_leaked_verifies_nothing_any_more(growing: Management) -> None:
+    former = (await growing.client.get(KEYS)).json()
+    leaked = await signed_with(growing, former[0]["id"])
+    rotated = await asyncio.gather(*(growing.client.post(f"{KEYS}/rotate", json={}) for _ in range(5)))
+    assert {each.status_code for each in rotated} == {200}
+    assert len((await growing.client.get(KEYS)).json()) == len(former) + 5
+    (only,) = (await growing.client.post(f"{KEYS}/rotate", json={"emergency": True})).json()
+    with pytest.raises(InvalidHead):
+        read_head(leaked, await keys_of(growing))
+    after = read_head(await signed_with(growing, only["id"]), await keys_of(growing))
+    assert (await verified(growing, after)).finding is None
 
 
 async def sealed_keys(own: Management) -> dict[str, bytes]:

@@ -252,13 +252,13 @@ async def test_a_caller_has_ten_waiting_requests_at_most_however_many_tokens(mem
 @pytest.mark.heavy
 async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(template: Template) -> None:
     member = await ReadingMember.new(template)
-    clients = itertools.cycle(await machines(template, 101))
+    # As many clients as it takes: each may have ten waiting requests.
+    tokens = itertools.cycle([member.token(client_id=each) for each in await machines(template, 101)])
     etag = await etag_of(member)
     async with asyncio.timeout(120), template.client_with(None) as client:
 
         def ask(prefer: str = "wait=20") -> "asyncio.Task[httpx.Response]":
-            token = member.token(client_id=next(clients))
-            headers = {"Authorization": f"Bearer {token}", "If-None-Match": etag, "Prefer": prefer}
+            headers = {"Authorization": f"Bearer {next(tokens)}", "If-None-Match": etag, "Prefer": prefer}
             return asyncio.create_task(client.get(member.path, headers=headers))
 
         for _ in range(length(short=2, long=5)):  # released places can be taken again
