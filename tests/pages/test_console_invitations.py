@@ -8,7 +8,6 @@ import secrets
 import httpx2 as httpx
 import pytest
 
-from stead._tls import default_ssl_context
 from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 
@@ -43,7 +42,7 @@ def invitation_in(stack: RunningStack, page: httpx.Response) -> str:
 def chooses(stack: RunningStack, invitation: str, **changed: str) -> httpx.Response:
     """Send the form of the page that anybody can open."""
     values = {"invitation": invitation, "password": PASSWORD, "repeated": PASSWORD, **changed}
-    with httpx.Client(base_url=stack.base_url, timeout=30, verify=default_ssl_context()) as browser:
+    with httpx.Client(base_url=stack.base_url, timeout=30) as browser:
         assert browser.get(ACCEPTING).status_code == 200
         return browser.post(ACCEPTING, data=values, headers={"Origin": stack.base_url})
 
@@ -99,7 +98,7 @@ def test_a_withdrawn_invitation_is_worth_nothing(
 
 
 def test_another_sites_form_is_refused(stack: RunningStack) -> None:
-    with httpx.Client(base_url=stack.base_url, timeout=30, verify=default_ssl_context()) as browser:
+    with httpx.Client(base_url=stack.base_url, timeout=30) as browser:
         values = {"invitation": "x", "password": PASSWORD, "repeated": PASSWORD}
         assert browser.post(ACCEPTING, data=values, headers={"Origin": "https://evil.example"}).status_code == 403
         assert browser.post(ACCEPTING, json=values, headers={"Origin": stack.base_url}).status_code == 403

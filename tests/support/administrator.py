@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 
 import httpx2 as httpx
 
-from stead._tls import default_ssl_context
 from tests.support.at_a_browser import PASSWORD, Form, heading
 from tests.support.running_stack import RunningStack
 
@@ -70,7 +69,6 @@ class AtTheConsole:
         self.browser = httpx.Client(
             base_url=base_url,
             timeout=30,
-            verify=default_ssl_context(),
             headers={"Origin": base_url},
             transport=transport,
         )

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2 as httpx
 
-from stead._tls import default_ssl_context
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.world import Client, World
 
@@ -51,7 +50,7 @@ class Person:
         self.browser = self.new_browser()
 
     def new_browser(self) -> httpx.Client:
-        return httpx.Client(base_url=self.world.stack.base_url, timeout=30, verify=default_ssl_context())
+        return httpx.Client(base_url=self.world.stack.base_url, timeout=30)
 
     def authorize(self, client: Client, *, verifier: Verifier | None = None, **changes: Any) -> httpx.Response:
         """Send a valid authorization request with these changes; None leaves a parameter out."""

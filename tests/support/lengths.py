@@ -1,4 +1,4 @@
-"""The length of tests with the marker ``slow``: short by default, in full with ``TEST_LENGTH=long``."""
+"""The length of tests: short by default, in full with ``TEST_LENGTH=long``."""
 
 import os
 

@@ -19,7 +19,6 @@ from identity_common.http.server import SERVER_OPTIONS
 from provision import ServerAddresses
 from provision.credentials import Credentials, ManagementApi
 from stead import ManagementClient, TokenResponse, exchange_subject_token
-from stead._tls import default_ssl_context
 from tests.support.processes import free_port
 from tests.support.recorder import Recorder
 
@@ -64,7 +63,7 @@ class RunningStack:
         port = free_port()
         self.base_url = f"http://127.0.0.1:{port}"
         self.issuer = f"{self.base_url}/oidc"
-        self.http = httpx.Client(base_url=self.base_url, timeout=30, verify=default_ssl_context())
+        self.http = httpx.Client(base_url=self.base_url, timeout=30)
         self.recorder = recorder or Recorder()
         self._stack = _BootstrapsHere(
             addresses,
