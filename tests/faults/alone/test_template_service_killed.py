@@ -25,7 +25,7 @@ from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
-CHANGES = length(short=200, long=10_000)
+CHANGES = length(short=400, long=10_000)
 CLIENTS = length(short=4, long=8)
 PAUSE_MS = length(short=50, long=0)
 """Before each change of a client: a few changes last as long as several kills."""
