@@ -28,7 +28,8 @@ $(RUNNABLE): locks/build.lock requirements-run.lock pyproject.toml $(addsuffix /
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
 	@echo "installing into $(VENV) (the first time takes about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --require-hashes -r locks/build.lock # with a pip that reads the next lock in a third of the time
+	@# It has a current pip, which finds what the next lock names in a third of the time.
+	@$(PIP) --require-hashes -r locks/build.lock
 	@$(PIP) --require-hashes -r requirements-run.lock
 	@$(PIP) --no-index --no-build-isolation --no-deps $(addprefix -e ,$(PACKAGES))
 	@touch $@
