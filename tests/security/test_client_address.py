@@ -29,7 +29,7 @@ def refused(world: World, forwarded_for: list[str]) -> int:
     for header in forwarded_for:
         person.browser = person.new_browser()
         person.browser.headers["X-Forwarded-For"] = header
-        page, unknown = person.follow(person.authorize(spa)), f"nobody-{secrets.token_hex(4)}"
+        page, unknown = person.follow(person.authorize(spa)), f"unknown-{secrets.token_hex(4)}"
         answers.append(person.send(page, identifier=unknown, password="wrong").status_code)
     return answers.count(429)
 
