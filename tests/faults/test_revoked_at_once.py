@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = length(short=8, long=250)
+ROUNDS = length(short=25, long=250)
 """At least one in every way."""
 AT_ONCE = 2
 """Requests to each replica right after a write, besides the one that is always in flight."""

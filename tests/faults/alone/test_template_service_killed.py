@@ -25,9 +25,9 @@ from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
-CHANGES = length(short=400, long=10_000)
+CHANGES = length(short=1_000, long=10_000)
 CLIENTS = length(short=4, long=8)
-PAUSE_MS = length(short=50, long=0)
+PAUSE_MS = length(short=20, long=0)
 """Before each change of a client: a few changes last as long as several kills."""
 MEMBERS = length(short=500, long=2_500)
 """Reached by a fan-out."""
