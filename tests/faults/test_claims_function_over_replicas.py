@@ -63,10 +63,7 @@ def test_a_version_activated_again_is_in_force_at_every_replica_with_its_revisio
     deployment: Deployment, management: ManagementClient, machine: Machine, functions: Any
 ) -> None:
     urls = [process.url for process in deployment.tokens]
-    with (
-        httpx.Client(timeout=30) as http,
-        ThreadPoolExecutor(len(urls) * TOKENS_PER_REPLICA) as threads,
-    ):
+    with httpx.Client(timeout=30) as http, ThreadPoolExecutor(len(urls) * TOKENS_PER_REPLICA) as threads:
 
         def at_all_replicas() -> set[object]:
             """Return the claims of tokens that are requested at once, with the newest revision."""
