@@ -1,13 +1,26 @@
 """A store that is down causes 503 with Retry-After or makes no difference, and recovery is automatic."""
 
+from collections.abc import Callable
+from functools import partial
+
+import httpx2 as httpx
 import pytest
 import redis
 
 from all_in_one.embedded import EmbeddedServers
+from identity_common.revisions import parse_revisions
 from identity_common.wire.subject_tokens import subject_token_key
 from provision import ServerAddresses
 from stead import Conflict, ManagementClient, Unavailable
-from tests.support.impersonation import Impersonation, Machine, client_token, cycle_works, exchange, make_machine
+from tests.support.impersonation import (
+    Application,
+    Impersonation,
+    Machine,
+    client_token,
+    cycle_works,
+    exchange,
+    make_machine,
+)
 from tests.support.lengths import length
 from tests.support.processes import Deployment, stopped
 from tests.support.waiting import eventually
@@ -34,6 +47,7 @@ def test_with_redis_down_minting_and_exchange_answer_503_and_client_credentials_
     eventually(lambda: cycle_works(deployment, management, impersonation))
     subject_token = management.subject_tokens.create(impersonation.user_id).token
     with stopped(own_servers.valkey):
+        management.users.create(name="Unrelated")
         for process in deployment.tokens:
             refused = exchange(process.url, impersonation, subject_token)
             assert (refused.status_code, refused.json()["error"]) == (503, "temporarily_unavailable")
@@ -50,16 +64,105 @@ def test_with_redis_down_minting_and_exchange_answer_503_and_client_credentials_
 
 def test_with_nats_down_the_token_endpoint_still_works(
     own_servers: EmbeddedServers,
+    own_addresses: ServerAddresses,
     deployment: Deployment,
     management: ManagementClient,
     impersonation: Impersonation,
     machine: Machine,
 ) -> None:
     eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica knows the machine
+    application = Application(deployment, impersonation, own_addresses)
     with stopped(own_servers.nats):
         assert cycle_works(deployment, management, impersonation)
-        assert client_token(deployment.tokens[0].url, machine).status_code == 200
-        assert client_token(deployment.tokens[0].url, machine._replace(secret="wrong")).status_code == 401
+        subject_tokens = [management.subject_tokens.create(impersonation.user_id).token for _ in deployment.tokens]
+        management.users.create(name="Unrelated")
+        for process, subject_token in zip(deployment.tokens, subject_tokens, strict=True):
+            assert exchange(process.url, impersonation, subject_token).status_code == 200
+            assert client_token(process.url, machine).status_code == 200
+            assert client_token(process.url, machine._replace(secret="wrong")).status_code == 401
+            tokens = application.tokens(process)
+            assert application.refresh(tokens["refresh_token"], process).status_code == 200
+            assert application.is_active(tokens["access_token"], process)
+
+
+def test_a_write_while_nats_is_down_costs_no_subject_token(
+    own_servers: EmbeddedServers,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+) -> None:
+    """A token minted after the write waits for it, unspent, however often it is exchanged meanwhile."""
+    eventually(lambda: cycle_works(deployment, management, impersonation))
+    with stopped(own_servers.nats):
+        subject_tokens = [_minted_after_a_write(management, impersonation) for _ in deployment.tokens]
+        for process, subject_token in zip(deployment.tokens, subject_tokens, strict=True):
+            for _ in range(2):
+                _require_unavailable(exchange(process.url, impersonation, subject_token))
+    for process, subject_token in zip(deployment.tokens, subject_tokens, strict=True):
+        assert _once_available(partial(exchange, process.url, impersonation, subject_token)).status_code == 200
+        assert exchange(process.url, impersonation, subject_token).status_code == 400
+
+
+def test_a_role_assigned_while_nats_is_down_is_in_the_token_exchanged_afterwards(
+    own_servers: EmbeddedServers,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+) -> None:
+    eventually(lambda: cycle_works(deployment, management, impersonation))
+    user = management.users.create(name="Promoted during the outage").id
+    with stopped(own_servers.nats):
+        management.users.assign_roles(user, [impersonation.role_id])
+        subject_token = management.subject_tokens.create(user).token
+        _require_unavailable(exchange(deployment.tokens[0].url, impersonation, subject_token))
+    answer = _once_available(partial(exchange, deployment.tokens[0].url, impersonation, subject_token))
+    assert (answer.status_code, answer.json().get("scope")) == (200, "read:orders write:orders")
+
+
+def test_a_write_while_nats_is_down_costs_no_code_and_no_refresh_token(
+    own_servers: EmbeddedServers,
+    own_addresses: ServerAddresses,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+) -> None:
+    """A code from a sign-in that saw the write waits for it, unspent; a refresh token does not depend on it."""
+    eventually(lambda: cycle_works(deployment, management, impersonation))
+    application = Application(deployment, impersonation, own_addresses)
+    refresh_token = application.tokens()["refresh_token"]
+    with stopped(own_servers.nats):
+        management.users.create(name="Unrelated")
+        written = parse_revisions([management.last_revision or ""])
+        redemption = application.sign_in(revision=written["management"])
+        for _ in range(2):
+            _require_unavailable(application.post("/oidc/token", **redemption))
+        refreshed = application.refresh(refresh_token)
+        assert refreshed.status_code == 200, refreshed.text
+    answer = _once_available(partial(application.post, "/oidc/token", **redemption))
+    assert answer.status_code == 200, answer.text
+    assert application.is_active(answer.json()["access_token"])
+
+
+def _minted_after_a_write(management: ManagementClient, impersonation: Impersonation) -> str:
+    management.users.create(name="Unrelated")
+    return management.subject_tokens.create(impersonation.user_id).token
+
+
+def _require_unavailable(answer: httpx.Response) -> None:
+    assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
+    assert int(answer.headers["Retry-After"]) >= 1
+
+
+def _once_available(request: Callable[[], httpx.Response]) -> httpx.Response:
+    """Repeat a request until the answer is not 503."""
+    answers: list[httpx.Response] = []
+
+    def is_available() -> bool:
+        answers.append(request())
+        return answers[-1].status_code != 503
+
+    eventually(is_available)
+    return answers[-1]
 
 
 def test_writes_made_while_nats_is_down_arrive_afterwards_in_order(

@@ -136,10 +136,10 @@ class Application:
             timeout=_TIMEOUT_S,
         )
 
-    def sign_in(self) -> dict[str, str]:
-        """Return the form that redeems a new code."""
-        verifier = Verifier()
-        code: Code = code_for(self._impersonation.user_id, self._impersonation.client_id, verifier, consented=CONSENTED)
+    def sign_in(self, *, revision: int = 0) -> dict[str, str]:
+        """Return the form that redeems a new code, of a sign-in at this revision of management-service."""
+        verifier, whose = Verifier(), (self._impersonation.user_id, self._impersonation.client_id)
+        code: Code = code_for(*whose, verifier, consented=CONSENTED, revision=revision)
         return {
             "grant_type": "authorization_code",
             "code": issued(self._settings, code),

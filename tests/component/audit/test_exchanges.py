@@ -19,6 +19,7 @@ from identity_common.outbox.audit_stream_relay import OUTCOME_AFTER_MS, Attempts
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.audit import AuditEntry, audit_subject
+from identity_common.wire.revocations import CopyPosition, position_key
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
 from stead.impersonations import ImpersonationSegments
@@ -31,10 +32,16 @@ from tests.support.waiting import WAIT_S
 from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
+from token_service.directory import Requirement
+from token_service.directory.keys import state_key
+from token_service.directory.projection import ProjectionState
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_store import SubjectTokenStore
+from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
 
 DENIED = access_denied("not a member", reason="organization.not_a_member")
+COMPLETE = ProjectionState(
+    stream="s", sequence=1, complete=True, heard_at=0, read={"management": 0}, revisions={"management": 0}
+)
 UNKNOWN_TARGET = invalid_target("the resource is unknown")
 
 
@@ -102,8 +109,10 @@ class Trail:
         store = SubjectTokenStore(
             self.redis, self.commands, revocations, self.audit, tenant_id=self.tenant_id, replicas=0
         )
-        taken = await store.take(token, request=request)
-        assert taken is not None
+        await self.redis.set(state_key(self.tenant_id), msgspec.json.encode(COMPLETE))
+        await self.redis.set(position_key(self.tenant_id), CopyPosition(is_whole=True).format())
+        taken = await store.take(token, required=Requirement(0, 0, {}), request=request)
+        assert isinstance(taken, SpentSubjectToken)
         assert request.issued_token_id == taken.token_id
         return request
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from msgspec import json
+from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from identity_common.clock import now_ms
@@ -23,12 +24,29 @@ from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subj
 from provision import ServerAddresses
 from stead.impersonations import ImpersonationSegments
 from token_service.audit import AuditedTokenRequest, TokenAudit
-from token_service.directory import SubjectSnapshot
+from token_service.directory import Requirement, SubjectSnapshot
 from token_service.directory.keys import organizations_key, state_key
+from token_service.directory.projection import ProjectionState
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
+from token_service.presented_tokens.subject_token_store import (
+    SpentSubjectToken,
+    SubjectTokenStore,
+    UnspentSubjectToken,
+)
 
 pytestmark = pytest.mark.servers
+
+
+SEEN = ProjectionState(
+    stream="s",
+    sequence=1,
+    complete=True,
+    heard_at=1000,
+    read={"management": 7, "template": 3},
+    revisions={"management": 7, "template": 3},
+)
+STATE = json.encode(SEEN)
+REQUIRED = Requirement(in_memory=7, heard_since=1000, at_least={})
 
 
 class Redises:
@@ -47,13 +65,25 @@ class Redises:
         revocations = Revocations(self.engine, self.redis, commands, tenant_id=self.tenant_id, replicas=0)
         return SubjectTokenStore(self.redis, commands, revocations, audit, tenant_id=self.tenant_id, replicas=replicas)
 
+    async def take(
+        self,
+        token: str,
+        organization_id: str | None = None,
+        *,
+        required: Requirement = REQUIRED,
+        request: AuditedTokenRequest | None = None,
+        **how: Any,
+    ) -> SpentSubjectToken | UnspentSubjectToken | None:
+        request = request or AuditedTokenRequest()
+        return await self.tokens.take(token, organization_id, required=required, request=request, **how)
+
     async def recorded(self) -> list[dict[str, Any]]:
         """Return what waits for the bus."""
         found = await self.redis.xrange(AuditStreamKeys.of("exchanges", self.tenant_id).stream)
         return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in found]
 
     async def fill(self) -> None:
-        await self.redis.set(state_key(self.tenant_id), "s")
+        await self.redis.set(state_key(self.tenant_id), STATE)
         await self.redis.set(position_key(self.tenant_id), CopyPosition(is_whole=True).format())
         for key, value in (
             *(("user:ann", "a"), ("assignment:user:ann", "ar"), ("user:bob", "b")),
@@ -89,8 +119,8 @@ def members(**changed: Any) -> dict[str, Any]:
 
 
 async def taken(redises: Redises, token: str) -> SpentSubjectToken:
-    found = await redises.tokens.take(token, request=AuditedTokenRequest())
-    assert found is not None
+    found = await redises.take(token)
+    assert isinstance(found, SpentSubjectToken)
     return found
 
 
@@ -102,16 +132,16 @@ async def test_the_records_of_the_subject_come_with_the_token(redises: Redises) 
     """In the order of the keys; the token is spent."""
     token = await redises.mint(members())
 
-    assert (await taken(redises, token)).snapshot == records(b"s", b"a", b"ar")
-    assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
+    assert (await taken(redises, token)).snapshot == records(STATE, b"a", b"ar")
+    assert await redises.take(token) is None
 
 
 async def test_the_records_of_the_organization_and_the_membership_come_too(redises: Redises) -> None:
     token = await redises.mint(members())
-    found = await redises.tokens.take(token, "org", request=AuditedTokenRequest())
+    found = await redises.take(token, "org")
 
-    assert found is not None
-    assert found.snapshot == records(b"s", b"o", b"a", b"ar", b"am")
+    assert isinstance(found, SpentSubjectToken)
+    assert found.snapshot == records(STATE, b"o", b"a", b"ar", b"am")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +158,9 @@ async def test_all_memberships_of_the_subject_come_too_or_none(
 ) -> None:
     """One of them is of an organization whose member record has expired."""
     token = await redises.mint(members(user_id=user_id))
-    found = await redises.tokens.take(token, most_memberships=most, request=AuditedTokenRequest())
+    found = await redises.take(token, most_memberships=most)
 
-    assert found is not None
+    assert isinstance(found, SpentSubjectToken)
     assert found.snapshot is not None
     seen = found.snapshot.memberships
     assert memberships_by_organization(seen) == memberships_by_organization(memberships)
@@ -141,10 +171,64 @@ def memberships_by_organization(found: Sequence[bytes | None] | None) -> set[tup
     return None if found is None else set(zip(found[::2], found[1::2], strict=True))
 
 
+@pytest.mark.parametrize(
+    ("state", "required"),
+    [
+        (SEEN, {"in_memory": 6}),
+        (replace(SEEN, revisions={"management": 6, "template": 3}), {}),
+        (replace(SEEN, revisions={}), {}),
+        (SEEN, {"at_least": {"template": 4}}),
+        (SEEN, {"at_least": {"management": 8}}),
+        (SEEN, {"heard_since": 1001}),
+        (replace(SEEN, complete=False), {}),
+        (None, {}),
+    ],
+    ids=["in-memory", "in-redis", "nothing-seen", "template", "awaited", "silent", "incomplete", "emptied"],
+)
+async def test_a_token_is_not_spent_while_the_directory_lacks_what_it_needs(
+    redises: Redises, state: ProjectionState | None, required: dict[str, Any]
+) -> None:
+    """Redis may have failed over to a state before one that was awaited: what counts is what the script reads."""
+    token = await redises.mint(members(revision=7, context={"revision": 1}))
+    await redises.redis.delete(state_key(redises.tenant_id))
+    if state is not None:
+        await redises.redis.set(state_key(redises.tenant_id), json.encode(state))
+    request = AuditedTokenRequest()
+    found = await redises.take(token, required=replace(REQUIRED, **required), request=request)
+
+    assert found == UnspentSubjectToken(revision=7, is_copy_whole=True)
+    assert (request, await redises.recorded()) == (AuditedTokenRequest(), [])
+    await redises.redis.set(state_key(redises.tenant_id), STATE)
+    assert (await taken(redises, token)).snapshot == records(STATE, b"a", b"ar")
+
+
+@pytest.mark.parametrize("position", [None, CopyPosition(5, is_whole=False), CopyPosition(4, is_whole=True)])
+async def test_a_token_is_not_spent_while_revocations_are_missing(
+    redises: Redises, position: CopyPosition | None
+) -> None:
+    """The copy is completed from the rows, which PostgreSQL may not be there for."""
+    await redises.redis.set(position_key(redises.tenant_id), CopyPosition(5, is_whole=True).format())
+    await taken(redises, await redises.mint(members()))  # this process has seen the position
+    token = await redises.mint(members())
+    await redises.redis.delete(position_key(redises.tenant_id))
+    if position is not None:
+        await redises.redis.set(position_key(redises.tenant_id), position.format())
+    assert await redises.take(token) == UnspentSubjectToken(revision=0, is_copy_whole=False)
+    await redises.redis.set(position_key(redises.tenant_id), CopyPosition(5, is_whole=True).format())
+    assert await taken(redises, token)
+
+
+async def test_an_unknown_token_is_refused_whatever_is_lacking(redises: Redises) -> None:
+    """So that nothing is awaited for invented tokens."""
+    await redises.redis.delete(state_key(redises.tenant_id), position_key(redises.tenant_id))
+
+    assert await redises.take(PREFIX + new_secret()) is None
+
+
 async def test_an_unknown_subject_has_no_records(redises: Redises) -> None:
     token = await redises.mint(members(user_id="carol"))
 
-    assert (await taken(redises, token)).snapshot == records(b"s", None, None)
+    assert (await taken(redises, token)).snapshot == records(STATE, None, None)
 
 
 async def test_a_context_that_names_another_user_changes_nothing(redises: Redises) -> None:
@@ -152,7 +236,7 @@ async def test_a_context_that_names_another_user_changes_nothing(redises: Redise
     token = await redises.mint(members(context={"user_id": "bob"}))
 
     found = await taken(redises, token)
-    assert (found.record.user_id, found.snapshot) == ("ann", records(b"s", b"a", b"ar"))
+    assert (found.record.user_id, found.snapshot) == ("ann", records(STATE, b"a", b"ar"))
 
 
 async def test_records_of_another_user_are_never_returned(redises: Redises) -> None:
@@ -185,7 +269,7 @@ async def test_the_take_refuses_an_impersonation_that_was_ended(
     record = members(minted_at=1000)
     token = await redises.mint({"context": {"user_id": "bob"}, **record} if is_read_again else record)
 
-    found = await redises.tokens.take(token, parties=("all", "client:c2"), request=AuditedTokenRequest())
+    found = await redises.take(token, parties=("all", "client:c2"))
     assert (found is None) is is_dead
 
 
@@ -194,7 +278,7 @@ async def test_an_impersonation_within_another_began_with_that(redises: Redises)
     token = await redises.mint(members(minted_at=1000))
 
     within = ImpersonationSegments(("t0",), 999)
-    assert await redises.tokens.take(token, parties=("all",), within=within, request=AuditedTokenRequest()) is None
+    assert await redises.take(token, parties=("all",), within=within) is None
 
 
 @pytest.mark.heavy
@@ -202,10 +286,10 @@ async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_tok
     """A replica that is promoted without the deletion would bring the token back."""
     token = await redises.mint(members())
     with pytest.raises(OAuthError) as refused:
-        await redises.taking(replicas=1).take(token, request=AuditedTokenRequest())
+        await redises.taking(replicas=1).take(token, required=REQUIRED, request=AuditedTokenRequest())
 
     assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
-    assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
+    assert await redises.take(token) is None
 
 
 async def test_a_take_records_the_attempt_in_the_same_step(redises: Redises) -> None:
@@ -214,10 +298,10 @@ async def test_a_take_records_the_attempt_in_the_same_step(redises: Redises) -> 
     for outer in (within, None):
         asked = AuditedTokenRequest(client_id="web", actor_id="bob", address="192.0.2.7")
         token = await redises.mint(members(minted_at=1000, context={"id": "other", "minted_at": 1}))
-        taken = await redises.tokens.take(token, within=outer, request=asked)
-        assert taken is not None
+        taken = await redises.take(token, within=outer, request=asked)
+        assert isinstance(taken, SpentSubjectToken)
         token_ids.append(taken.token_id)
-        assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
+        assert await redises.take(token) is None
 
     recorded = await redises.recorded()
     assert [fields.keys() for fields in recorded] == [{"entry"}, {"entry"}]
@@ -256,9 +340,9 @@ async def test_a_full_audit_trail_refuses_before_the_take(redises: Redises) -> N
         )
     while not await redises.recorded():  # noqa: ASYNC110 - sent without waiting
         await asyncio.sleep(0.01)
-    await taking.take(tokens[0], request=AuditedTokenRequest())
+    await taking.take(tokens[0], required=REQUIRED, request=AuditedTokenRequest())
     with pytest.raises(OAuthError) as refused:
-        await taking.take(tokens[1], request=AuditedTokenRequest())
+        await taking.take(tokens[1], required=REQUIRED, request=AuditedTokenRequest())
     assert (refused.value.error, refused.value.status, refused.value.retry_after_s) == (
         "temporarily_unavailable",
         503,
@@ -266,4 +350,4 @@ async def test_a_full_audit_trail_refuses_before_the_take(redises: Redises) -> N
     )
     found = [json.decode(fields["entry"], type=AuditEntry).key for fields in await redises.recorded()]
     assert found == ["token.exchange.refused", "token.exchange.taken"]
-    assert await redises.tokens.take(tokens[1], request=AuditedTokenRequest()) is not None
+    assert await redises.take(tokens[1]) is not None

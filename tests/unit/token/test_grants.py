@@ -468,6 +468,7 @@ class Organizations:
                         replicas=0,
                     ),
                     known.directory,
+                    known.revocations,
                 ),
                 ActorTokens(
                     known.directory, known.live_tokens, userinfo_audience=f"{self.ISSUER}/me", by_exchange=False

@@ -15,6 +15,13 @@ import msgspec
 
 _LOADING: Final = b"+"
 
+LUA_IS_WHOLE: Final = """
+local function is_whole(position, at_least)
+    return position and string.sub(position, -1) ~= '+' and tonumber(position) >= tonumber(at_least)
+end
+"""
+"""A function for scripts: whether the copy with this ``CopyPosition`` is complete, and not behind another position."""
+
 
 def revocation_key(tenant_id: str, revoked_id: str) -> str:
     """Return the key of a revocation; the id is revoked if it exists."""

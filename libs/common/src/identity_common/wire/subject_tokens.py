@@ -40,9 +40,9 @@ class BegunImpersonation(NamedTuple):
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):
     """Record of a subject token until it is exchanged.
 
-    The order of the fields is part of the contract: ``LUA_READ_RECORD`` finds ``id``, ``user_id`` and ``minted_at`` by
-    the first ``"user_id":"…"`` and so on in the encoded text. So ids need no escapes, ``context`` comes last because
-    its text is the integrator's, and no other field may hold text of a caller.
+    The order of the fields is part of the contract: ``LUA_READ_RECORD`` finds ``id``, ``user_id``, ``revision`` and
+    ``minted_at`` by the first ``"user_id":"…"`` and so on in the encoded text. So ids need no escapes, ``context``
+    comes last because its text is the integrator's, and no other field may hold text of a caller.
 
     Attributes:
         id: Public id of the impersonation; safe to log, unlike the token.
@@ -69,8 +69,9 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
 LUA_READ_RECORD: Final = """\
 local id = string.match(record, '"id":"([^"]*)"') or ''
 local user_id = string.match(record, '"user_id":"([^"]*)"') or ''
+local revision = tonumber(string.match(record, '"revision":(%d+)') or '0')
 local minted_at = tonumber(string.match(record, '"minted_at":(%d+)') or '0')"""
-"""Lines of a script that read ``id``, ``user_id`` and ``minted_at`` of an encoded ``record``.
+"""Lines of a script that read ``id``, ``user_id``, ``revision`` and ``minted_at`` of an encoded ``record``.
 
 Not ``cjson.decode``: it would decode the whole ``context``, and refuses one that is nested deeply.
 """

@@ -1,7 +1,7 @@
 """Authorization codes: in Redis, under the hash of the code and of the client that alone may redeem it.
 
-Reading a code *is* using it: one script, which is never retried, reads the record and marks it as used. A second use
-finds the mark, which names the authorization to end.
+Using a code is one script, which is never retried: it reads the record and marks it as used. A second use finds the
+mark, which names the authorization to end. The only other read returns what the use must wait for.
 """
 
 import hashlib
@@ -90,6 +90,17 @@ class Codes:
         await self._execute("SET", key, _UNUSED + _encode(code), "EX", CODE_TTL_S, "NX")
         return secret
 
+    async def revision_of(self, code: str, *, application_id: str) -> int:
+        """Return management's revision at the sign-in of a code, which stays unused; 0 if the code is unknown.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        record = await self._execute("GET", self._key(code, application_id))
+        if record is None or (found := _read(record)) is None:
+            return 0
+        return found.revision
+
     async def use(self, code: str, *, application_id: str) -> UsedCode | None:
         """Use a code; return none if it is unknown, expired or another client's.
 
@@ -101,13 +112,9 @@ class Codes:
         if not code.startswith(_PREFIX):
             return None
         record = await self._execute("EVAL", _USE, 1, self._key(code, application_id), MARK_TTL_S)
-        if record is None:
+        if record is None or (found := _read(record)) is None:
             return None
-        try:
-            return UsedCode(_decode(record[1:]), record[:1] == _UNUSED)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            _log.error("code.unreadable", error=type(error).__name__)
-            return None
+        return UsedCode(found, record[:1] == _UNUSED)
 
     async def _execute(self, *command: str | bytes | int) -> bytes | None:
         try:
@@ -118,3 +125,11 @@ class Codes:
 
     def _key(self, code: str, application_id: str) -> str:
         return f"identity:{self._tenant_id}:code:{hashlib.sha256(f'{application_id} {code}'.encode()).hexdigest()}"
+
+
+def _read(record: bytes) -> Code | None:
+    try:
+        return _decode(record[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _log.error("code.unreadable", error=type(error).__name__)
+        return None

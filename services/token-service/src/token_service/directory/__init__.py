@@ -8,7 +8,7 @@ whether a presented token is live (``token_service.presented_tokens``). No reque
 
 from token_service.directory.directory import Directory
 from token_service.directory.in_memory import InMemoryDirectory
-from token_service.directory.in_redis import InRedisDirectory, Subject, SubjectSnapshot, TooManyMemberships
+from token_service.directory.in_redis import InRedisDirectory, Requirement, Subject, SubjectSnapshot, TooManyMemberships
 from token_service.directory.records import Membership, Person
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "InRedisDirectory",
     "Membership",
     "Person",
+    "Requirement",
     "Subject",
     "SubjectSnapshot",
     "TooManyMemberships",

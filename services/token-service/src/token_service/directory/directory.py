@@ -12,7 +12,7 @@ from identity_common.wire.events import ApplicationState, ResourceState
 from token_service.directory.catch_up import CatchUp
 from token_service.directory.freshness import Freshness, highest
 from token_service.directory.in_memory import InMemoryDirectory
-from token_service.directory.in_redis import InRedisDirectory, Subject, SubjectSnapshot
+from token_service.directory.in_redis import InRedisDirectory, Requirement, Subject, SubjectSnapshot
 from token_service.directory.records import Membership, Person
 
 _TEMPLATE_LOADED: Mapping[str, int] = {"template": 0}
@@ -120,6 +120,27 @@ class Directory:
         for part in parts or self._all_parts:
             if not await part.reach(_known_to(part, self.further, awaited), deadline=deadline):
                 raise temporarily_unavailable("the awaited revision has not arrived yet")
+
+    def requirement(self, organization_id: str | None, *, at_least: Mapping[str, int]) -> Requirement:
+        """Return what the directory must include before a script spends something of a user.
+
+        Args:
+            organization_id: The organization whose member the user must be, if any.
+            at_least: Revisions by source that the records must include.
+        """
+        if organization_id is not None:
+            at_least = highest(at_least, _TEMPLATE_LOADED)
+        return self.in_redis.requirement(at_least, in_memory=self.in_memory.freshness.seen("management"))
+
+    async def wait_for_records(self, at_least: Mapping[str, int]) -> None:
+        """Wait until the part in memory, and the records that are in Redis now, include these revisions.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` after the deadline.
+        """
+        deadline = time.monotonic() + self._revision_wait_s
+        await self.wait_for(at_least, self.in_memory.freshness)
+        await self.in_redis.wait_for(at_least, deadline=deadline)
 
     async def application(self, application_id: str) -> ApplicationState | None:
         """Return an application, or None; an unknown one is looked up again after catching up."""

@@ -17,7 +17,7 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from token_service.directory import records
-from token_service.directory.freshness import Freshness
+from token_service.directory.freshness import Freshness, highest
 from token_service.directory.keys import LUA_READ_MEMBERSHIPS, DirectoryKeys
 from token_service.directory.projection import Projection, ProjectionState, decode_state
 from token_service.directory.records import Membership, Person
@@ -44,8 +44,22 @@ Snapshot = Sequence[bytes | None]
 """The projection's state and some records, read in one command: the state says how fresh the records are."""
 
 
+class Requirement(msgspec.Struct, frozen=True):
+    """What the directory must include before a script outside of it spends something (``LUA_IS_CURRENT``).
+
+    Attributes:
+        in_memory: Management's revision that the part in memory includes: the script compares what it reads with it.
+        heard_since: When a projector must have heard from the bus, milliseconds.
+        at_least: Revisions by source that the records must include.
+    """
+
+    in_memory: int
+    heard_since: int
+    at_least: Mapping[str, int]
+
+
 class SubjectSnapshot(msgspec.Struct, frozen=True):
-    """The records of a user that a script outside the directory has read.
+    """The records of a user that a script outside the directory has read, as a ``Requirement`` demands.
 
     Attributes:
         records: The values of the keys ``DirectoryKeys.of_subject``.
@@ -135,17 +149,17 @@ class InRedisDirectory:
             organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
             deadline: For their arrival, in monotonic time.
-            snapshot: Of the user, if a script has read one; without its memberships, it is read again if it is too old.
+            snapshot: Of the user, if a script has read one.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, the bus has
                 been silent for too long, or the revisions do not arrive in time.
         """
-        read = partial(self._read, self._keys.of_subject(organization_id).keys_of(user_id))
-        found = await self._recent(read, at_least, deadline, snapshot.records if snapshot else ())
-        memberships = None
-        if snapshot is not None and snapshot.memberships is not None and found is snapshot.records:
-            memberships = records.memberships(snapshot.memberships)
+        if snapshot is None:
+            read = partial(self._read, self._keys.of_subject(organization_id).keys_of(user_id))
+            snapshot = SubjectSnapshot(await self._recent(read, at_least, deadline))
+        found = snapshot.records
+        memberships = None if snapshot.memberships is None else records.memberships(snapshot.memberships)
         if organization_id is None:
             _, user, roles = found
             return Subject(records.person(user, roles), memberships=memberships)
@@ -163,20 +177,29 @@ class InRedisDirectory:
         _, organization, member = await self._recent(read, at_least, deadline)
         return records.membership(organization, member)
 
+    def requirement(self, at_least: Mapping[str, int], *, in_memory: int) -> Requirement:
+        """Return what a script must find to read a snapshot that includes these revisions."""
+        at_least = highest(at_least, self.freshness.revisions)
+        return Requirement(in_memory, self._clock() - self._max_age_ms, at_least)
+
+    async def wait_for(self, at_least: Mapping[str, int], *, deadline: float) -> None:
+        """Wait until the records in Redis include these revisions.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``, as for ``subject``.
+        """
+        await self._recent(partial(self._read, [self._keys.state]), at_least, deadline)
+
     async def _recent(
-        self,
-        read: Callable[[], Awaitable[Snapshot]],
-        at_least: Mapping[str, int],
-        deadline: float,
-        snapshot: Snapshot = (),
+        self, read: Callable[[], Awaitable[Snapshot]], at_least: Mapping[str, int], deadline: float
     ) -> Snapshot:
-        """Read until the records include the revisions; return the given snapshot if it already does.
+        """Read until the records include the revisions.
 
         They must also include everything that this replica has seen before: Redis may have failed over to a replica
         that lags behind.
         """
         seen_before = self.freshness.revisions
-        snapshot = snapshot or await read()
+        snapshot = await read()
         while not ((state := self._state_of(snapshot)).has_seen(at_least) and state.has_seen(seen_before)):
             # Redis may hold less than this replica has seen (a promoted replica that lags): poll, as nothing signals
             # progress

@@ -27,6 +27,19 @@ local function read_memberships(member_id, at_most, organizations_of, organizati
 end
 """
 
+# Returns whether the records beside an encoded state are complete, include these revisions by source, and come
+# from a projector that has heard from the bus since then.
+LUA_IS_CURRENT: Final = """
+local function is_current(stored, heard_since, at_least)
+    local state = stored and cjson.decode(stored)
+    if not state or not state.complete or state.heard_at < tonumber(heard_since) then return false end
+    for source, revision in pairs(at_least) do
+        if (state.revisions[source] or -1) < revision then return false end
+    end
+    return true
+end
+"""
+
 
 class RecordKeys(msgspec.Struct, frozen=True):
     """The keys of a snapshot, for a script that learns in Redis only which user it is about.

@@ -113,15 +113,16 @@ class AuthorizationCodeGrant:
         await self._tokens.wait_for(awaited)
 
     async def issue(self, prepared: PreparedRedemption, key: AwaitedKey) -> TokenResponse:
-        """Take the code, check it and the user, call the custom-claims function, redeem the code, sign.
+        """Wait for the sign-in, take the code, check it and the user, call the custom-claims function, redeem, sign.
 
         Raises:
             OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` and ``customized`` raise;
                 ``temporarily_unavailable`` when no worker is free for the function, or when a store does not answer:
                 the code may or may not be spent.
         """
+        awaited = await self._wait_for_sign_in(prepared)  # without a worker: others need them meanwhile
         async with self._tokens.reserved() as reserved:
-            code, decision = await self._decide(prepared, reserved)
+            code, decision = await self._decide(prepared, awaited, reserved)
         redeemed, refresh_token = await self._refresh_tokens.redeem(
             code.authorization.id,
             tokens_expire_at=decision.tokens_expire_at,
@@ -131,13 +132,20 @@ class AuthorizationCodeGrant:
             await self._refuse_ended(code)
         return await self._tokens.sign(decision, await key, refresh_token=refresh_token, nonce=code.nonce)
 
-    async def _decide(self, prepared: PreparedRedemption, reserved: Reservation) -> tuple[Code, Decision]:
+    async def _wait_for_sign_in(self, prepared: PreparedRedemption) -> Mapping[str, int]:
+        """Wait until the directory includes the sign-in of the code, too; return everything awaited."""
+        sign_in = await self._codes.revision_of(prepared.form.code, application_id=prepared.client.id)
+        awaited = highest({"management": sign_in}, prepared.requested_token.awaited)
+        await self._tokens.wait_for_records(awaited)
+        return awaited
+
+    async def _decide(
+        self, prepared: PreparedRedemption, awaited: Mapping[str, int], reserved: Reservation
+    ) -> tuple[Code, Decision]:
         code = await self._take(prepared)  # spent from here on
         if not _fits(code, prepared.form):
             _log.info("code.refused", reason="redirect_uri or verifier", authorization_id=code.authorization.id)
             raise not_acceptable()
-        awaited = highest({"management": code.revision}, prepared.requested_token.awaited)
-        await self._tokens.wait_for(awaited)
         requested_token = msgspec.structs.replace(prepared.requested_token, awaited=awaited)
         decision = await self._tokens.decide(code.authorization, prepared.client, requested_token)
         return code, await self._tokens.customized(decision, reserved, grant_type=self.grant_type)

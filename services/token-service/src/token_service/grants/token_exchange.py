@@ -17,6 +17,7 @@ from identity_common.oauth import (
     TOKEN_TYPE_ACCESS_TOKEN,
     invalid_request,
     invalid_target,
+    temporarily_unavailable,
     unauthorized_client,
 )
 from identity_common.telemetry.logs import get_logger
@@ -30,6 +31,7 @@ from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.presented_tokens.actor_tokens import ActorTokens
+from token_service.presented_tokens.subject_token_store import UnspentSubjectToken
 from token_service.presented_tokens.subject_tokens import Exchange, SubjectTokens, TakenSubjectToken
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey
@@ -158,21 +160,38 @@ class TokenExchangeGrant:
     async def issue(self, prepared: PreparedExchange, key: AwaitedKey) -> TokenResponse:
         """Take the subject token, validate the subject, call the custom-claims function, sign.
 
+        A subject token that is newer than the directory is left unspent, awaited, and taken again.
+
         Raises:
             OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization, or if
-                the function denied access; ``temporarily_unavailable`` when no worker is free for the function, or when
-                a store does not answer: the token may or may not be spent.
+                the function denied access; ``temporarily_unavailable`` when no worker is free for the function, or what
+                the subject needs does not arrive in time, both before anything is spent; or when a store does not
+                answer: the token may or may not be spent.
         """
+        issued = await self._reserve_and_issue(prepared, key)
+        if isinstance(issued, UnspentSubjectToken):
+            await self._subject_tokens.wait_for(issued, prepared.exchange)  # without a worker: others need it meanwhile
+            issued = await self._reserve_and_issue(prepared, key)
+        if isinstance(issued, UnspentSubjectToken):
+            raise temporarily_unavailable("the awaited change has not arrived yet")
+        return issued
+
+    async def _reserve_and_issue(
+        self, prepared: PreparedExchange, key: AwaitedKey
+    ) -> TokenResponse | UnspentSubjectToken:
         async with self._custom_claims.reserved("access-token") as reserved:
             return await self._issue(prepared, reserved, key)
 
-    async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
+    async def _issue(
+        self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey
+    ) -> TokenResponse | UnspentSubjectToken:
         client, target, requested, exchange = prepared.client, prepared.target, prepared.requested, prepared.exchange
         permissions_as_of = self._directory.revisions_of(target.sources)
         most_memberships = MOST_ORGANIZATIONS if reserved.is_needed else 0
-        taken = await self._subject_tokens.take(  # spent from here on
-            prepared.subject_token, exchange, most_memberships=most_memberships
-        )
+        taken = await self._subject_tokens.take(prepared.subject_token, exchange, most_memberships=most_memberships)
+        if isinstance(taken, UnspentSubjectToken):
+            return taken
+        # spent from here on
         record, subject = taken.record, taken.subject
         holder = UserHolder.of(target, subject.person, subject.membership, permissions_as_of, subject.memberships)
         read_again = partial(self._read_again, taken, prepared)

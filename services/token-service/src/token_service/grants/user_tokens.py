@@ -128,6 +128,14 @@ class UserTokens:
         """Wait for both parts of the directory."""
         await self._directory.wait_for(awaited)
 
+    async def wait_for_records(self, awaited: Mapping[str, int]) -> None:
+        """Wait until the part in memory, and the records that are in Redis now, include the awaited revisions.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        await self._directory.wait_for_records(awaited)
+
     async def decide(
         self, authorization: Authorization, client: ApplicationState, requested_token: RequestedToken
     ) -> Decision:

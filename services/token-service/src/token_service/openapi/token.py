@@ -122,8 +122,9 @@ _REFUSALS: Final[Refusals] = {
     415: NOT_A_FORM,
     500: FAILED,
     503: (
-        "A store does not answer, or the awaited revision has not arrived: a subject token or a code may or may not be"
-        " spent. Or no worker is free for the custom-claims function: nothing is spent.",
+        "A store does not answer: a subject token or a code may or may not be spent. Or a revision has not arrived, the"
+        " awaited one or that of the subject token or the code, or no worker is free for the custom-claims function:"
+        " nothing is spent; repeat the request.",
         {"temporarily_unavailable": "the awaited revision has not arrived yet"},
     ),
 }

@@ -45,6 +45,7 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
             replicas=settings.redis_replicas,
         ),
         directory,
+        shared.revocations,
     )
     user_tokens = UserTokens(
         directory,

@@ -15,7 +15,8 @@ from token_service.directory import Directory, Membership, Person, SubjectSnapsh
 from token_service.directory.freshness import highest
 from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
 from token_service.presented_tokens.liveness import why_user_not_live
-from token_service.presented_tokens.subject_token_store import SubjectTokenStore
+from token_service.presented_tokens.revocations import Revocations
+from token_service.presented_tokens.subject_token_store import SubjectTokenStore, UnspentSubjectToken
 
 _log = get_logger(__name__)
 
@@ -70,12 +71,17 @@ class TakenSubjectToken(msgspec.Struct, frozen=True):
 class SubjectTokens:
     """Takes subject tokens and validates their subjects."""
 
-    def __init__(self, store: SubjectTokenStore, directory: Directory) -> None:
+    def __init__(self, store: SubjectTokenStore, directory: Directory, revocations: Revocations) -> None:
         self._store = store
         self._directory = directory
+        self._revocations = revocations
 
-    async def take(self, subject_token: str, exchange: Exchange, *, most_memberships: int = 0) -> TakenSubjectToken:
+    async def take(
+        self, subject_token: str, exchange: Exchange, *, most_memberships: int = 0
+    ) -> TakenSubjectToken | UnspentSubjectToken:
         """Take a subject token, and read and validate its subject, in one round trip to Redis.
+
+        A token is returned unspent if the directory is older than it, or if its revocations cannot be read.
 
         Args:
             subject_token: As presented.
@@ -87,20 +93,33 @@ class SubjectTokens:
             OAuthError: ``invalid_request`` if the token is unknown, expired, spent or ended, or its subject not live;
                 ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
-        actor = exchange.actor
+        actor, organization_id = exchange.actor, exchange.organization_id
         spent = await self._store.take(
             subject_token,
-            exchange.organization_id,
+            organization_id,
+            required=self._directory.requirement(organization_id, at_least=exchange.awaited),
             parties=_parties(exchange),
             within=actor.within if actor else None,
             most_memberships=most_memberships,
             request=exchange.audited,
         )
+        if isinstance(spent, UnspentSubjectToken):
+            return spent
         if spent is None:
             raise not_acceptable()
         at_least = highest({"management": spent.record.revision}, exchange.awaited)
         subject = await self._live_subject(spent.record, exchange, at_least, spent.snapshot)
         return TakenSubjectToken(spent.record, spent.token_id, at_least, subject)
+
+    async def wait_for(self, unspent: UnspentSubjectToken, exchange: Exchange) -> None:
+        """Wait for what was lacking to take a subject token.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when it does not arrive in time, or a store does not answer.
+        """
+        await self._directory.wait_for_records(highest({"management": unspent.revision}, exchange.awaited))
+        if not unspent.is_copy_whole:
+            await self._revocations.copy()
 
     async def subject_again(self, taken: TakenSubjectToken, exchange: Exchange) -> LiveSubject:
         """Read and validate the subject of a taken token again.
@@ -119,7 +138,6 @@ class SubjectTokens:
     ) -> LiveSubject:
         """Return the live subject, from records that include these revisions."""
         in_memory = self._directory.in_memory
-        await self._directory.wait_for(at_least, in_memory.freshness)
         subject = await self._directory.subject(
             record.user_id, exchange.organization_id, at_least=at_least, snapshot=snapshot
         )
