@@ -76,14 +76,26 @@ class TestActor:
 
         assert refused_token(world.with_actor(token, headers=last_revision(world)))
 
-    def test_an_actor_may_be_the_subject(self, world: World) -> None:
-        answer = world.exchange(
-            world.subject_token(world.agent),
-            actor_token=world.userinfo_token(),
-            actor_token_type=TOKEN_TYPE_ACCESS_TOKEN,
-        )
+    def test_the_actor_is_not_the_subject(self, world: World) -> None:
+        """Section 1.1: the actor is another party. Who the subject is shows the take only, which spends the token."""
+        subject_token, actor_token = world.subject_token(world.agent), world.userinfo_token()
+        answer = world.exchange(subject_token, actor_token=actor_token, actor_token_type=TOKEN_TYPE_ACCESS_TOKEN)
 
-        assert world.claims(answer.json()["access_token"], world.resource)["act"] == {"sub": world.agent}
+        assert (answer.status_code, answer.json()) == (400, REFUSED)
+        assert refused_token(world.exchange(subject_token))
+        assert outcome(world.with_actor(actor_token)) == (200, None)
+
+    def test_the_subject_may_be_a_prior_actor(self, world: World) -> None:
+        """Section 4.1: for access control, a verifier considers the current actor only; the prior ones are history."""
+        chain = {"sub": world.agent, "act": {"sub": world.customer}}
+        token = world.forger.access_token(
+            **chain, aud=f"{world.stack.issuer}/me", client_id=world.traditional.id, scope="openid"
+        )
+        answer = world.with_actor(token)
+
+        assert outcome(answer) == (200, None)
+        claims = world.claims(answer.json()["access_token"], world.resource)
+        assert (claims["sub"], claims["act"]) == (world.customer, chain)
 
     @pytest.mark.parametrize(
         ("changes", "description"),

@@ -335,15 +335,20 @@ async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream:
         world.exchange(world.subject_token(), resource="https://nowhere.example.com"),
         world.exchange(world.subject_token(), actor_token="x", actor_token_type=TOKEN_TYPE_ACCESS_TOKEN),
         world.exchange(world.subject_token(), organization_id="nowhere", resource=None),
+        world.exchange(
+            world.subject_token(world.agent),
+            actor_token=world.userinfo_token(),
+            actor_token_type=TOKEN_TYPE_ACCESS_TOKEN,
+        ),
     ]
     found: list[AuditEntry] = []
     ids = {answer.headers["X-Request-Id"] for answer in answers}
 
     async with asyncio.timeout(WAIT_S):
-        while len(found) < 9:
+        while len(found) < 11:
             await asyncio.sleep(0.05)
             found = [entry for entry in await published(jetstream, tenant_id) if entry.request_id in ids]
-    assert [answer.status_code for answer in answers] == [200, 400, 400, 400, 400, 403]
+    assert [answer.status_code for answer in answers] == [200, 400, 400, 400, 400, 403, 400]
     of_requests = [
         [(each.key, each.reason) for each in found if each.request_id == answer.headers["X-Request-Id"]]
         for answer in answers
@@ -355,6 +360,7 @@ async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream:
         [("token.exchange.refused", "invalid_target")],
         [("token.exchange.refused", "actor_token.not_acceptable")],
         [("token.exchange.taken", None), ("token.exchange.refused", "organization.not_a_member")],
+        [("token.exchange.taken", None), ("token.exchange.refused", "actor.is_subject")],
     ]
     succeeded = next(entry for entry in found if entry.key == "token.exchange.succeeded")
     assert (succeeded.user_id, succeeded.application_id) == (world.customer, world.traditional.id)

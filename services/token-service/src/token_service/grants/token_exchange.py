@@ -52,7 +52,8 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
         scope: Space-separated scope tokens; those that the subject does not hold are not granted.
         resource: Indicator of the target API; at most one (RFC 8707).
         organization_id: Id of an organization: the target, or the organization within which a resource is the target.
-        actor_token: A userinfo token of the actor, with the scope ``openid``; requires ``actor_token_type``.
+        actor_token: A userinfo token of the actor, with the scope ``openid``; requires ``actor_token_type``. The actor
+            must not be the subject.
         actor_token_type: Kind of the actor token; required with it.
         requested_token_type: Kind of the token to issue; always an access token.
     """

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from stead.impersonations import actors_of, parties_of
@@ -90,8 +91,8 @@ class SubjectTokens:
                 or with 0.
 
         Raises:
-            OAuthError: ``invalid_request`` if the token is unknown, expired, spent or ended, or its subject not live;
-                ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
+            OAuthError: ``invalid_request`` if the token is unknown, expired, spent or ended, or its subject not live or
+                the actor; ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
         actor, organization_id = exchange.actor, exchange.organization_id
         spent = await self._store.take(
@@ -107,6 +108,8 @@ class SubjectTokens:
             return spent
         if spent is None:
             raise not_acceptable()
+        if actor and actor.claim.sub == spent.record.user_id:
+            raise _refused_actor(spent.record, exchange)
         at_least = highest({"management": spent.record.revision}, exchange.awaited)
         subject = await self._live_subject(spent.record, exchange, at_least, spent.snapshot)
         return TakenSubjectToken(spent.record, spent.token_id, at_least, subject)
@@ -150,6 +153,19 @@ class SubjectTokens:
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
             raise not_acceptable()
         return LiveSubject(person, subject.membership, subject.memberships)
+
+
+def _refused_actor(record: SubjectTokenRecord, exchange: Exchange) -> OAuthError:
+    """Return the refusal of an actor that is the subject: ``act`` names a party separate from it.
+
+    Only the current actor is compared. The subject may be a prior actor, which no decision depends on.
+
+    Source:
+        RFC 8693 sections 1.1 and 4.1.
+    """
+    exchange.audited.reason = "actor.is_subject"
+    _log.info("subject-token.refused", reason="the actor is the subject", subject_token_id=record.id)
+    return not_acceptable()
 
 
 def _code(person: Person | None) -> str:
