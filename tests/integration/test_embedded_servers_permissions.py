@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from identity_common.bus.streams import STREAMS, SUBSCRIBERS_API, SUBSCRIBERS_COPY
+from identity_common.wire.revocations import LUA_REVOKE, cutoff_id, position_key, retired_key_id, revocation_key
 from tests.support.embedded_servers import Cluster, execute
 from tests.support.waiting import WAIT_S, round_trip
 
@@ -89,6 +90,24 @@ class TestValkey:
             with pytest.raises(redis.exceptions.ResponseError):
                 management.eval(beyond, 1, key)
         assert token.getdel(self.KEY) == b"record"
+
+    def test_management_ends_impersonations_and_revokes_nothing_else(
+        self, management: redis.Redis, token: redis.Redis
+    ) -> None:
+        """Neither a token, nor a signing key; and it can neither undo a revocation nor say what the copy has."""
+        write = LUA_REVOKE + "revoke(KEYS[1], ARGV[1], ARGV[2])"
+        for ended, kept in ((cutoff_id("user:1"), 7), ("k2v0m8b4n7c1z5l9rj3xq", 1)):
+            key = revocation_key("default", ended)
+            management.eval(write, 1, key, kept, 60_000)
+            assert token.get(key) == b"%d" % kept
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                management.delete(key)
+        assert management.wait(0, 1) == 0
+        others = [revocation_key("default", each) for each in ("a.b", retired_key_id("k" * 43), "x" * 43)]
+        for key in (*others, position_key("default"), self.KEY):
+            with pytest.raises(redis.exceptions.ResponseError):
+                management.eval(write, 1, key, 1, 60_000)
+            assert token.get(key) is None
 
     @pytest.mark.parametrize("service", ["management", "template"])
     def test_verifiers_of_access_tokens_can_read_revocations_only(

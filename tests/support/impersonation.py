@@ -136,10 +136,10 @@ class Application:
             timeout=_TIMEOUT_S,
         )
 
-    def sign_in(self, *, revision: int = 0) -> dict[str, str]:
+    def sign_in(self, *, consented: Consented = CONSENTED, revision: int = 0) -> dict[str, str]:
         """Return the form that redeems a new code, of a sign-in at this revision of management-service."""
         verifier, whose = Verifier(), (self._impersonation.user_id, self._impersonation.client_id)
-        code: Code = code_for(*whose, verifier, consented=CONSENTED, revision=revision)
+        code: Code = code_for(*whose, verifier, consented=consented, revision=revision)
         return {
             "grant_type": "authorization_code",
             "code": issued(self._settings, code),

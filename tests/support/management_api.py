@@ -91,10 +91,10 @@ class Management(ServiceInATenant):
     stream = STREAM_INTERNAL
     subjects = "identity-internal"
 
-    def __init__(self, addresses: ServerAddresses, issuer: Issuer) -> None:
+    def __init__(self, addresses: ServerAddresses, issuer: Issuer, **settings: Any) -> None:
         self.addresses = addresses
         self.issuer = issuer
-        self.settings = settings_for(addresses, issuer)
+        self.settings = settings_for(addresses, issuer, **settings)
         self.tenant_id = self.settings.tenant_id
         self.app: Litestar
         self.credentials: Credentials

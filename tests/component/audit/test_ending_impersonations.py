@@ -77,6 +77,20 @@ async def test_the_impersonations_of_a_party_end_up_to_this_moment(
 
 
 @pytest.mark.heavy
+async def test_an_end_on_too_few_replicas_of_redis_is_a_503_and_is_recorded(management: Management) -> None:
+    """It must be on every possible failover target before the answer."""
+    async with Management(management.addresses, management.issuer, redis_replicas=1) as own:
+        impersonation_id = new_id()
+        for path, body, end_id in (
+            (end_of(impersonation_id), None, impersonation_id),
+            (END, {"all": True}, cutoff_id("all")),
+        ):
+            answer = await own.client.post(path, json=body)
+            assert (answer.status_code, int(answer.headers["Retry-After"]) >= 1) == (503, True)
+            assert await published(own, end_id) is not None
+
+
+@pytest.mark.heavy
 async def test_an_end_is_kept_until_the_last_token_that_it_covers_has_expired(management: Management) -> None:
     """An hour for the subject token, the longest lifetime that a resource has ever had, and 15 minutes."""
     async with Management(management.addresses, management.issuer) as own:

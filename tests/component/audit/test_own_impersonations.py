@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import pytest
 
+from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
+from stead.impersonations import ImpersonationSegments
 from stead.models import SubjectToken
 from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import Verifier
@@ -157,9 +159,10 @@ async def test_only_a_userinfo_token_of_the_person_with_the_scope_is_accepted(
     suspended = await management.created("users")
     await management.client.patch(f"/api/users/{suspended['id']}/is-suspended", json={"isSuspended": True})
     client_id = management.credentials.client_id
+    begun_now = ImpersonationSegments((new_id(),), now_ms()).format()  # after whatever other tests have ended
     wrong: dict[str, tuple[dict[str, Any], tuple[int, str, str]]] = {
         "no scope": ({"scope": "openid profile"}, forbidden),
-        "exchanged": ({"gty": GRANT_TOKEN_EXCHANGE}, forbidden),
+        "exchanged": ({"gty": GRANT_TOKEN_EXCHANGE, "jti": begun_now}, forbidden),
         "with an actor": ({"act": {"sub": "eve"}}, forbidden),
         "of a machine": ({"subject": client_id}, forbidden),
         "for the Management API": ({"audience": management.settings.management_api_resource}, invalid),

@@ -19,8 +19,10 @@ from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_token_id
 from identity_common.oauth import OAuthError
-from identity_common.stores.redis import RedisCommands
-from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
+from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.impersonations import ImpersonationEnd
+from identity_common.wire.revocations import CopyPosition, cutoff_id, position_key, revocation_key, revoking_ids
+from management_service.impersonations.revoking import EndRevocations
 from provision import ServerAddresses
 from tests.support.authorizing import Stores, opened, until_a_transaction_waits
 from tests.support.running_stack import RunningStack
@@ -192,6 +194,31 @@ async def test_what_another_service_ended_is_in_the_copy_at_the_return_and_store
     for stores in (replicas.one, replicas.other):  # each replica reads of it, again after every start
         await stores.revocations.require([ended])
     assert await replicas.position() == copied
+
+
+@pytest.mark.parametrize("is_earlier_first", [True, False])
+@pytest.mark.parametrize("by_management", [(True, False), (False, True), (True, True), (False, False)])
+async def test_of_two_ends_of_a_party_the_copy_keeps_the_later(
+    replicas: Replicas, servers: ServerAddresses, by_management: tuple[bool, bool], is_earlier_first: bool
+) -> None:
+    """Whichever service writes which, in whichever order: the value, and the time until it expires."""
+    now, ended = now_ms(), cutoff_id("user:ann")
+    two = [Revocation(ended, now + SOON, begun_until=now), Revocation(ended, now + 2 * SOON, begun_until=now + 5)]
+    redis: Redis = connect_redis(servers.management_redis_url)  # type: ignore[type-arg]
+    ends = EndRevocations(redis, tenant_id=replicas.tenant_id, replicas=0)
+    await replicas.revoke("before")
+    for each, is_by_management in zip(two if is_earlier_first else two[::-1], by_management, strict=True):
+        if is_by_management:
+            before = await replicas.position()
+            await ends.write(ImpersonationEnd(each.id, each.expires_at, each.begun_until))
+            assert await replicas.position() == before
+        else:
+            await replicas.one.revocations.revoke(each)
+    await redis.aclose()
+
+    key = revocation_key(replicas.tenant_id, ended)
+    assert int(await replicas.administrator.get(key)) == now + 5
+    assert SOON < await replicas.administrator.pttl(key) <= 2 * SOON
 
 
 async def test_a_replica_that_dies_between_commit_and_copy_loses_nothing(replicas: Replicas) -> None:

@@ -58,6 +58,7 @@ from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransp
 from management_service.console.visits import ConsoleContext
 from management_service.impersonations.own import OwnImpersonationController, readable_by_pages
 from management_service.impersonations.register import ImpersonationRegister
+from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.routes import (
     ImpersonationController,
     ImpersonationsController,
@@ -370,7 +371,13 @@ def _use_cases(settings: Settings, connections: _Connections, background: _Backg
         "roles": Roles(reader, changes, tenant_id=tenant_id),
         "assignments": assignments,
         "claims_functions": background.claims_functions,
-        "impersonations": Impersonations(changes, connections.commands, register, tenant_id=tenant_id),
+        "impersonations": Impersonations(
+            changes,
+            EndRevocations(connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas),
+            connections.commands,
+            register,
+            tenant_id=tenant_id,
+        ),
         "impersonation_register": register,
         "memberships": Memberships(connections.bus, tenant_id=tenant_id),
         "audit_trail": AuditTrail(reader, tenant_id=tenant_id),

@@ -24,6 +24,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; holds subject tokens, counts of sign-in attempts and console
             sessions.
+        redis_replicas: How many replicas of Redis must acknowledge the end of an impersonation; 0 if none can be
+            promoted. As for token-service.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
             of the custom-claims function, all decrypt them. Shared with token-service.
         audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
@@ -58,6 +60,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     redis_url: Secret
     environment_variable_keys: tuple[Secret, ...]
     audit_head_keys: tuple[Secret, ...]
+    redis_replicas: int = 0
     subject_token_ttl_s: int = 600
     require_context: tuple[str, ...] = ()
     database_connections: int = 10
@@ -103,6 +106,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_attempts_per_account=1,
             audit_retention_days=1,
             audit_backlog=1,
+            redis_replicas=0,
         )
 
 

@@ -36,6 +36,9 @@ def _commands(*commands: str) -> tuple[str, ...]:
     return tuple(f"+{command}" for command in (*commands, *_CONNECTING))
 
 
+_ENDS = f"(~identity:*:revocation:impersonations:* ~identity:*:revocation:{'?' * 21} +eval +get +set +pttl)"
+"""Revocations of impersonations, by party and by id, which management-service ends: none of a key or of one token."""
+
 _SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel +ttl +expire +del)"
 """management-service's counts of wrong passwords: a selector, so that its commands apply to these keys alone."""
 
@@ -51,8 +54,8 @@ _CONSOLE_SESSIONS = "(~identity:*:console-session:* +hget +hset +hgetall +expire
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
     # Minting is a script that stores and records; management-service can neither read nor spend a subject token.
     "management": (
-        *("%W~identity:*:subject-token:*", _IMPERSONATIONS, *_REVOCATIONS, *_commands("set", "mget", "info")),
-        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _CONSOLE_SESSIONS),
+        *("%W~identity:*:subject-token:*", _IMPERSONATIONS, *_REVOCATIONS, *_commands("set", "mget", "info", "wait")),
+        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _CONSOLE_SESSIONS, _ENDS),
     ),
     "template": (*_REVOCATIONS, *_commands("mget")),
     "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),

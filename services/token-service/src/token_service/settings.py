@@ -19,7 +19,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         directory_max_age_s: How long the bus may be silent before requests get 503.
         revision_wait_s: How long a request waits for the revision that it requires.
         catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus before it is refused.
-        redis_replicas: How many replicas must acknowledge a taken subject token; 0 if none can be promoted.
+        redis_replicas: How many replicas of Redis must acknowledge a taken subject token, or a revocation; 0 if none
+            can be promoted.
         signing_keys_refresh_s: How often the signing keys are loaded.
         actor_tokens_by_exchange: Whether a token from an exchange is accepted as an actor token.
         refresh_token_grace_s: How long a rotated refresh token may be used again, in case the response was lost.

@@ -16,6 +16,7 @@ from identity_common.stores.coalescing import Coalescer
 
 _TIMEOUT_S: Final = 1.0
 _EXCHANGE_TIMEOUT_S: Final = 2.0  # a busy event loop may read an answer late, and must not take it for missing
+_REPLICATION_MS: Final = 500
 _POOL: Final = 64
 _MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in the next one
 Argument = str | bytes | int
@@ -45,6 +46,28 @@ def connect_redis(url: str, *, blocking: bool = False) -> "Redis":
     if blocking:
         return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=_TIMEOUT_S, **options))
     return Redis.from_pool(ConnectionPool.from_url(url, **options))
+
+
+async def execute_on_replicas(redis: "Redis", *command: Argument, replicas: int) -> Any:
+    """Execute a command and return its reply once this many replicas have acknowledged it.
+
+    On a connection of its own: ``WAIT`` covers the writes of its connection, and blocks the commands behind it.
+
+    Raises:
+        StoreUnavailable: Redis or too many of its replicas did not answer; the command may or may not have been
+            executed.
+    """
+    try:
+        async with redis.pipeline(transaction=False) as pipeline:
+            pipeline.execute_command(*command)
+            if replicas:
+                pipeline.execute_command("WAIT", replicas, _REPLICATION_MS)
+            reply, *acknowledged = await pipeline.execute()
+    except (RedisError, OSError, TimeoutError) as error:
+        raise StoreUnavailable(type(error).__name__) from None
+    if acknowledged and acknowledged[0] < replicas:
+        raise StoreUnavailable("too few replicas")
+    return reply
 
 
 class RedisCommands:

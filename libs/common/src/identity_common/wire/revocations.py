@@ -1,4 +1,6 @@
-"""Revocations in Redis: written by token-service, read by every service that accepts our access tokens.
+"""Revocations in Redis: read by every service that accepts our access tokens, written by token-service.
+
+management-service writes those of impersonations that it ends, too, so that they count before token-service has heard.
 
 A revocation names an access token, an authorization, an impersonation or a signing key, and covers every token of the
 latter three; those of an impersonation include the tokens that were obtained within it.
@@ -14,6 +16,18 @@ from typing import Final
 import msgspec
 
 _LOADING: Final = b"+"
+
+LUA_REVOKE: Final = """
+local function revoke(key, value, ttl)
+    local held = redis.call('GET', key)
+    if held and tonumber(held) > tonumber(value) then value = held end
+    redis.call('SET', key, value, 'PX', math.max(tonumber(ttl), redis.call('PTTL', key)))
+end
+"""
+"""A function for scripts: store a revocation with its value and its TTL in milliseconds, or the greater ones.
+
+The only way to write one: there are two writers, and neither may undo what the other has written.
+"""
 
 LUA_IS_WHOLE: Final = """
 local function is_whole(position, at_least)
@@ -31,6 +45,11 @@ def revocation_key(tenant_id: str, revoked_id: str) -> str:
 def position_key(tenant_id: str) -> str:
     """Return the key of the copy's position."""
     return f"identity:{tenant_id}:revocations"
+
+
+def revocation_value(begun_until: int | None) -> int:
+    """Return the value of a revocation: the moment of a cutoff, else 1."""
+    return begun_until or 1
 
 
 def retired_key_id(kid: str) -> str:

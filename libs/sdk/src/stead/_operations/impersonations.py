@@ -74,7 +74,8 @@ def list_user_impersonations(
 def end_impersonation(impersonation_id: str) -> Operation[None]:
     """End an impersonation: its subject token, and every access token obtained with it.
 
-    Ending it again changes nothing.
+    An exchange that is sent after this has returned is refused, and introspection refuses the token of one that
+    overlapped with it. Ending it again changes nothing. After ``Unavailable``, call this again.
 
     Args:
         impersonation_id: ``SubjectToken.impersonation_id``.
@@ -96,7 +97,7 @@ def end_impersonations(
 ) -> Operation[None]:
     """End all impersonations that have begun by now: of a user, by an actor or a client, in an organization, or all.
 
-    Give exactly one argument.
+    Give exactly one argument. The promise is that of ``end_impersonation``.
 
     Args:
         user_id: Who is impersonated.

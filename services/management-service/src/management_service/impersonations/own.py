@@ -118,10 +118,14 @@ class OwnImpersonationController(Controller):
         request: JsonRequest,
         impersonations: NamedDependency[Impersonations],
     ) -> Response[None]:
-        """End an impersonation in which the user is the subject, and those within it. Ending one again is a no-op.
+        """End an impersonation in which the user is the subject, and those within it. Ending one again changes nothing.
 
         Requires a userinfo token from the user's sign-in with the scope impersonations; a token from an exchange is
         refused.
+
+        An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
+        this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
+        recorded and not be in effect yet: repeat the request.
         """
         user_id = admitted_caller(request).user_id or ""
         return Response(None, headers=await impersonations.end_own(user_id, impersonation_id))

@@ -133,7 +133,12 @@ class ImpersonationController(Controller):
     ) -> Response[None]:
         """End an impersonation by its id (Impersonation-Id): its subject token and every token issued from it.
 
-        With only the scope subject-tokens, limited to those that the caller requested. Ending one again is a no-op.
+        With only the scope subject-tokens, limited to those that the caller requested. Ending one again changes
+        nothing.
+
+        An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
+        this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
+        recorded and not be in effect yet: repeat the request.
         """
         return Response(None, headers=await impersonations.end(caller, impersonation_id))
 
@@ -151,7 +156,13 @@ class ImpersonationsController(Controller):
     ) -> Response[None]:
         """End all impersonations of a user, by an actor, by a client or within an organization, or simply all.
 
-        Ends those that have begun; later ones are not affected.
+        Ends those that have begun; later ones are not affected. The beginning is the time of its subject token, by the
+        clock of the replica of management-service that issued it: where the clocks of replicas differ, one that began
+        less than the difference before this request may go on.
+
+        An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
+        this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
+        recorded and not be in effect yet: repeat the request.
         """
         return Response(None, headers=await impersonations.end_all(selected_party(data)))
 

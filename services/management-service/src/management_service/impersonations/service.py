@@ -14,6 +14,7 @@ from identity_common.wire.revocations import cutoff_id
 from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
 from management_service.impersonations import store
 from management_service.impersonations.register import ImpersonationRegister
+from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.rules import (
     MAX_IN_A_SLOT,
     is_well_formed,
@@ -30,10 +31,14 @@ _SLOTS_AT_ONCE: Final = 32
 
 
 class Impersonations:
-    """Ends impersonations: token-service refuses their tokens as soon as it has the event that is recorded here.
+    """Ends impersonations.
+
+    An end is committed, with its event for token-service; then it is written to the revocations, also if it was
+    recorded before: that write may have failed. Only then is it acknowledged.
 
     Args:
         changes: Records ends.
+        revocations: Makes token-service refuse their tokens from the answer on.
         redis: Has recent impersonations, including those that the audit trail does not have yet.
         register: Finds all impersonations in the audit trail.
         tenant_id: The tenant.
@@ -43,6 +48,7 @@ class Impersonations:
     def __init__(
         self,
         changes: Changes,
+        revocations: EndRevocations,
         redis: RedisCommands,
         register: ImpersonationRegister,
         *,
@@ -50,6 +56,7 @@ class Impersonations:
         clock: Clock = now_ms,
     ) -> None:
         self._changes = changes
+        self._revocations = revocations
         self._redis = redis
         self._register = register
         self._tenant_id = tenant_id
@@ -85,15 +92,20 @@ class Impersonations:
         return await self._end_one(impersonation_id)
 
     async def _end_one(self, impersonation_id: str) -> dict[str, str]:
-        return await self._record(impersonation_party(impersonation_id), impersonation_id)
+        return await self._end(impersonation_party(impersonation_id), impersonation_id)
 
     async def end_all(self, ended: str) -> dict[str, str]:
         """End all impersonations of a party that have begun by now; return the headers of the answer.
 
         Raises:
-            ApiError: 422 when the register of ends is full; 503 when the database does not answer.
+            ApiError: 422 when the register of ends is full; 503 when a store does not answer.
         """
-        return await self._record(ended, cutoff_id(ended), is_of_all=True)
+        return await self._end(ended, cutoff_id(ended), is_of_all=True)
+
+    async def _end(self, ended: str, end_id: str, *, is_of_all: bool = False) -> dict[str, str]:
+        end, headers = await self._record(ended, end_id, is_of_all=is_of_all)
+        await self._revocations.write(end)
+        return headers
 
     async def _begun(self, impersonation_id: str) -> BegunImpersonation | None:
         """Return an impersonation's requester and subject, from Redis or else from the audit trail; None if unknown."""
@@ -113,13 +125,14 @@ class Impersonations:
         return None
 
     @retry_on_conflict
-    async def _record(self, ended: str, end_id: str, *, is_of_all: bool = False) -> dict[str, str]:
+    async def _record(self, ended: str, end_id: str, *, is_of_all: bool) -> tuple[ImpersonationEnd, dict[str, str]]:
         slot, now = slot_of(end_id), self._clock()
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             await store.lock_slot(connection, self._tenant_id, slot)
             ends = await store.list_ends(connection, self._tenant_id, slot, now=now)
-            if is_of_all or end_id not in {each.id for each in ends}:
+            end = None if is_of_all else next((each for each in ends if each.id == end_id), None)
+            if end is None:
                 if len(ends) >= MAX_IN_A_SLOT:
                     raise too_many_ends()
                 expires_at = now + longest_life_ms(await longest_lifetime_ms(connection, self._tenant_id))
@@ -127,7 +140,7 @@ class Impersonations:
                 await put_party_end(connection, self._tenant_id, ended, ENDED, now=now)
                 await store.put_end(connection, self._tenant_id, slot, end, now=now)
                 await record_slot(transaction, self._tenant_id, slot, now=now)
-        return transaction.revision_header
+        return end, transaction.revision_header
 
 
 async def record_slot(transaction: Transaction, tenant_id: str, slot: int, *, now: int) -> None:

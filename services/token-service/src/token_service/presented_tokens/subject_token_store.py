@@ -8,16 +8,15 @@ script leaves the token unspent and says so. No other module outside the directo
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.audit_streams import LUA_APPEND, encode_entry
-from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
+from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable, execute_on_replicas
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.revocations import LUA_IS_WHOLE, cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import LUA_READ_RECORD, PREFIX, SubjectTokenRecord, subject_token_key
@@ -30,7 +29,6 @@ from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
-_REPLICATION_MS: Final = 500
 _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -116,8 +114,7 @@ class SubjectTokenStore:
         revocations: Tells which impersonations were ended.
         audit: The audit log in which the take is recorded.
         tenant_id: The tenant.
-        replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
-            the commands behind it, so each such take uses its own connection.
+        replicas: How many replicas must acknowledge a take; with any, each take uses a connection of its own.
     """
 
     def __init__(
@@ -191,7 +188,10 @@ class SubjectTokenStore:
         prefixes = (*of_subject.prefixes, revocation(cutoff_id(party("user", ""))))
         take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *needed, *of_memberships, *prefixes]
         try:
-            taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
+            if self._replicas:
+                taken = await execute_on_replicas(self._redis, *take, replicas=self._replicas)
+            else:
+                taken = await self._commands.execute(*take)
         except StoreUnavailable as error:
             raise redis_unavailable(error, "subject tokens cannot be read right now") from None
         if taken is None:
@@ -223,15 +223,3 @@ class SubjectTokenStore:
             _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
             return None
         return SpentSubjectToken(record, request.issued_token_id, snapshot if is_about_subject else None)
-
-    async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | int | None:
-        try:
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                pipeline.execute_command(*take)
-                pipeline.execute_command("WAIT", self._replicas, _REPLICATION_MS)
-                taken, acknowledged = await pipeline.execute()
-        except (RedisError, OSError, TimeoutError) as error:
-            raise StoreUnavailable(type(error).__name__) from None
-        if acknowledged < self._replicas:
-            raise StoreUnavailable("too few replicas")
-        return taken  # type: ignore[no-any-return]

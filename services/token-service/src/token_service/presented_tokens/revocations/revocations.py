@@ -10,16 +10,22 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.background import BackgroundLoop, SharedRun
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import OAuthError, temporarily_unavailable
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable, execute_on_replicas
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.revocations import CopyPosition, position_key, retired_key_id, revocation_key
+from identity_common.wire.revocations import (
+    LUA_REVOKE,
+    CopyPosition,
+    position_key,
+    retired_key_id,
+    revocation_key,
+    revocation_value,
+)
 from stead.impersonations import Impersonation
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
@@ -30,18 +36,20 @@ _log = get_logger(__name__)
 _COPY_EVERY_S: Final = 2.0
 _FORGET_EVERY: Final = 300  # turns of the loop: ten minutes
 _AT_ONCE: Final = 1000
-_REPLICATION_MS: Final = 500
 _RETIRED_MS: Final = 365 * 24 * 3_600_000
 
 # KEYS[1]: the position. KEYS[2…]: revocations. ARGV: the position that the batch continues, the new position, then the
 # value and the TTL in milliseconds of each revocation. A no-op if the position is another one: the copy was emptied,
 # replaced or updated meanwhile, and the caller starts again from its position.
-_APPLY: Final = """
+_APPLY: Final = (
+    LUA_REVOKE
+    + """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
-for i = 2, #KEYS do redis.call('SET', KEYS[i], ARGV[2 * i - 1], 'PX', ARGV[2 * i]) end
+for i = 2, #KEYS do revoke(KEYS[i], ARGV[2 * i - 1], ARGV[2 * i]) end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """
+)
 
 
 class Readings(NamedTuple):
@@ -208,8 +216,8 @@ class Revocations:
             while (reached := await self._copy_some()) is None:
                 pass
             self._reader.highest = max(self._reader.highest, reached.number)
-        except (StoreUnavailable, RedisError, OSError, TimeoutError) as error:
-            _log.warning("store.unavailable", store="redis", error=type(error).__name__)
+        except StoreUnavailable as error:
+            _log.warning("store.unavailable", store="redis", error=str(error))
             raise temporarily_unavailable("revocations cannot be copied right now") from None
 
     async def _copy_some(self) -> CopyPosition | None:
@@ -250,16 +258,10 @@ class Revocations:
         """Apply a batch; return False if the copy's position has changed meanwhile."""
         now = self._clock()
         keys = [position_key(self._tenant_id), *(revocation_key(self._tenant_id, each.id) for each in batch)]
-        values = [(each.begun_until or 1, max(1, each.expires_at - now)) for each in batch]
+        values = [(revocation_value(each.begun_until), max(1, each.expires_at - now)) for each in batch]
         kept = [argument for pair in values for argument in pair]
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.execute_command("EVAL", _APPLY, len(keys), *keys, stored, reached.format(), *kept)
-            if self._replicas:
-                pipeline.execute_command("WAIT", self._replicas, _REPLICATION_MS)
-            applied, *acknowledged = await pipeline.execute()
-        if acknowledged and acknowledged[0] < self._replicas:
-            raise StoreUnavailable("too few replicas")
-        return bool(applied)
+        command: list[Argument] = ["EVAL", _APPLY, len(keys), *keys, stored, reached.format(), *kept]
+        return bool(await execute_on_replicas(self._redis, *command, replicas=self._replicas))
 
     async def _take_turn(self) -> None:
         turn, self._turn = self._turn, self._turn + 1
