@@ -18,6 +18,7 @@ from identity_common.access.management_api import SignedToken, UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
 from identity_common.http.api_errors import ApiError
 from identity_common.identifiers import new_id
+from identity_common.oauth import OAuthError
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
 from provision import ServerAddresses
@@ -130,10 +131,10 @@ class Replicas:
         self.redis_url = redis_url
         self.one, self.other = self.replica(redis), self.replica(redis)
 
-    def replica(self, redis: Redis) -> SigningKeys:  # type: ignore[type-arg]
+    def replica(self, redis: Redis, engine: AsyncEngine | None = None) -> SigningKeys:  # type: ignore[type-arg]
         commands = RedisCommands(redis)
         return SigningKeys(
-            self._engine,
+            engine or self._engine,
             self._encryption,
             Revocations(self._engine, redis, commands, tenant_id=self._tenant_id, replicas=0),
             tenant_id=self._tenant_id,
@@ -163,6 +164,28 @@ async def test_no_replica_signs_with_a_key_that_another_has_retired(replicas: Re
     assert current != leaked
     assert (await replicas.other.signing_key()).kid == current
     assert leaked.encode() not in replicas.other.ring.jwks
+
+
+async def test_a_replica_that_cannot_replace_a_retired_key_refuses_before_anything_is_spent(
+    replicas: Replicas, servers: ServerAddresses
+) -> None:
+    """A grant awaits the key after it has spent a token; only the first such request may lose one."""
+    async with TcpProxy(servers.token_database_url) as proxy:
+        redis, engine = connect_redis(replicas.redis_url), create_async_engine(proxy.url)
+        cut_off = replicas.replica(redis, engine)
+        await cut_off.load()
+        await replicas.one.rotate(emergency=True)
+        await proxy.cut()
+        await cut_off.require_usable()
+        for request in (cut_off.signing_key, cut_off.require_usable):
+            with pytest.raises(OAuthError) as refused:
+                await request()
+            assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+        await proxy.mend()
+        await cut_off.require_usable()
+        assert (await cut_off.signing_key()).kid == (await replicas.one.signing_key()).kid
+        await engine.dispose()
+        await redis.aclose()
 
 
 async def test_a_replica_goes_on_signing_while_redis_does_not_answer(replicas: Replicas) -> None:

@@ -146,7 +146,7 @@ class Grants:
 
     async def _issue(self, request: TokenRequest) -> TokenResponse:
         self._directory.require_current()
-        self._keys.require_loaded()
+        await self._keys.require_usable()
         was_there = self._directory.has_seen(request.awaited)  # read first: it may arrive during the checks
         client = await self._authenticator.authenticate(request.credentials)
         request.audited.client_id = client.id

@@ -181,6 +181,7 @@ class SigningKeys:
         self._longest_lifetime_s = longest_lifetime_s
         self._clock = clock
         self._ring: KeyRing | None = None
+        self._irreplaceable_kid: str | None = None  # retired, and no other could be loaded
         self._usable: Coalescer[None, SigningKey] = Coalescer(self._find_usable, max_concurrent=1)
         self._loop = BackgroundLoop(
             self._refresh,
@@ -203,6 +204,18 @@ class SigningKeys:
         """
         if self._ring is None:
             raise temporarily_unavailable("the signing keys are being loaded")
+
+    async def require_usable(self) -> None:
+        """Refuse a request that needs a signature before it spends anything, also while the last one got none.
+
+        Otherwise the key is looked at only while the grant works (``signing_key``).
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        self.require_loaded()
+        if self.ring.current.kid == self._irreplaceable_kid:
+            await self.signing_key()
 
     @property
     def ring(self) -> KeyRing:
@@ -232,6 +245,7 @@ class SigningKeys:
         if await self._retirements.is_key_retired(self.ring.current.kid):
             await self._refresh()
             if await self._retirements.is_key_retired(self.ring.current.kid):
+                self._irreplaceable_kid = self.ring.current.kid
                 raise temporarily_unavailable("the signing keys are being loaded")
         return [self.ring.current] * len(submitted)
 
