@@ -1,4 +1,4 @@
-"""stead.events while NATS is restarted and its streams are lost: nothing is missed, and nothing comes twice."""
+"""stead.events while NATS is restarted, loses its streams or refuses the login: nothing is missed or comes twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -62,6 +62,22 @@ async def test_changes_during_the_outage_come_once(
 
     await source.grant("o1", "u2", "a", "c")
     assert await take(changes, 1) == [("u2", 2, {"c"}, set())]
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["ephemeral", "durable"])
+async def test_reading_resumes_after_the_login_was_refused_for_a_while(
+    own: OwnServers, source: TemplateSource, bus: EventBus, durable: bool
+) -> None:
+    changes = permission_changes(bus, since="beginning", durable=f"{source.tenant_id}-r" if durable else None)
+    await source.grant("o1", "u1", "a")
+    assert await take(changes, 1) == [("u1", 1, {"a"}, set())]
+    reading = asyncio.ensure_future(take(changes, 1))
+    async with own.refused_by_nats():
+        granting = asyncio.ensure_future(source.grant("o1", "u2", "a"))
+    assert await reading == [("u2", 1, {"a"}, set())]
+    await granting
+    await source.grant("o1", "u1", "b")
+    assert await take(changes, 1) == [("u1", 2, {"b"}, {"a"})]
 
 
 async def test_a_change_that_was_lost_with_the_stream_is_reconstructed(

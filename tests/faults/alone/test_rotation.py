@@ -7,7 +7,6 @@ import base64
 import os
 import random
 import re
-import signal
 import threading
 import time
 from collections import Counter
@@ -26,10 +25,11 @@ import redis
 
 from all_in_one.embedded import EmbeddedServers
 from identity_common.http.routing import Service, service_for
-from provision import ServerAddresses, nats_server_config, stored_passwords
+from provision import ServerAddresses, stored_passwords
 from stead import ManagementClient
 from tests.support.impersonation import Impersonation
 from tests.support.lengths import length
+from tests.support.passwords import reload_nats
 from tests.support.processes import Deployment, KeysEdge, ServiceProcess
 from tests.support.rotation_document import statements
 
@@ -191,20 +191,6 @@ def deployment(
         keys.replicas = [process.url for process in deployment.tokens]
         with deployment:
             yield deployment
-
-
-def reload_nats(servers: EmbeddedServers, directory: Path, passwords: Mapping[str, str]) -> None:
-    """Write the configuration of ``python -m provision nats`` and have the server read it."""
-    home = directory / "nats"
-    text = nats_server_config(passwords, port=servers.nats.port, store_dir=home)
-    (home / "nats-server.conf").write_text(text)
-    log = directory / "log" / "nats.log"
-    before = log.read_text().count("Reloaded server configuration")
-    os.kill(servers.nats.pid, signal.SIGHUP)
-    deadline = time.monotonic() + 30
-    while log.read_text().count("Reloaded server configuration") == before:
-        assert time.monotonic() < deadline, log.read_text()[-2000:]
-        time.sleep(0.05)
 
 
 def test_no_request_fails_while_every_secret_is_replaced(

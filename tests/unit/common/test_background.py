@@ -15,7 +15,7 @@ class InterruptedOnceError(Exception):
 
 
 async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
-    outcomes: list[Exception | None] = [OSError(), None, InterruptedOnceError(), ArithmeticError()]
+    outcomes: list[Exception | None] = [OSError(), OSError(), None, InterruptedOnceError(), ArithmeticError()]
     finished = asyncio.Event()
 
     async def work() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.http.api_errors import is_store_down
+from identity_common.http.api_errors import driver_error, is_store_down
 from identity_common.oauth import OAuthError, temporarily_unavailable
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
@@ -27,7 +27,7 @@ def database_answers() -> Generator[None, None, None]:
     except (SQLAlchemyError, OSError) as error:
         if not is_store_down(error):
             raise
-        _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
+        _log.warning("store.unavailable", store="postgresql", error=driver_error(error))
         raise temporarily_unavailable("the database does not answer right now") from None
 
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import ConnectionReconnectingError
+from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 from nats.js.api import Header
 
@@ -60,8 +61,8 @@ async def publisher_on(bus: Bus) -> AsyncGenerator["Publisher", None]:
     Raises:
         nats.errors.Error: The connection is down.
     """
-    publisher = Publisher(bus)
-    subscription = await bus.client.subscribe(f"{publisher.inbox}.*.*", cb=publisher.take)
+    publisher = Publisher(bus.client)
+    subscription = await publisher.client.subscribe(f"{publisher.inbox}.*.*", cb=publisher.take)
     try:
         yield publisher
     finally:
@@ -75,19 +76,18 @@ class Publisher:
     A future for each message would cost more than the message. Each message gets its own reply subject below one
     subscription, and the pending ones are kept as a set.
 
-    On reconnection, the client first sends what is left in its buffer. If that were the end of a batch whose beginning
-    was lost, it would be stored before the beginning, which is published again: out of order for good. So a batch is
-    handed to the client in one tick of the event loop and must be small enough for that; the client then sends all of
-    it or nothing.
+    If the end of a batch were sent on the next connection, and its beginning were lost, the end would be stored before
+    the beginning, which is published again: out of order for good. So a batch is handed to one client, in one tick of
+    the event loop, and must be small enough for that; the client then sends all of it or nothing.
 
     Attributes:
+        client: The client of the connection.
         inbox: Prefix of the reply subjects.
     """
 
-    def __init__(self, bus: Bus) -> None:
-        self.inbox = bus.client.new_inbox()
-        self._bus = bus
-        self._connection = bus.connections
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.inbox = client.new_inbox()
         self._batch = 0
         self._pending: set[str] = set()
         self._done: asyncio.Future[None] | None = None
@@ -109,10 +109,9 @@ class Publisher:
         replies = [f"{self.inbox}.{self._batch}.{number}" for number in range(len(messages))]
         self._pending = set(replies)
         done = self._done = asyncio.get_running_loop().create_future()
-        publish = self._bus.client.publish
         try:
             for message, reply in zip(messages, replies, strict=True):
-                await publish(message.subject, message.payload, reply=reply, headers=message.headers)
+                await self.client.publish(message.subject, message.payload, reply=reply, headers=message.headers)
             await self._wait(done, timeout_s)
         finally:
             self._done = None
@@ -135,8 +134,8 @@ class Publisher:
         async with asyncio.timeout(timeout_s):
             while not done.done():
                 await asyncio.wait((done,), timeout=_CHECK_S)
-                if self._bus.connections != self._connection:
-                    raise ConnectionReconnectingError
+                if self.client.is_closed:
+                    raise ConnectionClosedError
         done.result()
 
 

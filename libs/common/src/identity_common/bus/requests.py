@@ -3,15 +3,15 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from structlog.typing import FilteringBoundLogger
 
 from identity_common.background import end
 from identity_common.bus.connection import Bus
+from identity_common.bus.standing_subscription import StandingSubscription
 from identity_common.telemetry.logs import REQUEST_ID
 from identity_common.telemetry.observation import is_well_formed
 from identity_common.telemetry.outgoing import REQUEST_ID_HEADER, outgoing_request
@@ -65,34 +65,23 @@ class Responder:
         failed: str,
         expected: tuple[type[Exception], ...],
     ) -> None:
-        self._bus = bus
-        self._subject = subject
         self._reply = reply
         self._unavailable = unavailable
         self._name = name
         self._log = log
         self._failed = failed
         self._expected = expected
-        self._subscribing: asyncio.Task[None] | None = None
-        self._subscription: Subscription | None = None
+        self._subscription = StandingSubscription(bus, subject, self._take, queue=bus.service, name=f"{name}-subscribe")
         self._replying: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Start replying once the bus is connected."""
-        self._subscribing = asyncio.create_task(self._subscribe(), name=f"{self._name}-subscribe")
+        self._subscription.start()
 
     async def stop(self) -> None:
         """Stop replying; the senders of requests without a reply try again."""
-        await end(self._subscribing)
-        if self._subscription is not None:
-            with suppress(NatsError, OSError):  # the connection is gone, and the subscription with it
-                await self._subscription.unsubscribe()
+        await self._subscription.stop()
         await end(*self._replying)
-
-    async def _subscribe(self) -> None:
-        await self._bus.connected()
-        subscribe = self._bus.client.subscribe
-        self._subscription = await subscribe(self._subject, queue=self._bus.service, cb=self._take)
 
     async def _take(self, message: Msg) -> None:
         task = asyncio.create_task(self._respond(message, time.monotonic()), name=self._name)

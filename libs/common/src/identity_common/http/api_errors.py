@@ -172,7 +172,7 @@ def refusal_of(error: Exception) -> ApiError:
     if isinstance(error, HTTPException):
         return _of_framework(error)
     if is_store_down(error):
-        _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
+        _log.warning("store.unavailable", store="postgresql", error=driver_error(error))
         return store_unavailable()
     return _unexpected(error)
 
@@ -200,9 +200,9 @@ def _allowed(error: MethodNotAllowedException) -> set[str]:
     return methods | {"HEAD"} if "GET" in methods else methods
 
 
-# SQLSTATE classes of failures of the server rather than the statement: connection, resources, operator intervention
-# (starting, stopping, cancelled), and a write to a standby
-_STORE_STATES = ("08", "53", "57", "25006")
+# SQLSTATE classes of failures of the server rather than the statement: connection, login (wrong password, no such role
+# or database), resources, operator intervention (starting, stopping, cancelled), and a write to a standby
+_STORE_STATES = ("08", "28", "3D", "53", "57", "25006")
 
 
 def is_store_down(error: Exception) -> bool:
@@ -211,6 +211,12 @@ def is_store_down(error: Exception) -> bool:
         isinstance(error, DBAPIError)
         and (error.connection_invalidated or str(getattr(error.orig, "sqlstate", "")).startswith(_STORE_STATES))
     )
+
+
+def driver_error(error: Exception) -> str:
+    """Return the name of the driver's error, such as ``InvalidPasswordError``, for a log."""
+    cause = error.driver_exception if isinstance(error, DBAPIError) else None
+    return type(cause or error).__name__
 
 
 def _unexpected(error: Exception) -> ApiError:

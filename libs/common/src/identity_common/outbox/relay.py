@@ -1,18 +1,17 @@
 """Publishes the outbox: in order, pipelined, by one active relay for each service."""
 
-import contextlib
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
 import asyncpg
 from msgspec import Raw, json
-from nats.errors import Error as NatsError
+from nats.aio.msg import Msg
 from nats.js.api import Header
 
-from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Outgoing, Publisher
+from identity_common.bus.standing_subscription import StandingSubscription
 from identity_common.bus.streams import StoredWatermark, ensure_streams, last_watermark
 from identity_common.clock import now_ms
 from identity_common.outbox.active_publisher import ActivePublisher
@@ -28,7 +27,6 @@ _log = get_logger(__name__)
 
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 640 * 1024
-_RETRY_S: Final = 0.25
 _ACKNOWLEDGEMENT_S: Final = 5.0
 
 LOCK: Final = "identity-relay"
@@ -91,8 +89,8 @@ class Relay:
             tenant_id=tenant_id,
             log=log,
         )
-        self._following = BackgroundLoop(
-            self._follow, name=f"relay-follower-{source}", pause_s=_RETRY_S, log=log, failed="relay.subscription-failed"
+        self._following = StandingSubscription(
+            bus, relay_subject(source, tenant_id), self._follow, name=f"relay-follower-{source}"
         )
 
     def start(self) -> None:
@@ -105,16 +103,12 @@ class Relay:
         await self._relaying.stop()
         await self._following.stop()
 
-    async def _follow(self) -> None:
+    async def _follow(self, message: Msg) -> None:
         """Advance ``published`` as the active relay reports."""
-        await self._bus.connected()
-        subscription = await self._bus.client.subscribe(relay_subject(self._source, self._tenant_id))
         try:
-            async for message in subscription.messages:
-                self.published.advance(int(message.data))
-        finally:
-            with contextlib.suppress(NatsError):  # the connection is gone and the subscription with it
-                await subscription.unsubscribe()
+            self.published.advance(int(message.data))
+        except ValueError:
+            _log.warning("relay.report-malformed", source=self._source)
 
     async def _begin(self, connection: asyncpg.Connection) -> None:
         """Go to the last published revision; request a republication if the stream is empty or behind."""

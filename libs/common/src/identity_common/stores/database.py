@@ -39,7 +39,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from identity_common.background import end
-from identity_common.http.api_errors import ApiError, store_unavailable
+from identity_common.http.api_errors import ApiError, driver_error, store_unavailable
 from identity_common.http.pagination import Page
 from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
 from identity_common.telemetry.logs import get_logger
@@ -286,5 +286,5 @@ class Startup:
         except UnknownSchemaError as error:
             return str(error)
         except (SQLAlchemyError, OSError) as error:
-            return type(error).__name__
+            return driver_error(error)
         return None

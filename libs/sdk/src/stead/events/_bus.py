@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 
 from stead.errors import IdentityError, Unavailable
@@ -20,12 +21,13 @@ from stead.events._cancellation import cancel
 STREAM: Final = "IDENTITY_EVENTS"
 
 _RECONNECT_WAIT_S: Final = 0.5
+_CHECK_S: Final = 0.1
 _REQUEST_TIMEOUT_S: Final = 2.0
 _log = logging.getLogger("stead.events")
 
 
 class EventsRefused(IdentityError):  # noqa: N818 - the names read as the answer
-    """The bus rejects this user, or the connection is permanently closed. Retrying does not help."""
+    """The bus rejects this user at the start, or the connection was closed with ``aclose``."""
 
 
 class EventBus:
@@ -37,8 +39,8 @@ class EventBus:
             async for change in permission_changes(bus):
                 ...
 
-    Entering waits for the connection, 10 s by default. A lost connection is re-established, however long that takes,
-    and every iteration over it resumes where it was.
+    Entering waits for the connection, 10 s by default. A lost connection is re-established, however long that takes
+    and even if the bus rejects the user meanwhile, and every iteration over it resumes where it was.
     """
 
     def __init__(
@@ -69,6 +71,9 @@ class EventBus:
         self._options = {"user": user, "password": password, "name": name, "tls": tls}
         self._client = Client()
         self._refused = asyncio.Event()
+        self._is_closed = False
+        self._reported = ""
+        self._keeping: asyncio.Task[None] | None = None
         self._interruptions: set[Callable[[], None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -78,14 +83,13 @@ class EventBus:
             EventsRefused: The server rejects the user.
             Unavailable: No server answered in time: the address is wrong, or the bus is down.
         """
-        connecting = asyncio.create_task(self._connect(), name="identity-events-connect")
+        connecting = asyncio.create_task(self._connect(self._client), name="identity-events-connect")
         refused = asyncio.create_task(self._refused.wait(), name="identity-events-refused")
         try:
             ended, _ = await asyncio.wait(
                 (connecting, refused), timeout=self._connect_timeout_s, return_when=asyncio.FIRST_COMPLETED
             )
-            self.require_open()
-            self._require_answer(ended)
+            self._require_acceptance(ended)
             await connecting
         except BaseException:
             await cancel(connecting)
@@ -93,6 +97,7 @@ class EventBus:
             raise
         finally:
             refused.cancel()
+        self._keeping = asyncio.create_task(self._keep(), name="identity-events-keep")
         return self
 
     async def __aexit__(
@@ -102,29 +107,37 @@ class EventBus:
 
     async def aclose(self) -> None:
         """Close the connection, which ends every iteration over it."""
+        self._is_closed = True
+        await cancel(self._keeping)
         await self._client.close()
+        await self._on_change()
 
     @property
     def client(self) -> Client:
-        """The underlying NATS client, for other uses of the connection."""
+        """The underlying NATS client, for other uses of the connection.
+
+        If the bus rejected the user for a while, there is a new client afterwards, without the former's subscriptions.
+        """
         return self._client
 
     def jetstream(self) -> JetStreamContext:
         """Return the JetStream interface of the connection."""
         return self._client.jetstream(timeout=_REQUEST_TIMEOUT_S)
 
-    def require_open(self) -> None:
-        """Raise if the connection will not be re-established.
+    async def reopened(self) -> None:
+        """Wait until there is a client to use.
 
         Raises:
-            EventsRefused: It will not.
+            EventsRefused: The connection was closed with ``aclose``.
         """
-        if self._refused.is_set():
-            raise EventsRefused("the bus rejects this user")
-        if self._client.is_closed:
+        while self._client.is_closed and not self._is_closed:  # noqa: ASYNC110
+            await asyncio.sleep(_CHECK_S)
+        if self._is_closed:
             raise EventsRefused("the connection to the bus is closed")
 
-    def _require_answer(self, ended: Collection[object]) -> None:
+    def _require_acceptance(self, ended: Collection[object]) -> None:
+        if self._refused.is_set():
+            raise EventsRefused("the bus rejects this user")
         if not ended:
             raise Unavailable(f"the bus did not answer within {self._connect_timeout_s:g} s: {_shown(self._url)}")
 
@@ -137,8 +150,9 @@ class EventBus:
         finally:
             self._interruptions.discard(interrupted)
 
-    async def _connect(self) -> None:
-        await self._client.connect(
+    async def _connect(self, client: Client) -> None:
+        """Try to connect until it succeeds."""
+        await client.connect(
             self._url.split(","),
             **self._options,  # type: ignore[arg-type]
             max_reconnect_attempts=-1,
@@ -149,15 +163,36 @@ class EventBus:
             reconnected_cb=self._on_change,
             closed_cb=self._on_change,
         )
+        self._reported = ""
+
+    async def _keep(self) -> None:
+        """Replace the client whenever it has closed, as it does for good when the server rejects its user."""
+        while True:
+            while not self._client.is_closed:  # noqa: ASYNC110 - a client that fails to close tells nobody
+                await asyncio.sleep(_CHECK_S)
+            await self._on_change()
+            client = Client()
+            try:
+                await self._connect(client)
+            except (NatsError, OSError, TimeoutError) as error:
+                await self._on_error(error)
+                await asyncio.sleep(_RECONNECT_WAIT_S)
+            else:
+                self._client = client
 
     async def _on_change(self) -> None:
         for interrupted in tuple(self._interruptions):
             interrupted()
 
     async def _on_error(self, error: Exception) -> None:
-        if "authorization violation" in str(error).lower() and not self._client.is_connected:
+        """Log the error; without a connection only if it differs from the one before."""
+        is_refusal = "authorization" in str(error).lower()
+        if is_refusal and not self._client.is_connected:
             self._refused.set()
-        _log.warning("bus error: %s", type(error).__name__)
+        reason = "the user is rejected" if is_refusal else type(error).__name__
+        if self._client.is_connected or reason != self._reported:
+            self._reported = reason
+            _log.warning("bus error: %s", reason)
 
 
 def _shown(urls: str) -> str:

@@ -101,6 +101,7 @@ class DurableConsumer:
         self._start = start
         self._known = False
         self._unread: Msg | None = None
+        self._read: Msg | None = None
 
     async def __aiter__(self) -> AsyncGenerator[Msg | None, None]:
         try:
@@ -109,23 +110,30 @@ class DurableConsumer:
                     await self._ensure_consumer()
                     async with PullSubscription(self._bus, self._name) as pull:
                         while True:
+                            await self._acknowledge_read()
                             self._unread = await pull.next()
                             if self._unread is None:
                                 continue
-                            async with _extending_ack_deadline(self._unread):
+                            async with _extending_ack_deadline(self._bus, self._unread):
                                 yield self._unread
-                            await self._unread.ack()
-                            self._unread = None
+                            self._read, self._unread = self._unread, None
                 except _TRANSIENT as error:
                     await pause(self._bus, error)
         finally:
-            await self._release_unread()
+            with contextlib.suppress(NatsError, OSError):
+                await self._acknowledge_read()
+                await self._release_unread()
+
+    async def _acknowledge_read(self) -> None:
+        """Acknowledge the message that the caller has processed, on the connection of now."""
+        if self._read is not None:
+            await _answer(self._bus, self._read, Msg.Ack.Ack)
+            self._read = None
 
     async def _release_unread(self) -> None:
         """Have an unacknowledged message redelivered at once."""
         if self._unread is not None:
-            with contextlib.suppress(NatsError, OSError):
-                await self._unread.nak()
+            await _answer(self._bus, self._unread, Msg.Ack.Nak)
 
     async def _ensure_consumer(self) -> None:
         """Find the consumer, or create it: at its starting point, or at the beginning of a recreated stream.
@@ -155,26 +163,31 @@ class DurableConsumer:
 
 
 async def pause(bus: EventBus, error: Exception) -> None:
-    """Wait before a retry.
+    """Wait before a retry, until there is a connection to retry on.
 
     Raises:
         EventsRefused: The connection is permanently closed.
     """
-    bus.require_open()
     if not isinstance(error, Interrupted | NotFoundError):
         _log.warning("event consumer interrupted: %s", type(error).__name__)
     await asyncio.sleep(_RETRY_S)
+    await bus.reopened()
+
+
+async def _answer(bus: EventBus, message: Msg, answer: bytes) -> None:
+    """Answer a message on another connection, perhaps, than the one that it came on."""
+    await bus.client.publish(message.reply, answer)
 
 
 @contextlib.asynccontextmanager
-async def _extending_ack_deadline(message: Msg) -> AsyncIterator[None]:
+async def _extending_ack_deadline(bus: EventBus, message: Msg) -> AsyncIterator[None]:
     """Extend the acknowledgement deadline of a message while it is being processed."""
 
     async def extend() -> None:
         while True:
             await asyncio.sleep(_ACK_WAIT_S / 3)
             with contextlib.suppress(NatsError, OSError):
-                await message.in_progress()
+                await _answer(bus, message, Msg.Ack.Progress)
 
     extending = asyncio.create_task(extend(), name="identity-events-in-progress")
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Final
 
 from nats.aio.msg import Msg
@@ -58,14 +59,14 @@ async def published_after(bus: Bus, position: int, *, tenant_id: str) -> int | N
 async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerator[list[Msg], None]:
     """Yield batches of a tenant's messages after a position, then of new ones; an empty batch each idle second.
 
-    Ends when the bus has reconnected. There are no acknowledgements: the reader stores its position together with the
+    Ends with the connection. There are no acknowledgements: the reader stores its position together with the
     entries.
 
     Raises:
         ReadingInterruptedError: A message was lost.
         nats.errors.Error: NATS does not answer.
     """
-    connection = bus.connections
+    client = bus.client
     config = ConsumerConfig(
         deliver_policy=DeliverPolicy.BY_START_SEQUENCE if position else DeliverPolicy.ALL,
         opt_start_seq=position + 1 if position else None,
@@ -76,21 +77,27 @@ async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerat
     )
     subscription = await bus.jetstream().pull_subscribe(_subjects(tenant_id), stream=STREAM_AUDIT, config=config)
     delivered, is_behind = 0, False
-    while connection == bus.connections:
-        messages: list[Msg] = []
-        try:
-            messages += await subscription.fetch(1, timeout=_IDLE_S)
-            if not is_behind:
-                await asyncio.sleep(_GATHERING_S)
-            messages += await subscription.fetch(_BATCH, timeout=_MORE_S)
-        except TimeoutError:  # nats-py raises a subclass, or asyncio's if the deadline passes between two of its steps
-            pass  # an empty batch, or the first message alone
-        is_behind = len(messages) > _BATCH
-        for message in messages:
-            delivered += 1
-            if message.metadata.sequence.consumer != delivered:
-                raise ReadingInterruptedError
-        yield messages
+    try:
+        while not client.is_closed:
+            messages: list[Msg] = []
+            try:
+                messages += await subscription.fetch(1, timeout=_IDLE_S)
+                if not is_behind:
+                    await asyncio.sleep(_GATHERING_S)
+                messages += await subscription.fetch(_BATCH, timeout=_MORE_S)
+            except (
+                TimeoutError
+            ):  # nats-py raises a subclass, or asyncio's if the deadline passes between two of its steps
+                pass  # an empty batch, or the first message alone
+            is_behind = len(messages) > _BATCH
+            for message in messages:
+                delivered += 1
+                if message.metadata.sequence.consumer != delivered:
+                    raise ReadingInterruptedError
+            yield messages
+    finally:
+        with suppress(NatsError, OSError):  # the connection is gone, and the subscription with it
+            await subscription.unsubscribe()
 
 
 def _subjects(tenant_id: str) -> str:

@@ -11,16 +11,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
-from identity_common.background import end
 from identity_common.bus.connection import Bus
+from identity_common.bus.standing_subscription import StandingSubscription
 from identity_common.http.stopping import call_when_stopping
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import event_subject
 from template_service.member_permissions.store import MemberKey
-
-_log = get_logger(__name__)
 
 MAX_WAITERS: Final = 1_000
 MAX_WAITERS_OF_A_CALLER: Final = 10
@@ -111,32 +107,27 @@ class ChangeListener:
     """
 
     def __init__(self, bus: Bus, waiters: Waiters, *, tenant_id: str) -> None:
-        self._bus = bus
         self._waiters = waiters
-        self._tenant_id = tenant_id
-        self._subscribing: asyncio.Task[None] | None = None
+        called = {
+            "member": self._member_changed,
+            **dict.fromkeys(("role", "permission", "organization"), self._template_changed),
+        }
+        self._subscriptions = [
+            StandingSubscription(bus, event_subject("template", tenant_id, kind, ">"), callback, name="change-listener")
+            for kind, callback in called.items()
+        ]
 
     def start(self) -> None:
         """Subscribe in the background, once the bus is connected."""
         self._waiters.start()
-        self._subscribing = asyncio.create_task(self._subscribe(), name="change-listener")
+        for subscription in self._subscriptions:
+            subscription.start()
 
     async def stop(self) -> None:
         """Stop listening and end all waits."""
         self._waiters.stop()
-        await end(self._subscribing)
-
-    async def _subscribe(self) -> None:
-        await self._bus.connected()
-        try:
-            await self._bus.client.subscribe(self._subject("member"), cb=self._member_changed)
-            for kind in ("role", "permission", "organization"):
-                await self._bus.client.subscribe(self._subject(kind), cb=self._template_changed)
-        except (NatsError, OSError) as error:
-            _log.warning("change-listener.failed", error=type(error).__name__)
-
-    def _subject(self, kind: str) -> str:
-        return event_subject("template", self._tenant_id, kind, ">")
+        for subscription in self._subscriptions:
+            await subscription.stop()
 
     async def _member_changed(self, message: Msg) -> None:
         _, _, _, organization_id, member_id = message.subject.split(".")

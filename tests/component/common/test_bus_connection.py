@@ -1,0 +1,164 @@
+"""The connection to the bus: it is made again, for ever, however it ended."""
+
+import asyncio
+import io
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.standing_subscription import StandingSubscription
+from tests.support.captured_logs import captured_logs
+from tests.support.management_api import unique
+from tests.support.own_servers import OwnServers
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import WAIT_S, eventually_here, round_trip
+
+pytestmark = pytest.mark.heavy
+
+CONNECTIONS = 20
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
+    with OwnServers(tmp_path_factory.mktemp("own")) as own:
+        yield own
+
+
+@pytest.fixture
+def url(own: OwnServers) -> str:
+    return own.addresses.management_nats_url
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    with captured_logs("tests") as log:
+        yield log
+
+
+@asynccontextmanager
+async def started(url: str) -> AsyncIterator[Bus]:
+    bus = Bus(url, service="management")
+    bus.start()
+    try:
+        yield bus
+    finally:
+        await bus.stop()
+
+
+async def connected(bus: Bus) -> None:
+    async with asyncio.timeout(WAIT_S):
+        await bus.connected()
+
+
+def lines(log: io.StringIO) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"].startswith("bus.")]
+
+
+class Echo:
+    """Hears on a subject what it says there itself."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._subject = f"identity-relay.{unique('t')}.management"
+        self._heard: set[bytes] = set()
+        self.subscription = StandingSubscription(bus, self._subject, self._hear, name="echo")
+
+    async def _hear(self, message: Msg) -> None:
+        self._heard.add(message.data)
+
+    async def is_heard(self) -> None:
+        """Return once a message arrives."""
+        said = unique("said").encode()
+        async with asyncio.timeout(WAIT_S):
+            while said not in self._heard:
+                with suppress(NatsError):
+                    await self._bus.client.publish(self._subject, said)
+                await asyncio.sleep(0.01)
+
+
+async def test_a_refused_login_is_tried_until_it_succeeds_and_told_once(
+    own: OwnServers, url: str, log: io.StringIO
+) -> None:
+    async with started(url) as bus:
+        echo = Echo(bus)
+        echo.subscription.start()
+        await connected(bus)
+        await echo.is_heard()
+        async with own.refused_by_nats():
+            assert not bus.is_connected
+        await connected(bus)
+        await echo.is_heard()
+        await echo.subscription.stop()
+    told = [(line["event"], line["level"], line.get("error"), line.get("reason")) for line in lines(log)]
+    assert told == [
+        ("bus.connected", "info", None, None),
+        ("bus.disconnected", "warning", "AuthorizationError", None),
+        ("bus.login-refused", "error", None, "authorization violation"),
+        ("bus.connected", "info", None, None),
+        ("bus.disconnected", "warning", None, None),
+    ]
+    assert url.split(":")[2].partition("@")[0] not in log.getvalue()
+
+
+async def test_a_service_that_starts_with_a_refused_login_connects_once_it_is_accepted(
+    own: OwnServers, url: str, log: io.StringIO
+) -> None:
+    bus = Bus(url, service="management")
+    echo = Echo(bus)
+    echo.subscription.start()
+    async with own.refused_by_nats(then=bus.start):
+        assert not bus.is_connected
+        with pytest.raises(NatsError):
+            await bus.client.publish("identity-relay.t.management", b"")
+    await connected(bus)
+    await echo.is_heard()
+    await echo.subscription.stop()
+    await bus.stop()
+    assert [line["event"] for line in lines(log)][:2] == ["bus.login-refused", "bus.connected"]
+
+
+async def test_nothing_is_left_of_earlier_connections(url: str) -> None:
+    """Each is cut while it has data to write, and with a subscription."""
+
+    def left() -> tuple[Counter[str], int]:
+        tasks = Counter(str(task.get_coro()).split(" ")[2] for task in asyncio.all_tasks())
+        return tasks, len([*Path("/proc/self/fd").iterdir()])
+
+    async with TcpProxy(url) as proxy, started(proxy.url) as bus:
+        echo = Echo(bus)
+        echo.subscription.start()
+        await connected(bus)
+        await echo.is_heard()
+        before = left()
+        for number in range(CONNECTIONS):
+            for _ in range(1000):
+                await bus.client.publish("identity-relay.t.management", b"x" * 1000)
+            await proxy.cut()
+            await eventually_here(lambda: not bus.is_connected)
+            await proxy.mend()
+            await connected(bus)
+            await echo.is_heard()
+            assert bus.connections == number + 2
+        await round_trip(bus.client)
+        await eventually_here(lambda: left() == before)
+        await echo.subscription.stop()
+
+
+async def test_a_stopped_bus_does_not_connect_again(url: str) -> None:
+    async with TcpProxy(url) as proxy:
+        async with started(proxy.url) as bus:
+            await connected(bus)
+        assert (bus.is_connected, bus.connections, proxy.accepted) == (False, 1, 1)
+        async with started(proxy.url) as unconnected:
+            await proxy.cut()
+        assert not unconnected.is_connected
+        await proxy.mend()
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "bus-connect"]
