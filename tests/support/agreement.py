@@ -12,6 +12,7 @@ import redis
 from nats.aio.msg import Msg
 
 from identity_common.bus.connection import Bus
+from identity_common.bus.standing_subscription import StandingSubscription
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.revisions import Source
 from identity_common.wire.events import STREAM_STATE, AssignmentState, ResourceState, UserState, event_subject
@@ -333,16 +334,20 @@ class CommitWatch:
         self._database_url = addresses.template_database_url.replace("+asyncpg", "")
         self._database: asyncpg.Pool
         self._bus = Bus(addresses.template_nats_url, service="template")
+        subjects = [event_subject("template", "default", kind, ">") for kind in _KINDS]
+        self._subscriptions = [StandingSubscription(self._bus, each, self._compare, name="watch") for each in subjects]
 
     async def __aenter__(self) -> Self:
         self._database = await asyncpg.create_pool(self._database_url, min_size=1, max_size=len(_KINDS))
         self._bus.start()
+        for subscription in self._subscriptions:
+            subscription.start()
         await self._bus.connected()
-        for kind in _KINDS:
-            await self._bus.client.subscribe(event_subject("template", "default", kind, ">"), cb=self._compare)
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        for subscription in self._subscriptions:
+            await subscription.stop()
         await self._bus.stop()
         await self._database.close()
 
