@@ -358,6 +358,32 @@ def test_reserved_members_never_reach_the_token(world: World, function: ClaimsFu
     assert claims["exp"] - claims["iat"] == world.resource_ttl_s
 
 
+RESERVED_AS_READ = r"""const getCustomJwtClaims = async () => ({
+  Act: { sub: 'x' }, ORGANIZATION_ID: 'x', '\u017fub': 'x', '\uff53ub': 'x', 'scope\u0000': 'x', ' exp ': 1,
+  ['__proto__']: { isAdmin: true }, constructor: 1, prototype: 2, plan: { name: 'gold', ['__proto__']: 3 } });"""
+
+
+def test_reserved_members_in_another_spelling_never_reach_the_token(
+    world: World, function: ClaimsFunction, grant: Grant
+) -> None:
+    plain = set(claims_of(world, grant))
+    function.set(RESERVED_AS_READ, kind=grant.kind)
+
+    claims = claims_of(world, grant)
+
+    assert set(claims) == plain | {"plan"}
+    assert claims["plan"] == {"name": "gold"}
+
+
+def test_a_test_shows_what_a_token_gets_and_names_what_is_dropped(world: World) -> None:
+    tested = world.management.custom_claims.test("access-token", RESERVED_AS_READ, token={}, context={})
+
+    assert tested.claims == {"plan": {"name": "gold"}}
+    assert tested.dropped == [
+        "__proto__", "act", "constructor", "exp", "organization_id", "prototype", "scope", "sub",
+    ]  # fmt: skip
+
+
 def test_environment_variables_reach_the_function_and_only_it(world: World, function: ClaimsFunction) -> None:
     secret = new_secret()
     world.stack.recorder.keep(secret, "environment variable")

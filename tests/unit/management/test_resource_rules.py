@@ -49,6 +49,8 @@ def test_valid_indicators_are_accepted(indicator: str) -> None:
         ISSUER,
         f"{ISSUER}/me",
         f"{ISSUER}?a=b",
+        "HTTPS://ID.example.com/oidc/me",
+        ISSUER.upper(),
     ],
 )
 def test_invalid_indicators_are_refused(indicator: str) -> None:

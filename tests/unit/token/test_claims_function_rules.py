@@ -1,5 +1,7 @@
 """Which members of a result become claims, and how two results differ."""
 
+import pytest
+
 from token_service.claims_function.rules import RESERVED, Changes, ExtraClaims, changes, extra_claims
 from token_service.endpoints.introspection import Introspection
 from token_service.tokens.claims import AccessTokenClaims
@@ -12,12 +14,50 @@ _OF_THE_CONTRACT = (
 
 
 def test_reserved_members_are_dropped_and_named() -> None:
-    members = {**dict.fromkeys(_OF_THE_CONTRACT.split(), "mine"), "plan": "gold", "Sub": "as written", "": None}
+    members = {**dict.fromkeys(_OF_THE_CONTRACT.split(), "mine"), "plan": "gold", "subject": "other", "": None}
 
     assert extra_claims(members) == ExtraClaims(
-        {"plan": "gold", "Sub": "as written", "": None}, tuple(sorted(_OF_THE_CONTRACT.split()))
+        {"plan": "gold", "subject": "other", "": None}, tuple(sorted(_OF_THE_CONTRACT.split()))
     )
     assert extra_claims({}) == ExtraClaims({}, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "reserved"),
+    [
+        ("Act", "act"),
+        ("ORGANIZATION_ID", "organization_id"),
+        ("\u017fub", "sub"),  # long s
+        ("\u0131ss", "iss"),  # dotless i
+        ("\u0130SS", "iss"),  # dotted capital I
+        ("\uff53\uff55\uff42", "sub"),  # full width
+        ("\U0001d42c\U0001d42e\U0001d41b", "sub"),  # mathematical bold
+        ("i\u00df", "iss"),  # sharp s
+        ("sub\0", "sub"),
+        ("sub\0ject", "sub"),
+        (" sub\u00a0", "sub"),
+        ("\tsub\r\n", "sub"),
+        ("s\u200bub", "sub"),  # zero width space
+        ("\ufeffsub", "sub"),
+        ("s\u0301ub", "sub"),  # combining acute accent
+    ],
+)
+def test_a_name_that_a_lenient_reader_takes_for_a_reserved_one_is_dropped(name: str, reserved: str) -> None:
+    assert extra_claims({name: "mine", "plan": "gold"}) == ExtraClaims({"plan": "gold"}, (reserved,))
+
+
+def test_members_that_reach_a_prototype_are_dropped_at_every_level() -> None:
+    members = {
+        "__proto__": {"isAdmin": True},
+        "plan": {"name": "gold", "constructor": {"prototype": {"isAdmin": True}}},
+        "seats": [1, [{"prototype": 1, "row": 2}]],
+        "Constructor": "as written",
+    }
+
+    assert extra_claims(members) == ExtraClaims(
+        {"plan": {"name": "gold"}, "seats": [1, [{"row": 2}]], "Constructor": "as written"},
+        ("__proto__", "constructor", "prototype"),
+    )
 
 
 def test_every_claim_that_this_service_sets_is_reserved() -> None:

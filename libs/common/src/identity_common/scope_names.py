@@ -17,10 +17,11 @@ def is_scope_name(name: str, *, urn_namespace: str) -> bool:
     """Return whether a scope may have this name.
 
     Source:
-        RFC 6749 section 3.3 (scope-token). Names defined by OpenID Connect or by this service are reserved.
+        RFC 6749 section 3.3 (scope-token). Names defined by OpenID Connect or by this service are reserved; the
+        namespace of a URN has no case (RFC 8141 section 3.1).
     """
     return (
         _SCOPE_TOKEN.fullmatch(name) is not None
         and name not in OIDC_SCOPES
-        and not name.startswith(f"urn:{urn_namespace}:")
+        and not name.lower().startswith(f"urn:{urn_namespace}:".lower())
     )

@@ -95,7 +95,7 @@ def is_resource_indicator(indicator: str, *, urn_namespace: str, issuer: str) ->
         re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", indicator) is not None
         and bool(parts.netloc or parts.path)
         and not (parts.scheme in {"http", "https"} and not parts.hostname)
-        and not _is_below(indicator, issuer)
+        and not _is_below(indicator.lower(), issuer.lower())
         and not indicator.lower().startswith(f"urn:{urn_namespace}:".lower())
     )
 

@@ -1,5 +1,6 @@
 """Which members of the function's result become claims. Pure."""
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,13 +17,20 @@ RESERVED: Final = frozenset(
 RFC 7519 section 4.1, RFC 8693 section 4, RFC 7800, OpenID Connect Core), and members of an introspection that are not
 claims (RFC 7662 section 2.2)."""
 
+POLLUTING: Final = frozenset({"__proto__", "constructor", "prototype"})
+"""Names of members that an API in JavaScript which merges the claims into an object would write to the object's
+prototype, at any depth."""
+
+_INVISIBLE: Final = frozenset("MC")
+"""General categories of Unicode: combining marks; control and format characters, and others without a meaning."""
+
 
 class ExtraClaims(msgspec.Struct, frozen=True):
     """The result of the function.
 
     Attributes:
         claims: Its members that become claims.
-        dropped: Names of those that do not, sorted.
+        dropped: The reserved and polluting names of those that do not, sorted.
     """
 
     claims: Mapping[str, Any]
@@ -30,11 +38,38 @@ class ExtraClaims(msgspec.Struct, frozen=True):
 
 
 def extra_claims(members: Mapping[str, Any]) -> ExtraClaims:
-    """Split the members of a result at the reserved names, which are compared as they are written."""
-    return ExtraClaims(
-        {name: value for name, value in members.items() if name not in RESERVED},
-        tuple(sorted(RESERVED.intersection(members))),
-    )
+    """Split the members of a result: reserved names are compared as the most lenient reader of a token would."""
+    dropped: set[str] = set()
+    claims = {name: value for name, value in members.items() if not _is_reserved(name, dropped)}
+    return ExtraClaims(_without_polluting(claims, dropped), tuple(sorted(dropped)))
+
+
+def _is_reserved(name: str, dropped: set[str]) -> bool:
+    """Return whether a name stands for a reserved one, and add that one to ``dropped``."""
+    read = _as_read(name)
+    if read not in RESERVED:
+        return False
+    dropped.add(read)
+    return True
+
+
+def _as_read(name: str) -> str:
+    """Return a name without its case, width, accents and invisible characters, and as C reads it: up to a NUL.
+
+    Upper case first: some readers take a dotless i for an I.
+    """
+    characters = unicodedata.normalize("NFKD", name.partition("\0")[0].upper())
+    return "".join(each for each in characters if unicodedata.category(each)[0] not in _INVISIBLE).casefold().strip()
+
+
+def _without_polluting(value: Any, dropped: set[str]) -> Any:
+    """Return a value without the polluting members at any depth, whose names are added to ``dropped``."""
+    if isinstance(value, list):
+        return [_without_polluting(each, dropped) for each in value]
+    if not isinstance(value, dict):
+        return value
+    dropped |= POLLUTING & value.keys()
+    return {name: _without_polluting(each, dropped) for name, each in value.items() if name not in POLLUTING}
 
 
 class Changes(msgspec.Struct, frozen=True):
