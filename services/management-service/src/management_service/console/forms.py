@@ -90,7 +90,7 @@ class Form:
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a field that are not blank."""
-        return [line.strip() for line in self.value(name).splitlines() if line.strip()]
+        return [line.strip() for line in self.value(name).split("\n") if line.strip()]
 
     def is_checked(self, name: str) -> bool:
         """Return whether a checkbox is checked."""

@@ -1,8 +1,8 @@
 """``/console/organizations/{id}/users`` and ``…/applications``: members, their roles, and what these roles grant."""
 
 import asyncio
-import csv
 import functools
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -16,13 +16,23 @@ from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
 from stead import OrganizationRole
-from stead.errors import ApiError, Conflict, InvalidInput, NotFound, VersionMismatch
+from stead.errors import ApiError, Conflict, InvalidInput, NotFound, Unavailable, VersionMismatch
 
 AREA: Final = Area()
 
 _PAGE_SIZE: Final = 25
 _MAX_LINES: Final = 500
 _AT_ONCE: Final = 8
+
+_SEPARATOR: Final = re.compile(r"[,;\t]")
+_QUOTED: Final = re.compile(r'"[^"]*+"?+')
+# The alternatives exclude each other, and nothing is tried twice: a line may have a megabyte.
+_CELLS: Final = {
+    separator: re.compile(
+        rf'[^\S{separator}]*+(?:"((?:[^"]|"")*+)"[^\S{separator}]*+|([^"{separator}]*+))({separator}|\Z)'
+    )
+    for separator in (",", ";", "\t")
+}
 
 
 class Members(msgspec.Struct, frozen=True):
@@ -63,12 +73,12 @@ class Line(msgspec.Struct):
     """One line of a list of new members.
 
     Attributes:
-        number: From 1.
+        number: From 1; blank lines count.
         text: As it was typed.
         who: An id, or for users also a user name or an e-mail address.
         roles: Names of roles.
         member_id: Id of the member; empty if unknown.
-        problem: ``unknown``, ``ambiguous`` or ``role``; empty if the line can be used.
+        problem: ``quotes``, ``unknown``, ``ambiguous`` or ``role``; empty if the line can be used.
         detail: The name of an unknown role.
     """
 
@@ -115,28 +125,31 @@ async def new_members(visit: Visit, organization_id: str, kind: str) -> Response
 @AREA.action("/organizations/{organization_id:str}/{kind:str}/add")
 async def add_members(visit: Visit, organization_id: str, kind: str, form: Form) -> Response[str]:
     operations = Members.of(visit, kind)
-    texts = form.lines("members")
-    if not texts or len(texts) > _MAX_LINES:
+    lines = _read_lines(form.value("members"))
+    if not lines or len(lines) > _MAX_LINES:
         form.errors["members"] = "length"
         return await _add_page(visit, organization_id, operations, form, status=422)
     roles = {role.name: role.id async for role in visit.api.organization_roles.list(type=operations.role_type)}
-    lines = [_read_line(number, text) for number, text in enumerate(texts, 1)]
     await _find_members(visit, lines, kind, roles)
     usable = [line for line in lines if not line.problem]
+    ids, added = [*{line.member_id for line in usable}], 0
     try:
-        if usable:
-            await operations.add(organization_id, [*{line.member_id for line in usable}])
-        for names, ids in _by_roles(usable).items():
-            await operations.assign_to_all(organization_id, ids, [roles[name] for name in names])
+        if ids:
+            await operations.add(organization_id, ids)
+            added = len(ids)
+        for names, holders in _by_roles(usable).items():
+            await operations.assign_to_all(organization_id, holders, [roles[name] for name in names])
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
-        return await _add_page(visit, organization_id, operations, form, status=error.status)
+        return await _add_page(visit, organization_id, operations, form, status=error.status, added=added)
+    except Unavailable as error:
+        form.problem = str(error)
+        return await _add_page(visit, organization_id, operations, form, status=503, added=added)
     problems = [line for line in lines if line.problem]
     if problems:
         rest = Form({"members": ["\n".join(line.text for line in problems)]})
-        added = len(usable)
         return await _add_page(visit, organization_id, operations, rest, status=422, problems=problems, added=added)
-    return await visit.done(f"{PATH}/{organization_id}/{kind}", "members.added", count=str(len(usable)))
+    return await visit.done(f"{PATH}/{organization_id}/{kind}", "members.added", count=str(added))
 
 
 @AREA.page("/organizations/{organization_id:str}/{kind:str}/{member_id:str}")
@@ -285,14 +298,39 @@ def granted_by(roles: Sequence[OrganizationRole]) -> list[Granted]:
     return [Granted(name, resource, names) for (resource, name), names in sorted(sources.items())]
 
 
+def _read_lines(text: str) -> list[Line]:
+    """Return the lines that are not blank; a file may begin with a byte order mark."""
+    lines = enumerate(text.removeprefix("\ufeff").split("\n"), 1)
+    return [_read_line(number, line.strip()) for number, line in lines if line.strip()]
+
+
 def _read_line(number: int, text: str) -> Line:
-    """Parse a line: a member and the names of roles, separated by commas or semicolons."""
+    """Parse a line: a member and the names of roles, separated by what separates the first two of them."""
     try:
-        cells = next(csv.reader([text.replace(";", ",")], skipinitialspace=True), [""])
-    except csv.Error:  # longer than a field may be
-        cells = [text]
-    who, *roles = (cell.strip() for cell in cells)
+        who, *roles = _read_cells(text)
+    except ValueError:
+        return Line(number, text, "", [], problem="quotes")
     return Line(number, text, who, [role for role in roles if role])
+
+
+def _read_cells(text: str) -> list[str]:
+    """Split a line at its first separator outside of quotation marks: other ones may be part of a name.
+
+    A cell is what its quotation marks enclose, as in RFC 4180, or else the text without blanks around it.
+
+    Raises:
+        ValueError: A quotation mark neither encloses a cell nor is doubled within one.
+    """
+    first = _SEPARATOR.search(_QUOTED.sub("", text))
+    pattern, place = _CELLS[first[0] if first else ","], 0
+    cells = []
+    while found := pattern.match(text, place):
+        quoted, bare, separator = found.groups()
+        cells.append(bare.strip() if quoted is None else quoted.replace('""', '"'))
+        if not separator:
+            return cells
+        place = found.end()
+    raise ValueError("misplaced quotation mark")
 
 
 async def _find_members(visit: Visit, lines: Sequence[Line], kind: str, roles: dict[str, str]) -> None:
@@ -300,6 +338,8 @@ async def _find_members(visit: Visit, lines: Sequence[Line], kind: str, roles: d
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def find(line: Line) -> None:
+        if line.problem:
+            return
         unknown = [name for name in line.roles if name not in roles]
         if unknown:
             line.problem, line.detail = "role", unknown[0]
@@ -318,9 +358,10 @@ async def _find_ids(visit: Visit, who: str, kind: str) -> list[str]:
         return []
     if kind == "applications":
         try:
-            return [(await visit.api.applications.get(who)).id]
+            application = await visit.api.applications.get(who)
         except (NotFound, ValueError):  # ValueError: a path cannot contain the text
             return []
+        return [application.id] if application.type == "MachineToMachine" else []
     named = {"id": who, "username": who, "primaryEmail": who}
     try:
         found = await visit.api.users.list(exact=named, joint="or", page_size=2).page()  # type: ignore[arg-type]
