@@ -61,12 +61,45 @@ def test_a_script_is_saved_with_variables_that_are_never_shown(
     page = administrator.opens(HERE)
     assert secret not in page.text
     assert "<code>REGION</code>" in page.text
-    again = saved(administrator, SCRIPT + "// again\n", blockIssuanceOnError="yes")
+    again = saved(administrator, SCRIPT, blockIssuanceOnError="yes")
     active = stack.management.custom_claims.get(KIND)
     assert (active.version, active.environment_variables) == (again, ["EMPTY", "REGION"])
     assert active.block_issuance_on_error
     saved(administrator, SCRIPT, replace="yes", environmentVariables="")
     assert stack.management.custom_claims.get(KIND).environment_variables == []
+
+
+def test_a_changed_script_asks_for_its_variables(stack: RunningStack, administrator: Administrator) -> None:
+    version = saved(administrator, SCRIPT, replace="yes", environmentVariables="REGION=eu\nKEY=unlike-any-text")
+    changed = SCRIPT + "// changed\n"
+
+    refused = administrator.sends(administrator.opens(HERE), script=changed, blockIssuanceOnError="yes")
+
+    assert refused.status_code == 422
+    assert errors(refused) == {
+        "environmentVariables": "A changed script could return the stored values, so they are not passed to it: type"
+        " the variables that it needs, and check the box above. Stored are KEY, REGION."
+    }
+    assert changed in unescape(refused.text)
+    assert stack.management.custom_claims.get(KIND).version == version
+    answer = administrator.sends(refused, replace="yes", environmentVariables="REGION=us")
+    assert answer.status_code == 303, answer.text
+    active = stack.management.custom_claims.get(KIND)
+    assert (active.script, active.environment_variables) == (changed, ["REGION"])
+    assert active.block_issuance_on_error
+
+
+def test_a_script_with_other_line_endings_is_not_changed_by_the_page(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    """A form has one kind of line endings; the script keeps those that it was saved with, and its variables."""
+    script = SCRIPT.replace("\n", "\r\n")
+    stack.management.custom_claims.save(KIND, script, environment_variables={"REGION": "eu"})
+
+    saved(administrator, SCRIPT, blockIssuanceOnError="yes")
+
+    active = stack.management.custom_claims.get(KIND)
+    assert (active.script, active.environment_variables) == (script, ["REGION"])
 
 
 def test_a_test_shows_the_claims_and_saves_nothing(stack: RunningStack, administrator: Administrator) -> None:
@@ -252,7 +285,8 @@ def test_an_earlier_version_is_tried_with_its_own_variables(stack: RunningStack,
     until_recorded(stack)
     assert '{ "region": "eu" }' in text(administrator.sends(page, step="dry-run"))
     stack.management.custom_claims.record(KIND, 0)
-    failing = saved(administrator, "const getCustomJwtClaims = async () => {\n  throw new Error('no');\n};")
+    thrown = "const getCustomJwtClaims = async () => {\n  throw new Error('no');\n};"
+    failing = saved(administrator, thrown, replace="yes")
     assert "Line 2, column" in text(administrator.sends(administrator.opens(f"{HERE}/versions/{failing}"), step="test"))
 
 

@@ -17,6 +17,7 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.claims_function import Failure, Failures, ReadFailures, TokenKind
+from stead import Conflict
 from tests.support.authorizing import Stores, in_stores
 from tests.support.captured_logs import lines_of
 from tests.support.claims_function import ClaimsFunction
@@ -395,6 +396,41 @@ def test_environment_variables_reach_the_function_and_only_it(world: World, func
 
     assert world.claims(answer.json()["access_token"], world.resource)["length"] == len(secret)
     assert world.exchanged_userinfo_token()
+
+
+def test_no_script_reads_the_variables_of_another_one(world: World, function: ClaimsFunction) -> None:
+    """They are write-only: only the script that they were saved with has them."""
+    secret = new_secret()
+    world.stack.recorder.keep(secret, "environment variable")
+    custom_claims = world.management.custom_claims
+    reading = "const getCustomJwtClaims = async ({ environmentVariables: { KEY } }) => ({ key: KEY ?? null });"
+    unread = {"key": None}
+    first = function.set(
+        "const getCustomJwtClaims = async ({ environmentVariables: { KEY } }) => ({ length: KEY.length });",
+        environment_variables={"KEY": secret},
+    )
+    custom_claims.record("access-token", minutes=5)
+
+    def claims_of_a_token() -> dict[str, Any]:
+        return world.claims(world.exchange(world.subject_token()).json()["access_token"], world.resource)
+
+    assert claims_of_a_token()["length"] == len(secret)
+    with pytest.raises(Conflict, match="KEY"):
+        custom_claims.update("access-token", script=reading)
+    assert custom_claims.test("access-token", reading, token={}, context={}).claims == unread
+    (run, *_) = custom_claims.dry_run("access-token", reading).runs
+    assert (run.added, run.changed, run.removed) == (unread, {}, ["length"])
+    second = function.set(reading)
+    assert custom_claims.test("access-token", version=second, token={}, context={}).claims == unread
+    assert claims_of_a_token()["key"] is None
+    custom_claims.activate("access-token", first)
+    with pytest.raises(Conflict, match="KEY"):
+        custom_claims.update("access-token", script=reading)
+    custom_claims.update("access-token", context_sample={"a": 1})
+    eventually(lambda: claims_of_a_token().get("length") == len(secret))
+    custom_claims.activate("access-token", second)
+    assert custom_claims.test("access-token", version=second, token={}, context={}).claims == unread
+    custom_claims.record("access-token", minutes=0)
 
 
 def test_a_replaced_or_removed_function_is_no_longer_called(world: World, function: ClaimsFunction) -> None:

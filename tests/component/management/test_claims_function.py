@@ -154,9 +154,9 @@ async def test_a_patch_keeps_what_it_does_not_name_and_makes_a_version_only_of_a
     for members, changed in (
         ({"tokenSample": {"b": 2}}, {"tokenSample": {"b": 2}}),
         ({"contextSample": None, "blockIssuanceOnError": None}, {"contextSample": None, "blockIssuanceOnError": False}),
-        ({"script": f"{SCRIPT}\n"}, {"script": f"{SCRIPT}\n"}),
         ({"environmentVariables": {"NEW": "1"}}, {"environmentVariables": ["NEW"]}),
         ({"environmentVariables": None}, {"environmentVariables": []}),
+        ({"script": f"{SCRIPT}\n"}, {"script": f"{SCRIPT}\n"}),
     ):
         before = (await own.client.get(USERS)).json()
         answer = await own.client.patch(USERS, json=members)

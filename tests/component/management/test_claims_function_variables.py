@@ -50,6 +50,56 @@ async def test_a_script_that_is_not_saved_gets_no_stored_variables(own: Manageme
     assert [each.environment_variables for each in candidates + tested] == [{}, {}, {}]
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "const getCustomJwtClaims = ({ environmentVariables }) => environmentVariables;",
+        f"{SCRIPT}\n",
+        f" {SCRIPT}",
+        SCRIPT.replace("plan", "Plan"),
+        SCRIPT.replace("a", "\u0430", 1),
+    ],
+)
+async def test_a_changed_script_needs_its_variables_anew(own: Management, answers: ScriptAnswers, script: str) -> None:
+    """It could return the stored values, which are write-only."""
+    before = await saved(own, environmentVariables=VARIABLES)
+    revision = await own.revision()
+
+    refused = await own.client.patch(USERS, json={"script": script, "blockIssuanceOnError": True})
+
+    assert refusal(refused) == GENERAL
+    assert refused.json()["data"] == {"reason": "variables-needed", "missing": ["API_KEY", "REGION"]}
+    assert "API_KEY, REGION" in refused.json()["message"]
+    assert ((await own.client.get(USERS)).json(), await own.revision()) == (before, revision)
+    for given, names in (({"REGION": "us"}, ["REGION"]), ({}, []), (None, [])):
+        await saved(own, environmentVariables=VARIABLES)
+        answer = await own.client.patch(USERS, json={"script": script, "environmentVariables": given})
+        assert (answer.status_code, answer.json()["environmentVariables"]) == (200, names)
+        state = await own.event_data("claims-function", "access-token")
+        keys = SealingKeys(own.settings.environment_variable_keys)
+        opened = SealedVariables(keys, tenant_id=own.tenant_id).open(
+            state.get("sealed_environment_variables", ""), kind="access-token", version=answer.json()["version"]
+        )
+        assert opened == (given or {})
+        assert (await own.client.patch(USERS, json={"script": f"{script}\n\n"})).status_code == (422 if names else 200)
+
+
+async def test_an_unchanged_script_keeps_its_variables(own: Management, answers: ScriptAnswers) -> None:
+    """A version that is activated again has its own script and its own variables."""
+    first = await saved(own, environmentVariables=VARIABLES)
+    patched = (await own.client.patch(USERS, json={"script": SCRIPT, "blockIssuanceOnError": True})).json()
+    assert (patched["version"], patched["environmentVariables"]) == (first["version"] + 1, ["API_KEY", "REGION"])
+    other = "const getCustomJwtClaims = ({ environmentVariables }) => environmentVariables;"
+    replaced = await saved(own, script=other)
+    assert replaced["environmentVariables"] == []
+    activated = (await own.client.post(f"{USERS}/versions/{first['version']}/activate")).json()
+    assert (activated["script"], activated["environmentVariables"]) == (SCRIPT, ["API_KEY", "REGION"])
+    refused = await own.client.patch(USERS, json={"script": other})
+    assert refusal(refused) == GENERAL
+    activated = (await own.client.post(f"{USERS}/versions/{replaced['version']}/activate")).json()
+    assert (activated["script"], activated["environmentVariables"]) == (other, [])
+
+
 async def test_environment_variables_are_nowhere_in_the_clear(own: Management, answers: ScriptAnswers) -> None:
     """Not in an answer, the log, the database, an event, or the requests to token-service."""
     await saved(own)

@@ -93,7 +93,8 @@ def update_claims_function(
 
     Raises:
         NotFound: No version is active.
-        Conflict: As for ``save``.
+        Conflict: As for ``save``. Or the script changes and ``environment_variables`` is not given, but the active
+            version has some: a changed script could return their values. ``data["missing"]`` lists their names.
         Unavailable: Scripts cannot be checked at the moment; nothing was saved.
         VersionMismatch: ``if_match`` does not name the current version.
     """

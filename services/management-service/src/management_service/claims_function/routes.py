@@ -285,7 +285,11 @@ class ClaimsFunctionController(Controller):
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[VersionAnswer]:
-        """Save the active version with the given fields changed, as a new version."""
+        """Save the active version with the given fields changed, as a new version.
+
+        A changed script does not get stored environment variables: 422, with their names in ``data.missing``, unless
+        ``environmentVariables`` is sent.
+        """
         version, headers = await claims_functions.update(_kind(kind), data, caller)
         return Response(version_answer(version), headers=headers)
 

@@ -44,7 +44,8 @@ class FunctionUpdate(Body):
 
     Attributes:
         script: Source of the function, in JavaScript; at most 64 KiB.
-        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only.
+        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only. Required
+            with a changed script if the active version has any.
         context_sample: A ``context`` to test the function with.
         token_sample: A ``token`` to test the function with.
         block_issuance_on_error: Whether the token request is refused when the script fails; otherwise the token has no

@@ -112,6 +112,18 @@ def _require_sizes(script: str, variables: rules.Variables, *samples: str | None
         raise body_too_large()
 
 
+def _require_variables(version: Version, update: rules.FunctionUpdate) -> None:
+    """Refuse a changed script that would get the stored environment variables: it could return their values."""
+    names = [*version.environment_variable_names]
+    if update.script in {UNSET, version.script} or update.environment_variables is not UNSET or not names:
+        return
+    message = (
+        "A changed script needs its environment variables anew, because it could return the stored values: send"
+        f" environmentVariables. Version {version.version} has {', '.join(names)}."
+    )
+    raise ApiError(422, _GENERAL, message, data=ErrorData(reason="variables-needed", missing=names))
+
+
 def _with_variables(function: Function, given: rules.Variables | None) -> Function:
     """Return a function with the given environment variables, or its own if none are given; check its size."""
     if given is not None:
@@ -220,12 +232,14 @@ class ClaimsFunctions:
         """Save the active version with these changes as a new one; without a change, nothing is saved.
 
         Raises:
-            ApiError: 404 without an active version; 422 for a script that is not acceptable, or too large, and for
-                environment variables that no key opens and that are not replaced; 413; 503.
+            ApiError: 404 without an active version; 422 for a script that is not acceptable, or too large, for
+                environment variables that no key opens and that are not replaced, and for a changed script if the
+                active version has environment variables that are not replaced; 413; 503.
         """
         active = await self.get(kind, missing="entity.not_exists")
         contents, _ = self._updated(active, update)
         _require_sizes(contents.script, contents.variables, contents.context_sample, contents.token_sample)
+        _require_variables(active, update)
         if update.script is not UNSET:
             await self._require_acceptable(update.script)
         return await self._update(kind, update, caller)
@@ -239,6 +253,7 @@ class ClaimsFunctions:
             active = await store.find_active(transaction.connection, self._tenant_id, kind)
             if active is None:
                 raise missing_by_id("entity.not_exists")
+            _require_variables(active, update)
             contents, is_changed = self._updated(active, update)
             version = active
             if is_changed:

@@ -79,6 +79,10 @@ class Form:
         """Return the text of a field without blanks around it; None if nothing is left."""
         return self.value(name).strip() or None
 
+    def changed(self, name: str) -> str | UnsetType:
+        """Return the text of a field; UNSET if it is what the page showed, whatever its line endings were."""
+        return UNSET if self.all(name) == self.all(_WAS + name) else self.value(name)
+
     def number(self, name: str) -> Any:
         """Return the number in a field, None if it is empty, and any other text unchanged: the API refuses it."""
         text = self.text(name)

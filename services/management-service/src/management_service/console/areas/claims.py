@@ -137,6 +137,9 @@ async def save_or_try(visit: Visit, kind: str, form: Form) -> Response[str]:
         form.problem = str(error)
         return await _page(visit, token_kind, form=form, status=503)
     except Conflict as error:
+        if error.data.get("reason") == "variables-needed":
+            form.errors["environmentVariables"] = "needed"
+            return await _page(visit, token_kind, form=form, status=error.status)
         trial = Trial(problem=_problem(candidate.script, error))
         return await _page(visit, token_kind, form=form, trial=trial, status=error.status)
     except NotFound:  # deactivated meanwhile
@@ -335,7 +338,7 @@ async def _save(
     given: dict[str, str] | UnsetType = UNSET if variables is None else variables
     return await visit.api.custom_claims.update(
         kind,
-        script=form.value("script"),
+        script=form.changed("script"),
         environment_variables=given,
         context_sample=context,
         token_sample=token,
