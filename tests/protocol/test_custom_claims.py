@@ -17,7 +17,7 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.claims_function import Failure, Failures, ReadFailures, TokenKind
-from stead import Conflict
+from stead import AccessTokenVerifier, Conflict
 from tests.support.authorizing import Stores, in_stores
 from tests.support.captured_logs import lines_of
 from tests.support.claims_function import ClaimsFunction
@@ -333,8 +333,49 @@ def failures_counted(world: World) -> int:
     return int(found[1]) if found else 0
 
 
-def last_failures(function: ClaimsFunction) -> list[Failure]:
-    answer = function.asked(ReadFailures(kind="access-token"))
+LONG = "const getCustomJwtClaims = async () => ({ long: 'x'.repeat(12_200) });"  # the result may be longer
+
+
+def test_claims_that_make_a_token_too_long_are_a_failure(world: World, function: ClaimsFunction, grant: Grant) -> None:
+    """Verifiers refuse a token of more than 16,384 characters."""
+    plain = set(claims_of(world, grant))
+    version = function.set(LONG, kind=grant.kind)
+
+    assert set(claims_of(world, grant)) == plain
+    eventually(lambda: last_failures(function, grant.kind)[0].version == version)
+    assert last_failures(function, grant.kind)[0].reason == "result"
+
+    function.set(LONG, kind=grant.kind, block_issuance_on_error=True)
+    blocked = grant.request()
+    assert (blocked.status_code, blocked.json()) == (400, BLOCKED)
+
+
+@pytest.mark.parametrize("length", range(10_000, 13_000, 250))
+def test_a_token_with_claims_of_any_length_is_accepted(world: World, function: ClaimsFunction, length: int) -> None:
+    function.set(f"const getCustomJwtClaims = async () => ({{ long: 'x'.repeat({length}) }});")
+
+    access_token = world.exchange(world.subject_token()).json()["access_token"]
+
+    verifier = AccessTokenVerifier(issuer=world.stack.issuer, audience=world.resource)
+    claims = verifier.verify(access_token).claims
+    assert claims.get("long") in {None, "x" * length}
+    assert ("long" in claims) is (length < 10_750)
+
+
+def test_a_test_and_a_dry_run_refuse_claims_that_make_a_token_too_long(world: World, function: ClaimsFunction) -> None:
+    custom_claims = world.management.custom_claims
+    with pytest.raises(Conflict, match="16384 characters") as refused:
+        custom_claims.test("access-token", LONG, token={}, context={})
+    assert refused.value.data["reason"] == "result"
+    custom_claims.record("access-token", minutes=5)
+    world.exchange(world.subject_token())
+    eventually(lambda: custom_claims.recording("access-token").input_count > 0)
+    assert {run.problem.reason for run in custom_claims.dry_run("access-token", LONG).runs if run.problem} == {"result"}
+    custom_claims.record("access-token", minutes=0)
+
+
+def last_failures(function: ClaimsFunction, kind: TokenKind = "access-token") -> list[Failure]:
+    answer = function.asked(ReadFailures(kind=kind))
     assert isinstance(answer, Failures)
     return answer.failures
 
@@ -452,8 +493,9 @@ def test_a_refused_refresh_leaves_the_refresh_token_unrotated(world: World, func
     refresh_token = str(sign_in.tokens()["refresh_token"])
     function.set("const getCustomJwtClaims = async ({ api }) => api.denyAccess('not on sundays');")
     assert sign_in.refresh(refresh_token).json() == DENIED
-    function.set(FAILING, block_issuance_on_error=True)
-    assert sign_in.refresh(refresh_token).json() == BLOCKED
+    for failing in (FAILING, LONG):
+        function.set(failing, block_issuance_on_error=True)
+        assert sign_in.refresh(refresh_token).json() == BLOCKED
 
     async def rows(stores: Stores) -> list[tuple[int, int | None]]:
         statement = "SELECT generation, rotated_at FROM refresh_tokens WHERE authorization_id = :id"

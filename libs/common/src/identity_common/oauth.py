@@ -89,7 +89,7 @@ def invalid_grant(description: str) -> OAuthError:
 
 
 def invalid_scope(description: str) -> OAuthError:
-    """The user has not consented to a requested scope."""
+    """The user has not consented to a requested scope, or a token cannot hold all of them (RFC 6749 section 5.2)."""
     return OAuthError("invalid_scope", description)
 
 

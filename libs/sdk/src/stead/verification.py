@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 MAX_TOKEN_CHARS: Final = 16 * 1024
-"""Longer tokens are rejected before anything in them is parsed."""
+"""Longer tokens are rejected before anything in them is parsed; the issuer signs none."""
 
 _COMPACT_FORM: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")  # RFC 7515 section 7.1
 ACCESS_TOKEN_TYPES: Final = frozenset({"at+jwt", "application/at+jwt"})
@@ -147,8 +147,13 @@ _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def read_token(token: object, expected: Expectations) -> UnverifiedToken:
+def read_token(token: object, expected: Expectations, *, max_chars: int = MAX_TOKEN_CHARS) -> UnverifiedToken:
     """Parse an access token and check what needs no key: size, form and header.
+
+    Args:
+        token: As presented; anything.
+        expected: Names the accepted algorithms.
+        max_chars: Longer tokens are rejected.
 
     Raises:
         TokenInvalid: It is not a JWS in compact form, its ``typ`` is not an access token's, its algorithm is not
@@ -157,16 +162,19 @@ def read_token(token: object, expected: Expectations) -> UnverifiedToken:
     Source:
         RFC 9068 section 4 (``typ`` is ``at+jwt`` or ``application/at+jwt``, never ``alg`` none).
     """
-    return read_jws(token, expected.algorithms, types=ACCESS_TOKEN_TYPES)
+    return read_jws(token, expected.algorithms, types=ACCESS_TOKEN_TYPES, max_chars=max_chars)
 
 
-def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str]) -> UnverifiedToken:
+def read_jws(
+    token: object, algorithms: Sequence[str], *, types: frozenset[str], max_chars: int = MAX_TOKEN_CHARS
+) -> UnverifiedToken:
     """Parse a signed token of any class; see ``read_token``.
 
     Args:
         token: In compact form.
         algorithms: The accepted ones.
         types: The accepted values of ``typ`` in lower case: the class of the token.
+        max_chars: Longer tokens are rejected.
 
     Raises:
         TokenInvalid: The token is malformed or not of this class.
@@ -177,7 +185,7 @@ def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str])
     """
     if not isinstance(token, str):
         raise TokenInvalid("malformed")
-    if len(token) > MAX_TOKEN_CHARS:
+    if len(token) > max_chars:
         raise TokenInvalid("too_large")
     segments = _COMPACT_FORM.fullmatch(token)
     if segments is None:

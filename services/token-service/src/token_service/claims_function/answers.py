@@ -42,8 +42,8 @@ from token_service.claims_function.context import call_data
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recorded, Recordings
-from token_service.claims_function.rules import NO_CHANGES, ExtraClaims, changes, extra_claims
-from token_service.claims_function.sandbox import Claims, Denied, NotChecked, NoWorkerFree, Problem
+from token_service.claims_function.rules import NO_CHANGES, ExtraClaims, changes, judged
+from token_service.claims_function.sandbox import Denied, NotChecked, NoWorkerFree, Problem
 
 _log = get_logger(__name__)
 
@@ -173,12 +173,12 @@ class ClaimsFunctionAnswers:
         data = call_data(token, context, function.environment_variables)
         async with await self._workers.reserve(within_s=_left_s(deadline)) as worker:
             outcome = await worker.run(function.script, data)
-        if isinstance(outcome, Claims):
-            result: ExtraClaims = extra_claims(outcome.members)
+        result = judged(outcome, token)
+        if isinstance(result, ExtraClaims):
             return ScriptTested(claims=dict(result.claims), dropped=list(result.dropped))
-        if isinstance(outcome, Denied):
-            return ScriptTested(denied=outcome.message or "")
-        return ScriptTested(problem=_script_problem(outcome))
+        if isinstance(result, Denied):
+            return ScriptTested(denied=result.message or "")
+        return ScriptTested(problem=_script_problem(result))
 
     async def _record(self, question: StartRecording) -> RecordingState:
         if question.minutes <= 0:

@@ -21,8 +21,8 @@ from token_service.claims_function.context import MOST_ORGANIZATIONS, Arguments,
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recordings
-from token_service.claims_function.rules import extra_claims
-from token_service.claims_function.sandbox import Claims, Denied, NoWorkerFree, Outcome, Problem
+from token_service.claims_function.rules import ExtraClaims, judged
+from token_service.claims_function.sandbox import Denied, NoWorkerFree, Outcome, Problem
 from token_service.directory import InMemoryDirectory
 
 _log = get_logger(__name__)
@@ -121,13 +121,14 @@ class CustomClaims:
                 outcome = await self._workers.run(function.script, data)
             except NoWorkerFree:
                 raise _no_worker_free() from None
-        if isinstance(outcome, Claims):
-            return extra_claims(outcome.members).claims
+        result = judged(outcome, arguments.token)
+        if isinstance(result, ExtraClaims):
+            return result.claims
         client_id = arguments.token.client_id
-        if isinstance(outcome, Denied):
+        if isinstance(result, Denied):
             _log.info("claims-function.denied", kind=function.kind, version=function.version, client_id=client_id)
-            raise OAuthError("access_denied", _description(outcome.message), reason="claims_function.denied")
-        return self.failed(function, outcome, client_id=client_id)
+            raise OAuthError("access_denied", _description(result.message), reason="claims_function.denied")
+        return self.failed(function, result, client_id=client_id)
 
     def failed(self, function: ClaimsFunctionState, problem: Problem, *, client_id: str) -> Mapping[str, Any]:
         """Record a failed call; return the claims to add then, which are none.

@@ -6,6 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
+from stead.verification import MAX_TOKEN_CHARS
+from token_service.claims_function.sandbox.outcomes import Claims, Denied, Outcome, Problem
+from token_service.tokens.lengths import is_too_long
+
 RESERVED: Final = frozenset(
     {
         "iss", "sub", "aud", "exp", "iat", "nbf", "jti", "scope", "client_id", "act", "may_act", "organization_id",
@@ -70,6 +74,21 @@ def _without_polluting(value: Any, dropped: set[str]) -> Any:
         return value
     dropped |= POLLUTING & value.keys()
     return {name: _without_polluting(each, dropped) for name, each in value.items() if name not in POLLUTING}
+
+
+def judged(outcome: Outcome, token: object) -> ExtraClaims | Denied | Problem:
+    """Return the claims that a call adds to a token; a problem if they make it longer than verifiers accept.
+
+    Args:
+        outcome: Of the call.
+        token: Its argument ``token``.
+    """
+    if not isinstance(outcome, Claims):
+        return outcome
+    result = extra_claims(outcome.members)
+    if is_too_long(token, result.claims):
+        return Problem("result", f"the token would be longer than {MAX_TOKEN_CHARS} characters")
+    return result
 
 
 class Changes(msgspec.Struct, frozen=True):

@@ -73,7 +73,8 @@ class ClientCredentialsGrant:
         """Decide the target and the scopes: requested ∩ held through the client's API roles, or organization roles.
 
         Raises:
-            OAuthError: ``unauthorized_client``, ``invalid_target``, ``access_denied``; ``temporarily_unavailable``.
+            OAuthError: ``unauthorized_client``, ``invalid_target``, ``invalid_scope``, ``access_denied``;
+                ``temporarily_unavailable``.
         """
         if client.type != "MachineToMachine":
             raise unauthorized_client("only machine-to-machine applications may use this grant")

@@ -14,6 +14,7 @@ from stead.event_types import MemberType
 from token_service.directory import Directory, InMemoryDirectory, Membership, Person
 from token_service.grants.targets import Target
 from token_service.presented_tokens.liveness import why_not_member
+from token_service.tokens.lengths import require_scopes_fit
 from token_service.tokens.scopes import grantable_scopes, may_be_newly_held
 
 _log = get_logger(__name__)
@@ -107,14 +108,16 @@ async def granted_scopes(
         read_again: Reads and validates the holder again.
 
     Raises:
-        OAuthError: As ``read_again`` does; ``temporarily_unavailable``.
+        OAuthError: As ``read_again`` does; ``invalid_scope`` for more than a token holds; ``temporarily_unavailable``.
     """
     held = _held_scopes(directory.in_memory, target, holder.role_ids, requested)
     if target.sources and may_be_newly_held(requested=requested, held=held):
         await directory.catch_up(*target.sources)
         holder = await read_again()
         held = _held_scopes(directory.in_memory, target, holder.role_ids, requested)
-    return holder, grantable_scopes(requested=requested, held=held)
+    granted = grantable_scopes(requested=requested, held=held)
+    require_scopes_fit(granted, audience=target.audience)
+    return holder, granted
 
 
 def _held_scopes(

@@ -15,6 +15,7 @@ from identity_common.wire.events import ResourceState
 from token_service.directory import Directory
 from token_service.grants.form import FormParameters, TargetForm
 from token_service.tokens.claims import organization_audience
+from token_service.tokens.lengths import require_scopes_fit
 from token_service.tokens.scopes import userinfo_scopes
 
 _log = get_logger(__name__)
@@ -131,6 +132,14 @@ class Targets:
             organization_id=target.organization_id,
             count=len(requested),
         )
+
+    def require_scopes_fit(self, target: Target, requested: frozenset[str]) -> None:
+        """Refuse a request for more scopes than a token holds, before its subject, who may hold them all, is known.
+
+        Raises:
+            OAuthError: ``invalid_scope``.
+        """
+        require_scopes_fit(self._existing(target, requested), audience=target.audience)
 
     def _existing(self, target: Target, among: frozenset[str]) -> frozenset[str]:
         if target.resource is not None:

@@ -112,7 +112,8 @@ class TokenExchangeGrant:
         """Check everything but the subject.
 
         Raises:
-            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``; ``temporarily_unavailable``.
+            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``, ``invalid_scope``;
+                ``temporarily_unavailable``.
         """
         if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
@@ -120,6 +121,7 @@ class TokenExchangeGrant:
         self._require_token_types(form)
         requested = parse_scope(form.scope or None)
         target = await self._target(form, request.parameters, requested)
+        self._targets.require_scopes_fit(target, requested)
         audited = request.audited
         audited.target(target.organization_id, target.indicator)
         self._directory.require_people()

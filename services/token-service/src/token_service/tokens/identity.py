@@ -100,6 +100,11 @@ def person_claims(
     )
 
 
+def without_lists(claims: IdTokenClaims) -> IdTokenClaims:
+    """Return the claims of an ID token without those that grow with a user's roles and organizations."""
+    return msgspec.structs.replace(claims, roles=UNSET, organizations=UNSET, organization_roles=UNSET)
+
+
 def _sorted(names: Sequence[str] | UnsetType) -> Sequence[str] | UnsetType:
     return UNSET if isinstance(names, UnsetType) else sorted(names)
 

@@ -8,10 +8,14 @@ from msgspec import UNSET
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_token_id
+from identity_common.telemetry.logs import get_logger
 from token_service.tokens.claims import AccessTokenClaims, Actor, issued_at_s
-from token_service.tokens.identity import IdTokenClaims, PersonClaims
+from token_service.tokens.identity import IdTokenClaims, PersonClaims, without_lists
+from token_service.tokens.lengths import MAX_CLAIMS_BYTES
 from token_service.tokens.scopes import format_scope
 from token_service.tokens.signing import SigningKey
+
+_log = get_logger(__name__)
 
 
 def new_jti(authorization_id: str | None = None) -> str:
@@ -64,6 +68,9 @@ class Issuer:
                 the epoch.
             jti: From ``new_jti``; a new one by default.
             extra_claims: Further claims; they never replace one of the above.
+
+        Raises:
+            OAuthError: ``invalid_scope`` if the token would be longer than verifiers accept.
         """
         issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
         claims = AccessTokenClaims(
@@ -97,6 +104,9 @@ class Issuer:
     ) -> str:
         """Return a signed ID token (OpenID Connect Core 1.0 section 2).
 
+        Lists of roles and organizations that make it longer than verifiers accept are left to the userinfo endpoint,
+        which has all claims that scopes request (section 5.4).
+
         Args:
             key: To sign with.
             person: Claims about the subject.
@@ -120,4 +130,7 @@ class Issuer:
             at_hash=key.half_hash(access_token),
             **msgspec.structs.asdict(person),
         )
+        if len(msgspec.json.encode(claims)) > MAX_CLAIMS_BYTES:
+            _log.info("id-token.lists-left-out", client_id=client_id, user_id=person.sub)
+            claims = without_lists(claims)
         return await key.sign(claims, typ="JWT")

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from identity_common.stores.coalescing import SameTurn
+from token_service.tokens.lengths import require_token_fits
 
 SigningAlgorithm = Literal["ES256", "EdDSA", "RS256"]
 TokenType = Literal["at+jwt", "JWT"]
@@ -98,8 +99,13 @@ class SigningKey:
         Args:
             claims: The payload.
             typ: The header's ``typ``: ``at+jwt`` for access tokens, ``JWT`` for ID tokens.
+
+        Raises:
+            OAuthError: ``invalid_scope`` for a token that is longer than verifiers accept.
         """
-        signing_input = self._headers[typ] + _base64url(msgspec.json.encode(claims))
+        payload = msgspec.json.encode(claims)
+        require_token_fits(payload)
+        signing_input = self._headers[typ] + _base64url(payload)
         if self.algorithm == "RS256":  # takes milliseconds: off the event loop
             signature = await asyncio.to_thread(self._sign, signing_input)
         else:

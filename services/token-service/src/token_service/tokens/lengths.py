@@ -1,0 +1,59 @@
+"""How long a signed token may be: no longer than verifiers accept. Pure.
+
+Owns the bound on all claims together, and the parts of it that are judged earlier, before anything is spent: the
+scopes, and the claims of the custom-claims function.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from identity_common.oauth import OAuthError, invalid_scope
+from stead.verification import MAX_TOKEN_CHARS
+from token_service.tokens.scopes import format_scope
+
+_FRAME_CHARS: Final = 512
+"""At most: the header, the dots and the signature; that of RS256 is the longest."""
+
+MAX_CLAIMS_BYTES: Final = (MAX_TOKEN_CHARS - _FRAME_CHARS) // 4 * 3
+"""Size of the claims of a token at most, as JSON."""
+
+_OTHER_CLAIMS_BYTES: Final = 1024
+"""At most: the claims of this service besides ``aud`` and ``scope``."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def require_token_fits(claims: bytes) -> None:
+    """Refuse to sign claims that make a token longer than verifiers accept.
+
+    Raises:
+        OAuthError: ``invalid_scope``: nothing else that a client can change makes a token long.
+    """
+    if len(claims) > MAX_CLAIMS_BYTES:
+        raise _too_long()
+
+
+def require_scopes_fit(scopes: frozenset[str], *, audience: str) -> None:
+    """Refuse scopes that make a token longer than verifiers accept.
+
+    Raises:
+        OAuthError: ``invalid_scope``.
+    """
+    if len(format_scope(scopes)) + len(audience) + _OTHER_CLAIMS_BYTES > MAX_CLAIMS_BYTES:
+        raise _too_long()
+
+
+def is_too_long(token: object, extra_claims: Mapping[str, Any]) -> bool:
+    """Return whether further claims make a token longer than verifiers accept.
+
+    Args:
+        token: The argument ``token`` of the custom-claims function, which has ``aud`` and ``scope``.
+        extra_claims: The claims that it adds.
+    """
+    return len(_encode(token)) + len(_encode(extra_claims)) + _OTHER_CLAIMS_BYTES > MAX_CLAIMS_BYTES
+
+
+def _too_long() -> OAuthError:
+    return invalid_scope(f"a token with these scopes is longer than {MAX_TOKEN_CHARS} characters: request fewer")
