@@ -18,6 +18,7 @@ import httpx2 as httpx
 import pytest
 
 from provision.edges import FORMS
+from stead.verification import MAX_TOKEN_CHARS
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tls_terminator import Certificate
@@ -179,6 +180,15 @@ def test_no_query_is_logged_while_a_service_is_down(edge: Edge) -> None:
     assert NEVER_LOGGED not in edge.logs()
     logged = ('"GET /oidc/auth" 502', '"POST /oidc/token" 413', '"GET /oidc/closed" 502', '"GET /oidc/slow" 504')
     assert [each for each in logged if each not in edge.logs()] == []
+
+
+def test_a_request_with_the_longest_token_passes(edge: Edge) -> None:
+    """As a bearer token, and as the hint of a sign-out."""
+    token = "x" * MAX_TOKEN_CHARS
+    with replicas(edge, *ADDRESSES, behaviour="answers") as running:
+        assert edge.http.get("/oidc/me", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        assert edge.http.get("/oidc/session/end", params={"id_token_hint": token}).status_code == 200
+    assert [token.encode() in each for replica in running for each in replica.received] == [True, True]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -14,6 +14,7 @@ import httpx2 as httpx
 import pytest
 
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from stead.verification import MAX_TOKEN_CHARS
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tcp_proxy import TcpProxy
@@ -178,6 +179,15 @@ async def test_the_api_sees_who_the_verifier_names_and_nothing_that_a_client_say
     }
     assert {name for name in received.headers if name.replace("_", "-").startswith("x-auth-")} <= set(HEADERS)
     assert "spoofed" not in received.headers.values()
+
+
+async def test_the_longest_token_is_accepted(world: World, behind: tuple[Behind, Behind]) -> None:
+    claims = {"sub": world.customer, "aud": world.resource, "client_id": world.traditional.id, "scope": "read:things"}
+    room = (MAX_TOKEN_CHARS - len(world.forger.access_token(**claims, plan=""))) * 3 // 4
+    token = world.forger.access_token(**claims, plan="x" * (room - 2))
+    assert MAX_TOKEN_CHARS - 8 < len(token) <= MAX_TOKEN_CHARS
+
+    assert await asyncio.to_thread(behind[0].status, token) == 200
 
 
 async def test_what_has_no_acceptable_token_never_reaches_the_api(world: World, behind: tuple[Behind, Behind]) -> None:

@@ -32,6 +32,7 @@ UPSTREAMSserver {
     error_log /dev/stderr emerg;  # all others about requests have the query; the access log has what failed
     server_tokens off;
     client_max_body_size 11m;
+    large_client_header_buffers 4 32k;  # a token has up to 16 KiB
     proxy_http_version 1.1;
     proxy_read_timeout 75s;
     proxy_set_header Connection "";
