@@ -168,6 +168,18 @@ def body_of(method: str) -> bytes | None:
     return b'{"name": "Ada"}' if method in {"POST", "PUT", "PATCH"} else None
 
 
+@pytest.mark.parametrize("hidden", ["metrics", "schema", "health/ready"])
+def test_no_spelling_reaches_what_the_edge_hides(edge: Edge, hidden: str) -> None:
+    address = edge.http.base_url
+    with replicas(edge, *ADDRESSES, behaviour="answers") as running:
+        for spelling in ("/{}", "//{}", "/{}/", "/./{}", "/x/../{}", "/x%2F..%2f{}", "/%2F{}"):
+            for spelled in (hidden, f"%{ord(hidden[0]):02x}{hidden[1:]}"):
+                with socket.create_connection((address.host, address.port or 80)) as connection:
+                    connection.sendall(f"GET {spelling.format(spelled)} HTTP/1.0\r\n\r\n".encode())
+                    assert connection.makefile("rb").readline().split()[1] == b"404", (spelling, spelled)
+    assert [replica.received for replica in running if replica.received] == []
+
+
 def test_no_query_is_logged_while_a_service_is_down(edge: Edge) -> None:
     query, referer = {"code": NEVER_LOGGED}, {"Referer": f"http://localhost/?code={NEVER_LOGGED}"}
     assert edge.http.get("/oidc/auth", params=query, headers=referer).status_code == 502

@@ -17,13 +17,13 @@ from identity_common.http import health
 from identity_common.http.api_errors import API_EXCEPTION_HANDLERS
 from identity_common.http.caching import with_cache_control
 from identity_common.http.conditional import ConditionalGet
-from identity_common.http.encoded_slashes import EncodedSlashes
 from identity_common.http.head import Head
 from identity_common.http.health import Readiness
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi_document import schema_route
 from identity_common.http.options import Options
 from identity_common.http.query_parameters import refuse_undeclared_parameters
+from identity_common.http.routed_path import RoutedPath
 from identity_common.http.routing import Service
 from identity_common.http.versions import Versions
 from identity_common.telemetry.metrics import HttpMetrics, Samples, measure_version, metrics
@@ -90,7 +90,7 @@ def create_service_app(
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
     routed = Options(Head(ConditionalGet(app.asgi_handler)))
     everywhere = tracing().around_requests(cors(_past_the_router(routed, route_handlers)))
-    app.asgi_handler = EncodedSlashes(Observation(everywhere, HttpMetrics(registry)))
+    app.asgi_handler = RoutedPath(Observation(everywhere, HttpMetrics(registry)))
     return app
 
 
@@ -105,8 +105,7 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
     for handler in handlers:
         for path in handler.paths:
             if "{" in path:
-                # The router treats repeated slashes as one, and ignores those at the end.
-                pattern = re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", "/" + path[1:].replace("/", "/+") + "/*"))
+                pattern = re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", path))
                 parametrised.append((pattern, _PARAMETER.sub(r"{\1}", path), handler.fn))
             else:
                 raw[path] = handler.fn

@@ -16,7 +16,7 @@ _NOT_STORED: Final = (b"cache-control", b"no-store")
 
 def with_cache_control(scope: Scope, send: Send) -> Send:
     """Return the ``send`` for one request: it adds the header to the response to a read under ``/api/``."""
-    if scope.get("method") not in _READS or not scope["path"].lstrip("/").startswith("api/"):
+    if scope.get("method") not in _READS or not scope["path"].startswith("/api/"):
         return send
 
     def send_with_header(message: Message) -> Awaitable[None]:

@@ -28,7 +28,7 @@ from template_service.permissions.routes import OrganizationPermissionAnswer, or
 
 _PATH: Final = "/api/organizations/{{organization_id:str}}/{kind}s/{{{kind}_id:str}}/scopes"
 _KINDS: Final[tuple[tuple[MemberType, str], ...]] = (("user", "a user"), ("application", "an application"))
-_READABLE_BY_ANY_PAGE: Final = re.compile("/api/organizations/[^/]+/users/[^/]+/scopes/?")
+_READABLE_BY_ANY_PAGE: Final = re.compile("/api/organizations/[^/]+/users/[^/]+/scopes")
 _IF_NONE_MATCH: Final = b"if-none-match"
 _PREFER: Final = b"prefer"
 _REVISION: Final = REVISION_HEADER.lower().encode()
