@@ -47,7 +47,7 @@ class Replica:
         self.bus = Bus(nats_url or addresses.token_nats_url, service="token")
         sealing = SealingKeys(["A" * 43 + "="])
         self.keys = FeedKeys(self.engine, sealing, tenant_id=tenant_id)
-        self.tail = Tail(addresses.token_database_url, tenant_id=tenant_id)
+        self.tail = Tail(addresses.token_database_url, tenant_id=tenant_id, readers_per_client=10)
         self.snapshots = Snapshots(self.engine, self.keys, tenant_id=tenant_id, issuer=ISSUER)
         self.sequencer = Sequencer(
             self.bus,
@@ -78,7 +78,7 @@ class Replica:
     async def next_message(self, *, that: Callable[[Message], bool] = lambda _: True) -> Message:
         keys = KeySet.parse(self.keys.jwks)
         async with asyncio.timeout(WAIT_S):
-            with self.tail.reading() as live:
+            with self.tail.reading("one") as live:
                 async for each in live:
                     message = read_message(each.token, keys, issuer=ISSUER)
                     if that(message):
@@ -156,7 +156,7 @@ async def test_nothing_counts_as_fresh_while_more_is_waiting(servers: ServerAddr
     await replica.next_message(that=lambda message: message.time > 0)
     keys = KeySet.parse(replica.keys.jwks)
     users = (UserState(id=f"user{number}", is_suspended=True) for number in range(count))
-    with replica.tail.reading() as live:
+    with replica.tail.reading("one") as live:
         async with replica.engine.begin() as connection:  # no turn meanwhile
             statement = text("SELECT FROM not_valid_feed WHERE tenant_id = :tenant FOR UPDATE")
             await connection.execute(statement, {"tenant": tenant_id})

@@ -6,10 +6,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from token_service.not_valid.tail import LiveMessage, Tail, TooManyReadersError
+from token_service.not_valid.tail import LiveMessage, Tail, TooManyReadersError, TooManyReadersOfClientError
 
 QUEUED = 1000
 READERS = 2000
+OF_CLIENT = 200
 
 
 def message(number: int, tenant_id: str = "mine") -> str:
@@ -19,11 +20,11 @@ def message(number: int, tenant_id: str = "mine") -> str:
 @pytest.fixture
 def tail() -> Tail:
     """A tail that is not started: the tests hand it the notifications."""
-    return Tail("postgresql+asyncpg://token:secret@127.0.0.1:9/token", tenant_id="mine")
+    return Tail("postgresql+asyncpg://token:secret@127.0.0.1:9/token", tenant_id="mine", readers_per_client=OF_CLIENT)
 
 
 async def test_a_reader_gets_what_fits_its_queue_and_is_ended_with_the_next_message(tail: Tail) -> None:
-    with tail.reading() as live:
+    with tail.reading("one") as live:
         for number in range(1, QUEUED + 1):
             tail._take(None, 0, "", message(number))
         (reader,) = tail._readers
@@ -36,7 +37,7 @@ async def test_a_reader_gets_what_fits_its_queue_and_is_ended_with_the_next_mess
 
 async def test_a_reader_gets_the_messages_of_its_tenant_from_then_on(tail: Tail) -> None:
     tail._take(None, 0, "", message(1))
-    with tail.reading() as live:
+    with tail.reading("one") as live:
         tail._take(None, 0, "", message(7, "another"))
         tail._take(None, 0, "", message(2))
         await tail.stop()
@@ -46,10 +47,22 @@ async def test_a_reader_gets_the_messages_of_its_tenant_from_then_on(tail: Tail)
 
 async def test_the_readers_of_a_replica_are_limited(tail: Tail) -> None:
     with ExitStack() as reading:
-        for _ in range(READERS):
-            reading.enter_context(tail.reading())
-        with pytest.raises(TooManyReadersError), tail.reading():
+        for number in range(READERS):
+            reading.enter_context(tail.reading(f"client {number % 10}"))
+        with pytest.raises(TooManyReadersError) as refused, tail.reading("another"):
             pass
-        assert tail.readers == READERS
-    with tail.reading():
+        assert (refused.type, tail.readers) == (TooManyReadersError, READERS)
+    with tail.reading("another"):
+        assert tail.readers == 1
+
+
+async def test_the_readers_of_a_client_are_limited_and_those_that_end_make_room(tail: Tail) -> None:
+    with ExitStack() as reading:
+        for _ in range(OF_CLIENT):
+            reading.enter_context(tail.reading("one"))
+        with pytest.raises(TooManyReadersOfClientError), tail.reading("one"):
+            pass
+        with tail.reading("another"):
+            assert tail.readers == OF_CLIENT + 1
+    with tail.reading("one"):
         assert tail.readers == 1

@@ -31,7 +31,7 @@ class OAuthError(Exception):
         error: The error code, such as ``invalid_request``.
         description: Text for developers; never contains a token, a secret or personal data.
         status: HTTP status.
-        retry_after_s: Seconds to wait before retrying; only with 503.
+        retry_after_s: Seconds to wait before retrying; only with 429 and 503.
         reason: Code for the audit trail, where the error is not specific enough; the response does not contain it.
     """
 

@@ -31,6 +31,9 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             that wait for a sign-in or a consent.
         audit_backlog: How many entries of the audit trail may wait in Redis for the bus; then exchanges get 503.
         not_valid_feed_public: Whether the not-valid feed may be read without a client credential.
+        not_valid_feed_third_party: Whether third-party applications may read it, too.
+        not_valid_feed_readers_per_client: Limit of streams of the feed that one application, or one IPv4 address or
+            IPv6 /64 if the feed is public, may keep open at one replica, which keeps 2,000 in all.
         claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
         claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
         claims_time_ms: Time limit of one call; 1 to 1000, since the Management API waits 2 s for a test.
@@ -57,6 +60,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     pending_requests_per_address: int = 1000
     audit_backlog: int = 100_000
     not_valid_feed_public: bool = False
+    not_valid_feed_third_party: bool = False
+    not_valid_feed_readers_per_client: int = 200
     claims_workers: int = 0
     claims_test_workers: int = 2
     claims_time_ms: int = 100
@@ -89,6 +94,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_attempts_per_address=1,
             pending_requests_per_address=1,
             audit_backlog=2,
+            not_valid_feed_readers_per_client=1,
             claims_workers=0,
             claims_test_workers=1,
             claims_memory_mib=8,

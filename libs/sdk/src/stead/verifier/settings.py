@@ -25,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         audience: The resource indicator of the API behind the proxy.
         jwks_url: Address of the issuer's keys; None for ``{issuer}/jwks``.
         feed_url: Base address of the service, for the not-valid feed; None to do without the feed.
-        client_id: Of any application with a secret, to read the feed; None if the feed is public.
+        client_id: Of a first-party application with a secret, to read the feed; None if the feed is public.
         client_secret: Its secret.
         leeway_s: Tolerated clock difference in seconds when ``exp`` and ``nbf`` are judged.
         reject_stale_permissions: Whether tokens with permissions that were lost after they were issued are refused.

@@ -17,6 +17,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from identity_common.background import end
+from identity_common.http.client_address import client_address
 from identity_common.http.conditional import is_known
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable
@@ -38,10 +39,18 @@ from token_service.not_valid import (
     Snapshots,
     Tail,
     TooManyReadersError,
+    TooManyReadersOfClientError,
     UnknownPositionError,
 )
 from token_service.not_valid.tail import LiveMessage
-from token_service.openapi.not_valid import EVENTS_OPERATION, KEYS_OPERATION, SNAPSHOT_OPERATION
+from token_service.openapi.not_valid import (
+    EVENTS_OPERATION,
+    KEYS_OPERATION,
+    SNAPSHOT_OPERATION,
+    THIRD_PARTY,
+    TOO_MANY_READERS,
+)
+from token_service.sign_in.client_address import network_of
 
 PATH: Final = "/oidc/not-valid"
 EVENTS_PATH: Final = f"{PATH}/events"
@@ -61,7 +70,7 @@ _Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class NotValidEndpoints:
-    """Serves the feed to clients with a credential, or to everyone.
+    """Serves the feed to clients with a credential, or to all.
 
     Args:
         directory: Must be current before clients are authenticated.
@@ -70,6 +79,8 @@ class NotValidEndpoints:
         snapshots: Snapshots, and messages since a position.
         tail: The live messages.
         is_public: Whether reading needs no credential.
+        admits_third_party: Whether third-party applications may read.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``, for the readers of a public feed.
     """
 
     def __init__(
@@ -81,6 +92,8 @@ class NotValidEndpoints:
         tail: Tail,
         *,
         is_public: bool,
+        admits_third_party: bool,
+        trusted_proxies: int,
     ) -> None:
         self._directory = directory
         self._authenticator = authenticator
@@ -88,6 +101,8 @@ class NotValidEndpoints:
         self._snapshots = snapshots
         self._tail = tail
         self._is_public = is_public
+        self._admits_third_party = admits_third_party
+        self._trusted_proxies = trusted_proxies
 
     async def snapshot(self, scope: Scope, _: Receive, send: Send) -> None:
         """Send the snapshot, or 304 if the reader has it."""
@@ -107,9 +122,9 @@ class NotValidEndpoints:
 
     async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the messages after the reader's position, then each new one as it arrives, for about ten minutes."""
-        await self._require_reader(scope)
+        client = await self._require_reader(scope)
         position = _position(scope)
-        with self._tail.reading() as live:  # subscribed before reading the past: no gap between them
+        with self._tail.reading(client) as live:  # subscribed before reading the past: no gap between them
             earlier = [] if position is None else await self._snapshots.since(*position)
             await send({"type": "http.response.start", "status": 200, "headers": _EVENT_STREAM})
             for message in earlier:
@@ -126,14 +141,22 @@ class NotValidEndpoints:
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"max-age=%d" % KEYS_MAX_AGE_S)]
         await send_answer(send, 200, headers, self._keys.jwks)
 
-    async def _require_reader(self, scope: Scope) -> None:
+    async def _require_reader(self, scope: Scope) -> str:
+        """Return what the reader is counted as: the client's id, or the network of its address if the feed is public.
+
+        Raises:
+            OAuthError: ``invalid_client``; ``unauthorized_client`` for a third-party application.
+        """
         if self._is_public:
-            return
+            return network_of(client_address(scope, trusted_proxies=self._trusted_proxies))
         self._directory.require_current()
         credentials = read_credentials(header_values(scope, b"authorization"), FormParameters({}))
         if credentials.method == "none":
             raise invalid_client()
-        await self._authenticator.authenticate(credentials)
+        client = await self._authenticator.authenticate(credentials)
+        if client.is_third_party and not self._admits_third_party:
+            raise OAuthError("unauthorized_client", THIRD_PARTY, status=403)
+        return client.id
 
 
 def not_valid_endpoints(endpoints: NotValidEndpoints) -> list[ASGIRouteHandler]:
@@ -166,6 +189,8 @@ async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -
         await _refuse(error, send)
     except UnknownPositionError:
         await _refuse(OAuthError("invalid_request", _UNKNOWN_POSITION, status=410), send)
+    except TooManyReadersOfClientError:
+        await _refuse(OAuthError("temporarily_unavailable", TOO_MANY_READERS, status=429, retry_after_s=1), send)
     except (FeedUnavailable, TooManyReadersError):
         await _refuse(temporarily_unavailable("the feed cannot be read right now"), send)
     except Exception as error:  # noqa: BLE001 - the edge

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from typing import Final, NamedTuple, Self
 
@@ -24,6 +25,10 @@ _READERS: Final = 2000
 
 class TooManyReadersError(Exception):
     """This replica has reached its limit of readers."""
+
+
+class TooManyReadersOfClientError(TooManyReadersError):
+    """One client has reached its limit of readers at this replica."""
 
 
 class LiveMessage(NamedTuple):
@@ -82,12 +87,15 @@ class Tail:
     Args:
         database_url: This service's database.
         tenant_id: The tenant.
+        readers_per_client: How many readers one client may have, so that it does not take the places of others.
     """
 
-    def __init__(self, database_url: str, *, tenant_id: str) -> None:
+    def __init__(self, database_url: str, *, tenant_id: str, readers_per_client: int) -> None:
         self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
         self._tenant_id = tenant_id
+        self._readers_per_client = readers_per_client
         self._readers: set[_Reader] = set()
+        self._of_client: Counter[str] = Counter()
         self._last: LiveMessage | None = None
         self._heard_at = time.monotonic()
         self._loop = BackgroundLoop(
@@ -125,22 +133,31 @@ class Tail:
         self._end_readings()
 
     @contextlib.contextmanager
-    def reading(self) -> Generator[AsyncGenerator[LiveMessage, None], None, None]:
+    def reading(self, client: str) -> Generator[AsyncGenerator[LiveMessage, None], None, None]:
         """Return the messages from now on; they end when one was missed, and when the server stops.
 
+        Args:
+            client: The client that the reader is counted for.
+
         Raises:
-            TooManyReadersError: There are too many readers.
+            TooManyReadersError: There are too many readers; ``TooManyReadersOfClientError``: of this client.
         """
+        if self._of_client[client] >= self._readers_per_client:
+            raise TooManyReadersOfClientError
         if len(self._readers) >= _READERS:
             raise TooManyReadersError
         reader = _Reader()
         self._readers.add(reader)
+        self._of_client[client] += 1
         forget = call_when_stopping(reader.end)
         try:
             yield reader.messages()
         finally:
             forget()
             self._readers.discard(reader)
+            self._of_client[client] -= 1
+            if not self._of_client[client]:
+                del self._of_client[client]
 
     async def _listen(self) -> None:
         connection = await asyncpg.connect(self._database_url, timeout=5, command_timeout=5)

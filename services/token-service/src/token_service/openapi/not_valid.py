@@ -12,8 +12,16 @@ from token_service.openapi.responses import (
     refusals,
 )
 
+THIRD_PARTY: Final = "third-party applications may not read the feed"
+TOO_MANY_READERS: Final = "this reader has too many open streams at this replica: keep one for each process"
+
 _AWAY: Final = ("The feed cannot be read.", {"temporarily_unavailable": "the feed cannot be read right now"})
-_REFUSALS: Final[Refusals] = {401: UNAUTHENTICATED, 500: FAILED, 503: _AWAY}
+_REFUSALS: Final[Refusals] = {
+    401: UNAUTHENTICATED,
+    403: ("The operator admits first-party applications only.", {"unauthorized_client": THIRD_PARTY}),
+    500: FAILED,
+    503: _AWAY,
+}
 _SECURITY: Final[list[Json]] = [{"basic": []}]
 _TAGS: Final = ["Not-valid feed"]
 
@@ -34,8 +42,8 @@ SNAPSHOT_OPERATION: Final = hand_written(
             "summary": "Read the not-valid feed",
             "description": (
                 "A signed snapshot of everything that verifiers must no longer accept: a JWS, a newline, and"
-                " sorted records of 24 bytes. Requires the credentials of a confidential client, unless the operator"
-                " made it public."
+                " sorted records of 24 bytes. Requires the credentials of a confidential first-party client, unless the"
+                " operator made it public or admits third-party clients."
             ),
             "tags": _TAGS,
             "security": _SECURITY,
@@ -73,7 +81,8 @@ EVENTS_OPERATION: Final = hand_written(
             "summary": "Follow the not-valid feed",
             "description": (
                 "Server-sent events: each `data` is a signed message, with a heartbeat every second. The response ends"
-                " after about ten minutes; `Last-Event-ID` resumes from a position, `<epoch>.<sequence>`."
+                " after about ten minutes; `Last-Event-ID` resumes from a position, `<epoch>.<sequence>`. The open"
+                " streams of one client are limited, by default to 200 at each replica."
             ),
             "tags": _TAGS,
             "security": _SECURITY,
@@ -96,6 +105,7 @@ EVENTS_OPERATION: Final = hand_written(
                             "The feed cannot be resumed from this position.",
                             {"invalid_request": "the feed cannot be resumed from this position: read the snapshot"},
                         ),
+                        429: ("The client has too many open streams.", {"temporarily_unavailable": TOO_MANY_READERS}),
                         **_REFUSALS,
                     }
                 ),

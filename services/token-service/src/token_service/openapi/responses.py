@@ -77,6 +77,6 @@ def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> Js
             error: {"error": error, "error_description": text, "code": f"oidc.{error}", "message": text}
             for error, text in errors.items()
         }
-        headers = ("WWW-Authenticate",) if status in challenged else ("Retry-After",) if status == 503 else ()
+        headers = ("WWW-Authenticate",) if status in challenged else ("Retry-After",) if status in {429, 503} else ()
         responses[str(status)] = answer(description, schema, examples, *headers)
     return responses

@@ -47,6 +47,8 @@ def client_endpoints(settings: Settings, shared: Shared, grants: Grants) -> list
                 shared.feed.snapshots,
                 shared.feed.tail,
                 is_public=settings.not_valid_feed_public,
+                admits_third_party=settings.not_valid_feed_third_party,
+                trusted_proxies=settings.trusted_proxies,
             )
         ),
     ]

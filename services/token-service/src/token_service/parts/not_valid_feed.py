@@ -15,7 +15,11 @@ class NotValidFeed:
         engine, tenant_id = connections.engine, settings.tenant_id
         self.keys = FeedKeys(engine, SealingKeys(settings.key_encryption_keys), tenant_id=tenant_id)
         self.snapshots = Snapshots(engine, self.keys, tenant_id=tenant_id, issuer=settings.issuer)
-        self.tail = Tail(settings.database_url, tenant_id=tenant_id)
+        self.tail = Tail(
+            settings.database_url,
+            tenant_id=tenant_id,
+            readers_per_client=settings.not_valid_feed_readers_per_client,
+        )
         self._sequencer = Sequencer(
             connections.bus,
             self.keys,
