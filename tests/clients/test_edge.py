@@ -180,6 +180,18 @@ def test_no_spelling_reaches_what_the_edge_hides(edge: Edge, hidden: str) -> Non
     assert [replica.received for replica in running if replica.received] == []
 
 
+def test_no_header_of_a_client_hides_its_address(edge: Edge) -> None:
+    headers = [
+        ("Connection", "close, X-Forwarded-For"),
+        ("Connection", "x-forwarded-proto"),
+        ("X-Forwarded-For", "::1"),
+    ]
+    with replicas(edge, *ADDRESSES, behaviour="answers") as running:
+        assert edge.http.get("/oidc/jwks", headers=headers).status_code == 200
+    (received,) = (each for replica in running for each in replica.received)
+    assert {b"X-Forwarded-For: ::1, 127.0.0.1", b"X-Forwarded-Proto: http"} <= set(received.split(b"\r\n"))
+
+
 def test_no_query_is_logged_while_a_service_is_down(edge: Edge) -> None:
     query, referer = {"code": NEVER_LOGGED}, {"Referer": f"http://localhost/?code={NEVER_LOGGED}"}
     assert edge.http.get("/oidc/auth", params=query, headers=referer).status_code == 502

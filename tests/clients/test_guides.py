@@ -81,6 +81,41 @@ def test_express(world: World, tokens: DemoTokens, npm_packages: Path) -> None:
     assert refused["none"].headers["WWW-Authenticate"].startswith("Bearer")
 
 
+TOLD = {
+    "X-Auth-Subject": "user00000001",
+    "X-Auth-Actor": "agent0000001",
+    "X-Auth-Scope": "read:orders",
+    "X-Auth-Organization": "-",
+}
+
+
+def test_fastapi_behind_a_proxy(fastapi: Path, tmp_path: Path) -> None:
+    write_code("proxy.md", tmp_path)
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "orders_behind_a_proxy:app", "--port", str(port), "--no-access-log"]
+    with serving(command, port, tmp_path, PYTHONPATH=str(fastapi)) as address:
+        sees_the_caller_or_refuses(address)
+
+
+def test_express_behind_a_proxy(npm_packages: Path) -> None:
+    write_code("proxy.md", npm_packages)
+    port = free_port()
+    with serving([NODE, npm_packages / "orders-behind-a-proxy.mjs"], port, PORT=str(port)) as address:
+        sees_the_caller_or_refuses(address)
+
+
+def sees_the_caller_or_refuses(address: str) -> None:
+    with httpx.Client(base_url=address) as http:
+        impersonated = http.get("/orders", headers=TOLD)
+        assert impersonated.json() == {"of": "user00000001", "seenBy": "agent0000001"}
+        direct = http.get("/orders", headers=TOLD | {"X-Auth-Actor": "-", "X-Auth-Scope": "-"})
+        assert direct.json() == {"of": "user00000001", "seenBy": "user00000001"}
+        for name in TOLD:
+            others = [field for field in TOLD.items() if field[0] != name]
+            for own in ([], [(name, "")], [(name, "-"), (name, "one")]):
+                assert http.get("/orders", headers=[*others, *own]).status_code == 403
+
+
 def test_impersonation(world: World, tokens: DemoTokens, run_directory: Path, npm_packages: Path) -> None:
     write_code("impersonation.md", npm_packages)
     environment = settings(run_directory) | {"ACTOR_TOKEN": world.userinfo_token(tokens.agent)}

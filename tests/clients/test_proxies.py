@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPResponse
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import httpx2 as httpx
+import msgspec
 import pytest
 
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from stead import CallerUnknown, ProxiedCaller, proxied_caller
+from stead.proxied import HEADERS
 from stead.verification import MAX_TOKEN_CHARS
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from tests.support.world import World
-from tests.unit.sdk.http_server import Answer, HttpServer
+from tests.unit.sdk.http_server import Answer, HttpServer, Received
 
 pytestmark = pytest.mark.clients
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "verifier"
-HEADERS = ("x-auth-subject", "x-auth-actor", "x-auth-scope", "x-auth-organization")
 NOBODY_HAS = "a%2Fb:50%25"
 """The scope ``a/b:50%`` as it stands in the path of a check: every proxy but Caddy passes it on as it is."""
 
@@ -33,12 +37,36 @@ SPOOFED = dict.fromkeys(
     ("X-Auth-Subject", "X_Auth_Subject", "X-Auth_Actor", "x_auth-scope", "X-Auth-Organization", "X_AUTH_ACTOR"),
     "spoofed",
 )
+HOP_BY_HOP: dict[str, Sequence[str]] = {
+    **{f"only {name}": (f"Connection: {name}",) for name in HEADERS},
+    "all": (f"Connection: {', '.join(HEADERS)}",),
+    "in capitals, with tabs and empty members": (f"CONNECTION: close,\t,{' ,'.join(HEADERS).upper()},",),
+    "several headers": ("Connection: keep-alive", *(f"Connection: {name.title()}" for name in HEADERS)),
+    "folded": ("Connection: close,\r\n X-Auth-Actor",),
+    "Proxy-Connection": (f"Proxy-Connection: {', '.join(HEADERS)}",),
+    "Keep-Alive": ("Keep-Alive: X-Auth-Actor", "Connection: Keep-Alive, X-Auth-Actor"),
+    "TE": ("TE: trailers, X-Auth-Actor", "Connection: TE, X-Auth-Actor"),
+    "WebSocket": ("Upgrade: websocket", f"Connection: Upgrade, {', '.join(HEADERS)}"),
+    "h2c": ("Upgrade: h2c", "HTTP2-Settings: AAMAAABk", "Connection: Upgrade, HTTP2-Settings, X-Auth-Actor"),
+    "the token": ("Connection: Authorization",),
+    "the address": ("Connection: X-Forwarded-For",),
+    "the length": ("Connection: Content-Length, Transfer-Encoding, Host",),
+    "repeated": ("X-Auth-Actor: -", "X-Auth-Actor: -"),
+    "repeated and listed": ("X-Auth-Actor: -", "Connection: X-Auth-Actor"),
+    "with underscores": ("X_Auth_Actor: -", "x-auth_actor: -", "Connection: X-Auth-Actor, X_Auth_Actor"),
+    "a blank before the colon": ("X-Auth-Actor : -",),
+    "a trailer": ("Transfer-Encoding: chunked", "Trailer: X-Auth-Actor", "", "0", "X-Auth-Actor: -"),
+}
+"""Header lines by which a client could make a proxy remove, replace or repeat headers of the verifier."""
+PASS_WEBSOCKETS = {"caddy", "traefik"}
 
 
 class Behind:
     """A proxy with the verifier and an API behind it: ``/`` requires ``read:things``."""
 
-    def __init__(self, address: str, api: HttpServer, scope: str) -> None:
+    def __init__(self, name: str, address: str, api: HttpServer, scope: str) -> None:
+        self.name = name
+        self.address = urlsplit(address)
         self.scope = scope
         self.http = httpx.Client(base_url=address, timeout=30)
         self.api = api
@@ -49,6 +77,17 @@ class Behind:
 
     def status(self, token: str | None) -> int:
         return self.get(token).status_code
+
+    def sent(self, token: str, lines: Sequence[str]) -> tuple[int, list[ProxiedCaller]]:
+        """Send a GET with these header lines as they are; return the status, and whom the API saw if it did."""
+        before = len(self.api.received)
+        head = ("GET /orders HTTP/1.1", "Host: orders", f"Authorization: Bearer {token}", *lines)
+        with socket.create_connection((self.address.hostname, self.address.port or 80), timeout=30) as connection:
+            connection.sendall("\r\n".join((*head, "", "")).encode())
+            answer = HTTPResponse(connection)
+            answer.begin()
+            answer.read()
+        return answer.status, [proxied_caller(each.fields) for each in self.api.received[before:]]
 
 
 def command(name: str, directory: Path, binaries: Path) -> list[str | Path]:
@@ -99,9 +138,20 @@ def socket_address(address: str) -> str:
     return f"address: {host}, port_value: {port}"
 
 
+def orders(request: Received) -> Answer:
+    """Answer as an API behind the verifier: with the caller, 403 without one, 101 to a WebSocket of a caller."""
+    try:
+        caller = proxied_caller(request.fields)
+    except CallerUnknown:
+        return Answer(403)
+    if request.headers.get("connection", "").lower() == "upgrade" and request.headers.get("upgrade") == "websocket":
+        return Answer(101, b"", {"Connection": "Upgrade", "Upgrade": "websocket"})
+    return Answer(200, msgspec.json.encode(caller))
+
+
 @pytest.fixture(scope="module")
 def api() -> Iterator[HttpServer]:
-    with HttpServer(lambda _: Answer(200, b"orders")) as api:
+    with HttpServer(orders) as api:
         yield api
 
 
@@ -149,7 +199,9 @@ async def behind(
                 api=api.url.removeprefix("http://"),
                 scope=scope,
             )
-            both.append(Behind(await asyncio.to_thread(running.enter_context, started), api, unquote(scope)))
+            both.append(
+                Behind(request.param, await asyncio.to_thread(running.enter_context, started), api, unquote(scope))
+            )
         yield both[0], both[1]
 
 
@@ -162,20 +214,33 @@ def exchanged(world: World, user: str | None = None) -> str:
     return str(answer.json()["access_token"])
 
 
+def agent_of(world: World) -> ProxiedCaller:
+    """Return the caller of ``exchanged`` tokens."""
+    return ProxiedCaller(
+        subject=world.customer, actor=world.agent, scopes=frozenset({"read:things"}), organization_id=None
+    )
+
+
+@pytest.fixture(scope="module")
+async def impersonation(world: World) -> str:
+    """An access token with an actor, for tests that end nothing."""
+    return await asyncio.to_thread(exchanged, world)
+
+
 async def test_the_api_sees_who_the_verifier_names_and_nothing_that_a_client_says(
     world: World, behind: tuple[Behind, Behind]
 ) -> None:
     token = await asyncio.to_thread(exchanged, world)
     target = "/orders/a%20b;c/?q=%2F&q=1"
     answer = await asyncio.to_thread(behind[0].get, token, target, SPOOFED)
-    assert (answer.status_code, answer.text) == (200, "orders")
+    assert (answer.status_code, answer.json()) == (200, msgspec.to_builtins(agent_of(world)))
     received = behind[0].api.received[-1]
     assert received.target == target
     assert {name: received.headers.get(name, "") for name in HEADERS} == {
         "x-auth-subject": world.customer,
         "x-auth-actor": world.agent,
         "x-auth-scope": "read:things",
-        "x-auth-organization": "",
+        "x-auth-organization": "-",
     }
     assert {name for name in received.headers if name.replace("_", "-").startswith("x-auth-")} <= set(HEADERS)
     assert "spoofed" not in received.headers.values()
@@ -188,6 +253,24 @@ async def test_the_longest_token_is_accepted(world: World, behind: tuple[Behind,
     assert MAX_TOKEN_CHARS - 8 < len(token) <= MAX_TOKEN_CHARS
 
     assert await asyncio.to_thread(behind[0].status, token) == 200
+
+
+@pytest.mark.parametrize("lines", HOP_BY_HOP.values(), ids=HOP_BY_HOP)
+async def test_no_header_line_of_a_client_hides_who_calls(
+    world: World, impersonation: str, behind: tuple[Behind, Behind], lines: Sequence[str]
+) -> None:
+    status, callers = await asyncio.to_thread(behind[0].sent, impersonation, lines)
+    assert callers == ([agent_of(world)] if status in {200, 101} else []), status
+    assert status in {200, 101, 400, 401, 403}
+
+
+async def test_a_websocket_has_its_caller_where_the_proxy_passes_it(
+    world: World, impersonation: str, behind: tuple[Behind, Behind]
+) -> None:
+    lines = ("Upgrade: websocket", "Connection: Upgrade")
+    status, callers = await asyncio.to_thread(behind[0].sent, impersonation, lines)
+    assert (status == 101) == (behind[0].name in PASS_WEBSOCKETS)
+    assert callers == ([agent_of(world)] if status in {101, 200} else [])
 
 
 async def test_what_has_no_acceptable_token_never_reaches_the_api(world: World, behind: tuple[Behind, Behind]) -> None:

@@ -16,6 +16,8 @@ class Received:
     target: str
     headers: dict[str, str]
     body: bytes
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    """All header fields as they came; ``headers`` has the last one of a name."""
 
     @property
     def path(self) -> str:
@@ -58,7 +60,7 @@ class HttpServer:
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                request = Received(self.command, self.path, headers, body)
+                request = Received(self.command, self.path, headers, body, self.headers.items())
                 outer.received.append(request)
                 answer = outer.answer(request)
                 self.send_response(answer.status)

@@ -63,6 +63,7 @@ def test_the_public_names_are_these() -> None:
         "AsyncManagementClient",
         "AuditEntry",
         "AuditFigure",
+        "CallerUnknown",
         "ClaimsFunction",
         "ClaimsFunctionFailure",
         "ClaimsFunctionVersion",
@@ -94,6 +95,7 @@ def test_the_public_names_are_these() -> None:
         "OrganizationRoleReference",
         "OrganizationTemplate",
         "OrganizationUser",
+        "ProxiedCaller",
         "Recording",
         "Resource",
         "ResourceConsent",
@@ -123,6 +125,7 @@ def test_the_public_names_are_these() -> None:
         "async_exchange_subject_token",
         "client_credentials",
         "exchange_subject_token",
+        "proxied_caller",
     ]
     assert all(getattr(stead, name).__doc__ for name in stead.__all__)
 

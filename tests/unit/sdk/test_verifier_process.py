@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from stead import AsyncAccessTokenVerifier, NotValidFeed
+from stead import AsyncAccessTokenVerifier, NotValidFeed, ProxiedCaller, proxied_caller
 from stead.verifier.__main__ import main
 from stead.verifier.app import VerifierApplication
 from stead.verifier.checks import check_at
@@ -51,14 +51,16 @@ def identity(answer: httpx.Response) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "PROPFIND"])
-async def test_a_good_token_is_answered_with_all_four_headers(verifier: httpx.AsyncClient, method: str) -> None:
+async def test_a_good_token_is_answered_with_all_four_headers_each_with_a_value(
+    verifier: httpx.AsyncClient, method: str
+) -> None:
     answer = await verifier.request(method, "/check/read:things", headers=bearing(GOOD), content=b"ignored")
     assert (answer.status_code, answer.content, answer.headers["Cache-Control"]) == (200, b"", "no-store")
     assert identity(answer) == {
         "x-auth-subject": "user00000001",
-        "x-auth-actor": "",
+        "x-auth-actor": "-",
         "x-auth-scope": "read:things write:things",
-        "x-auth-organization": "",
+        "x-auth-organization": "-",
     }
 
 
@@ -75,14 +77,42 @@ async def test_a_token_of_one_organization_needs_a_check_that_expects_it(verifie
 
 
 async def test_no_claim_can_end_a_header(verifier: httpx.AsyncClient) -> None:
-    odd = token(KEY, sub="Zoë\r\nX-Auth-Actor: root %", scope="50% ü", act={"sub": "a b"})
+    odd = token(KEY, sub="Zoë\r\nX-Auth-Actor: root %", scope="50% ü", act={"sub": "a b,c"})
     answer = await verifier.get("/check/-", headers=bearing(odd))
     assert identity(answer) == {
         "x-auth-subject": "Zo%C3%AB%0D%0AX-Auth-Actor:%20root%20%25",
-        "x-auth-actor": "a%20b",
+        "x-auth-actor": "a%20b%2Cc",
         "x-auth-scope": "50%25 %C3%BC",
-        "x-auth-organization": "",
+        "x-auth-organization": "-",
     }
+
+
+@pytest.mark.parametrize(
+    ("claims", "caller"),
+    [
+        ({"scope": ""}, ProxiedCaller(subject="user00000001", actor=None, scopes=frozenset(), organization_id=None)),
+        (
+            {"sub": "-", "act": {"sub": "-"}, "scope": "-", "organization_id": "-"},
+            ProxiedCaller(subject="-", actor="-", scopes=frozenset("-"), organization_id="-"),
+        ),
+        (
+            {"sub": "a,b", "act": {"sub": "%2D ü"}, "scope": "- a,b 50%", "organization_id": "--"},
+            ProxiedCaller(subject="a,b", actor="%2D ü", scopes=frozenset({"-", "a,b", "50%"}), organization_id="--"),
+        ),
+    ],
+)
+async def test_what_is_told_is_read_as_it_was_claimed(
+    verifier: httpx.AsyncClient, claims: dict[str, Any], caller: ProxiedCaller
+) -> None:
+    answer = await verifier.get("/check-in-organization/-", headers=bearing(token(KEY, **claims)))
+    assert all(identity(answer).values())
+    assert proxied_caller(answer.headers.multi_items()) == caller
+
+
+@pytest.mark.parametrize("actor", [{}, {"sub": ""}, {"sub": None}, {"sub": 7}, {"iss": "https://other.example.com"}])
+async def test_a_token_whose_actor_has_no_name_is_refused(verifier: httpx.AsyncClient, actor: dict[str, Any]) -> None:
+    answer = await verifier.get("/check/-", headers=bearing(token(KEY, act=actor)))
+    assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ the public interface. Failures are raised as ``IdentityError``; ``stead.errors``
 from stead.client import AsyncIdentityClient, IdentityClient, MemoryStorage, Storage
 from stead.errors import (
     ApiError,
+    CallerUnknown,
     Conflict,
     Forbidden,
     IdentityError,
@@ -87,6 +88,7 @@ from stead.models import (
     User,
 )
 from stead.not_valid import NotValidFeed
+from stead.proxied import ProxiedCaller, proxied_caller
 from stead.token_endpoint import (
     TokenResponse,
     async_client_credentials,
@@ -107,6 +109,8 @@ __all__ = [
     "Access",
     "OrganizationAware",
     "access_token_of",
+    "ProxiedCaller",
+    "proxied_caller",
     # applications that users sign in to
     "IdentityClient",
     "AsyncIdentityClient",
@@ -175,4 +179,5 @@ __all__ = [
     "SignInRequired",
     "Unavailable",
     "TokenInvalid",
+    "CallerUnknown",
 ]

@@ -11,6 +11,7 @@
     ├── OAuthError            the token endpoint refused the request (RFC 6749 section 5.2)
     ├── Unavailable           no answer in time, or the service asked for a later retry
     ├── TokenInvalid          a verifier rejected a token
+    ├── CallerUnknown         a request lacks a header of the verifier at the proxy
     └── SignInRequired        no user is signed in: redirect the browser to ``sign_in_url``
 
 ::
@@ -199,6 +200,18 @@ class TokenInvalid(IdentityError):  # noqa: N818
     def __init__(self, reason: TokenInvalidReason) -> None:
         self.reason: TokenInvalidReason = reason
         super().__init__(reason)
+
+
+class CallerUnknown(IdentityError):  # noqa: N818
+    """A request behind a proxy lacks a header that names its caller, or has it empty or twice.
+
+    Attributes:
+        header: Which one.
+    """
+
+    def __init__(self, header: str) -> None:
+        self.header = header
+        super().__init__(f"{header} is missing, empty or repeated")
 
 
 class SignInRequired(IdentityError):  # noqa: N818

@@ -363,8 +363,10 @@ def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> 
     if "nbf" in claims and now < numeric_date(claims, "nbf") - expected.leeway_s:
         raise TokenInvalid("not_yet_valid")
     actor = claims.get("act")
-    if actor is not None and not isinstance(actor, dict):
-        raise TokenInvalid("invalid_claims")
+    if actor is not None:
+        if not isinstance(actor, dict):
+            raise TokenInvalid("invalid_claims")
+        _required_string(actor, "sub")  # an actor without a name must not pass for none
     return AccessToken(
         id=_required_string(claims, "jti"),
         key_id=signed.key_id,

@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 import re
 from typing import Final
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
+from stead.proxied import ACTOR, ORGANIZATION, SCOPE, SUBJECT, written, written_scopes
 from stead.verification import AccessToken
 
 _CHECK: Final = re.compile(rb"/check(-in-organization)?/([^/?]+)(?:/~(?:/.*)?)?", re.DOTALL)
 _SCOPE_TOKEN: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 section 3.3
 _NO_SCOPE: Final = "-"
-_AS_IT_IS: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
 
 class Check:
@@ -55,19 +55,15 @@ def _check(scopes: bytes, organization_aware: bool) -> Check | None:
 
 
 def identity_headers(token: AccessToken) -> list[tuple[bytes, bytes]]:
-    """Return the headers that identify the caller: always all four, empty where unused.
+    """Return the headers that identify the caller: always all four, each with a value.
 
-    Some proxies would forward the client's own header in place of an omitted one. ``%`` and anything that is not
-    visible ASCII is percent-encoded as UTF-8, so that no claim can end a header.
+    An omitted or empty one could not be told from one that an intermediary deleted because a client listed it in
+    ``Connection``, and some proxies would forward the client's own in its place.
     """
-    actor = (token.actor or {}).get("sub")
-    return [
-        (b"x-auth-subject", _encoded(token.subject)),
-        (b"x-auth-actor", _encoded(actor if isinstance(actor, str) else "")),
-        (b"x-auth-scope", b" ".join(map(_encoded, sorted(token.scopes)))),
-        (b"x-auth-organization", _encoded(token.organization_id or "")),
-    ]
-
-
-def _encoded(value: str) -> bytes:
-    return quote(value, safe=_AS_IT_IS, errors="replace").encode("ascii")
+    told = {
+        SUBJECT: written(token.subject),
+        ACTOR: written(None if token.actor is None else token.actor["sub"]),
+        SCOPE: written_scopes(token.scopes),
+        ORGANIZATION: written(token.organization_id),
+    }
+    return [(name.encode(), value.encode()) for name, value in told.items()]

@@ -1,0 +1,51 @@
+"""Reading the caller of a request behind a proxy: nothing that is absent, empty or repeated is a fact."""
+
+from __future__ import annotations
+
+import pytest
+
+from stead import CallerUnknown, ProxiedCaller, proxied_caller
+
+TOLD = {
+    "X-Auth-Subject": "user00000001",
+    "X-Auth-Actor": "agent0000001",
+    "X-Auth-Scope": "read:things write:things",
+    "X-Auth-Organization": "-",
+}
+CALLER = ProxiedCaller(
+    subject="user00000001",
+    actor="agent0000001",
+    scopes=frozenset({"read:things", "write:things"}),
+    organization_id=None,
+)
+
+
+def test_the_fields_of_asgi_and_of_other_servers_are_read() -> None:
+    other = [("Host", "orders"), ("Accept", "*/*")]
+    assert proxied_caller([*other, *TOLD.items()]) == CALLER
+    assert proxied_caller((name.lower().encode(), value.encode()) for name, value in TOLD.items()) == CALLER
+
+
+@pytest.mark.parametrize("header", TOLD)
+@pytest.mark.parametrize("value", [None, "", "  ", "one,two", "-, agent0000001"])
+def test_a_header_that_is_absent_empty_or_joined_is_refused(header: str, value: str | None) -> None:
+    fields = TOLD | {header: value or ""}
+    if value is None:
+        del fields[header]
+    with pytest.raises(CallerUnknown) as unknown:
+        proxied_caller(fields.items())
+    assert unknown.value.header == header.lower()
+
+
+@pytest.mark.parametrize("header", TOLD)
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
+def test_a_header_that_is_repeated_is_refused(header: str, spelled: type[str]) -> None:
+    for again in (TOLD[header], "-", ""):
+        for fields in ([*TOLD.items(), (spelled(header), again)], [(spelled(header), again), *TOLD.items()]):
+            with pytest.raises(CallerUnknown):
+                proxied_caller(fields)
+
+
+def test_a_caller_without_a_subject_is_refused() -> None:
+    with pytest.raises(CallerUnknown):
+        proxied_caller((TOLD | {"X-Auth-Subject": "-"}).items())
