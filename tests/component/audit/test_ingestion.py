@@ -16,7 +16,7 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.telemetry.metrics import counter
-from identity_common.wire.audit import AuditEntry, AuditLog, audit_subject
+from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog, audit_subject
 from management_service.audit.heads import Heads
 from management_service.audit.ingestion import AuditIngestion
 from management_service.audit.partitions import Month, create_partitions
@@ -34,6 +34,7 @@ class Trail:
         self.tenant_id = f"t{new_id()}"
         self._management = management
         self._jetstream = jetstream
+        self.skipped = counter(CollectorRegistry(), "audit_entries_skipped", "Skipped.")
 
     def entry(self, sequence: int, **changed: Any) -> AuditEntry:
         values = {"log": "management", "key": "management.user.update", "occurred_at": now_ms(), **changed}
@@ -74,7 +75,7 @@ class Trail:
         return Heads(self.bus, sealing, issuer="https://id.test", tenant_id=self.tenant_id, refused=refused)
 
     async def ingest(self, **changed: Any) -> AuditIngestion:
-        values = {"retention_days": 400, **changed}
+        values = {"retention_days": 400, "skipped": self.skipped, **changed}
         settings = self._management.settings
         ingestion = AuditIngestion(self.bus, settings.database_url, self.heads(), tenant_id=self.tenant_id, **values)
         ingestion.start()
@@ -159,33 +160,61 @@ async def test_a_new_epoch_is_recorded_as_a_gap_of_its_own(trail: Trail) -> None
     assert gaps(found) == [("b", {"previousEpoch": "a"}), ("c", {"from": 1, "to": 2, "previousEpoch": "b"})]
 
 
-async def test_a_malformed_message_is_skipped_with_a_line_in_the_log(trail: Trail) -> None:
+async def test_a_malformed_message_is_skipped_counted_and_logged(trail: Trail) -> None:
     ingestion = await trail.ingest()
     good = trail.entry(1)
     wrong = [
         b"",
         b"\xff",
         b'{"id": 1}',
-        msgspec.json.encode(trail.entry(2, user_id="\0")),
-        msgspec.json.encode(trail.entry(2)).replace(b"management.user", b"\\ud800"),
+        msgspec.json.encode(trail.entry(2)).replace(b'"management"', b'"another"'),
         msgspec.json.encode(trail.entry(2, log="template")),
         msgspec.json.encode(trail.entry(0)),
         msgspec.json.encode(trail.entry(2**63)),
+        msgspec.json.encode(trail.entry(2)).replace(b'"sequence":2', b'"sequence":1e999'),
+        msgspec.json.encode(trail.entry(2)).replace(b'"sequence":2', b'"sequence":' + b"2" * 9999),
+        msgspec.json.encode(trail.entry(2))[:-1] + b',"new":' + b"[" * 9999 + b"]" * 9999 + b"}",
         msgspec.json.encode(trail.entry(2, occurred_at=-1)),
         msgspec.json.encode(trail.entry(2, occurred_at=2**60)),
-        msgspec.json.encode(trail.entry(2, user_id="u" * 100_000)),
-        msgspec.json.encode(trail.entry(2, requested_by="u" * 100_000)),
-        msgspec.json.encode(trail.entry(2, given={"roleIds": ("r" * 100_000,)})),
         msgspec.json.encode(msgspec.structs.replace(trail.entry(2), tenant_id="another")),
     ]
-    several = [trail.entry(2, user_id="\0"), trail.entry(2, log="template"), good]
     with captured_logs("management") as log:
         for text in (*wrong, b"[", b"[7]"):
             await trail.publish_raw("management", text)
-        await trail.publish_raw("management", msgspec.json.encode(several))
+        await trail.publish_raw("management", msgspec.json.encode([trail.entry(2, log="template"), good]))
         assert await trail.stored(1) == [good]
     await ingestion.stop()
-    assert log.getvalue().count("audit.entry-malformed") == len(wrong) + 4
+    skipped = len(wrong) + 3
+    assert log.getvalue().count("audit.entry-malformed") == skipped
+    assert trail.skipped._value.get() == skipped
+
+
+async def test_text_and_numbers_that_cannot_be_stored_are_replaced_and_the_entry_stays(trail: Trail) -> None:
+    """Each as an earlier release could have published it; the others in its message are as they were."""
+    ingestion = await trail.ingest()
+    good = msgspec.json.encode(trail.entry(1))
+    bad: list[tuple[bytes, dict[str, Any]]] = [
+        (b'"userAgent":"a\\u0000b"', {"user_agent": "a\N{REPLACEMENT CHARACTER}b", "altered": ("userAgent",)}),
+        (b'"userAgent":"\\\\u0000"', {"user_agent": "\\u0000"}),
+        (b'"address":"\\ud800"', {"address": "\N{REPLACEMENT CHARACTER}", "altered": ("address",)}),
+        (b'"address":"\xff"', {"address": "\N{REPLACEMENT CHARACTER}", "altered": ("address",)}),
+        (b'"userId":"' + b"u" * 100_000 + b'"', {"user_id": "u" * 256, "altered": ("userId",)}),
+        (b'"given":{"roleIds":["' + b"r" * 257 + b'"]}', {"given": {"roleIds": ("r" * 256,)}, "altered": ("given",)}),
+        (b'"scope":"' + b"s" * 2049 + b'"', {"scope": "s" * 2048, "altered": ("scope",)}),
+        (b'"ids":["u"]', {"altered": ("ids",)}),
+        (b'"expiresAt":1e999', {"altered": ("expiresAt",)}),
+        (b'"revision":' + b"9" * 9999, {"altered": ("revision",)}),
+        (b'"context":{"reason":"\\u0000"}', {"context": AuditContext(reason="\ufffd"), "altered": ("context",)}),
+    ]
+    expected = [trail.entry(2 + number, **changes) for number, (_, changes) in enumerate(bad)]
+    for each, (text, _) in zip(expected, bad, strict=True):
+        published = msgspec.structs.replace(trail.entry(each.sequence), id=each.id, occurred_at=each.occurred_at)
+        altered = msgspec.json.encode(published)[:-1] + b"," + text + b"}"
+        await trail.publish_raw("management", b"[" + good + b"," + altered + b"]")
+    found = await trail.stored(1 + len(bad))
+    await ingestion.stop()
+    assert [each for each in found if each.sequence > 1] == expected
+    assert gaps(found) == []
 
 
 async def test_only_one_of_two_replicas_ingests_and_the_other_takes_over(trail: Trail) -> None:

@@ -104,6 +104,24 @@ def test_an_unsupported_value_is_refused_without_being_repeated(name: str, value
     )
 
 
+@pytest.mark.parametrize(
+    ("form_type", "complete"),
+    [
+        (TokenExchangeForm, EXCHANGE),
+        (AuthorizationCodeForm, CODE),
+        (RefreshTokenForm, REFRESH),
+        (ClientCredentialsForm, {"grant_type": "client_credentials"}),
+    ],
+)
+def test_an_organization_id_has_at_most_64_characters(
+    form_type: type[FormType], complete: dict[str, str | None]
+) -> None:
+    accepted = form(form_type, {**complete, "organization_id": "o" * 64})
+    assert getattr(accepted, "organization_id") == "o" * 64  # noqa: B009 - a form of any grant
+    refused = ("invalid_request", "this organization_id is not supported", 400)
+    assert refusal(form_type, {**complete, "organization_id": "o" * 65}) == refused
+
+
 @pytest.mark.parametrize("verifier", ["v" * 42, "v" * 129, "v" * 43 + "\n", "v" * 42 + "=", "\n" + "v" * 43])
 def test_a_malformed_verifier_is_refused(verifier: str) -> None:
     """RFC 7636 section 4.1: 43 to 128 unreserved characters, and nothing after them."""

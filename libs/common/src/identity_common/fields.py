@@ -6,6 +6,8 @@ import msgspec
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Description = Annotated[str, msgspec.Meta(max_length=1024)]
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+"""An id that need not exist: the audit trail keeps it."""
 Ids = tuple[Annotated[str, msgspec.Meta(max_length=256)], ...]
 """Ids of what the request relates to."""
 

@@ -224,7 +224,14 @@ class _Background:
         )
         self._audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
         self._audit_ingestion = AuditIngestion(
-            bus, settings.database_url, heads, tenant_id=tenant_id, retention_days=settings.audit_retention_days
+            bus,
+            settings.database_url,
+            heads,
+            tenant_id=tenant_id,
+            retention_days=settings.audit_retention_days,
+            skipped=counter(
+                registry, "audit_entries_skipped", "Entries of the audit trail that could not be stored: see the log."
+            ),
         )
         self._subject_token_relay = AuditStreamRelay(
             bus, commands, settings.database_url, log=SUBJECT_TOKEN_LOG, tenant_id=tenant_id

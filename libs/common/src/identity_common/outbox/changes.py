@@ -19,6 +19,7 @@ from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.revisions import HEADER, Source, format_revisions
 from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.wire.audit import AuditEntry
+from identity_common.wire.audit_entries import entry_json
 from identity_common.wire.events import event_subject
 
 NOTIFY_CHANNEL: Final = "outbox"
@@ -248,7 +249,7 @@ class Changes:
         return {
             "tenant_id": self._tenant_id,
             "occurred_at": now,
-            "entries": [msgspec.json.encode(entry).decode() for entry in entries],
+            "entries": [entry_json(entry).decode() for entry in entries],
             "traceparent": TRACEPARENT.get(),
             "channel": NOTIFY_CHANNEL,
             "subjects": [change.subject for change in changes],

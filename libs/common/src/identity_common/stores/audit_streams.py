@@ -8,11 +8,10 @@ import asyncio
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, AuditLog
+from identity_common.wire.audit_entries import entry_json
 
 _log = get_logger(__name__)
 
@@ -52,12 +51,11 @@ return dropped
 )
 _NO_LIMIT: Final = 2**53
 _GATHERING_S: Final = 0.02
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def encode_entry(entry: AuditEntry) -> bytes:
     """Return the JSON of an entry without its opening brace: the script prepends that, the epoch and the number."""
-    return _encode(entry)[1:]
+    return entry_json(entry)[1:]
 
 
 class AuditStreamKeys(NamedTuple):

@@ -69,6 +69,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         aggregates: What changed, as kind and ids; at most 100, the others are in further entries of the request.
         aggregate_count: How many aggregates the request changed, in all of its entries.
         gap: What is missing before the next entry of the log; with the key ``audit.gap``.
+        altered: Names of members that could not be stored as they were.
     """
 
     id: str
@@ -102,6 +103,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     aggregates: tuple[str, ...] = ()
     aggregate_count: int = 0
     gap: AuditGap | None = None
+    altered: tuple[str, ...] = ()
 
 
 class AuditFigure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

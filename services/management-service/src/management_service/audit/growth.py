@@ -39,13 +39,8 @@ class Leaf(NamedTuple):
     hash: bytes
 
 
-def leaf_with_salt(text: bytes) -> Leaf:
-    """Return the leaf of an entry, with a new salt.
-
-    Raises:
-        msgspec.DecodeError, OverflowError: The text is not JSON, or has an integer of more than 64 bits.
-    """
-    entry: dict[str, Any] = msgspec.json.decode(text)
+def leaf_with_salt(entry: dict[str, Any]) -> Leaf:
+    """Return the leaf of an entry, with a new salt."""
     salt = os.urandom(SALT_BYTES)
     return Leaf(salt, leaf_of(entry, personal_hash(entry, salt)))
 
@@ -110,7 +105,7 @@ class Growth:
         await self._adopt_some(connection, rows)
 
     async def _adopt_some(self, connection: asyncpg.Connection, rows: Sequence[asyncpg.Record]) -> None:
-        leaves = [leaf_with_salt(row["entry"].encode()) for row in rows]
+        leaves = [leaf_with_salt(msgspec.json.decode(row["entry"])) for row in rows]
         places = [
             (self._tenant_id, row["occurred_at"], row["number"], index, leaf.salt)
             for index, (row, leaf) in enumerate(zip(rows, leaves, strict=True), self.size)

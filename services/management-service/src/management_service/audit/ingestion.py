@@ -13,6 +13,7 @@ import asyncpg
 import msgspec
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from prometheus_client import Counter
 
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
@@ -24,7 +25,8 @@ from management_service.audit.erasure import erase_some, schedule_erasures
 from management_service.audit.figures import count_entries, drop_figures
 from management_service.audit.growth import Growth, Leaf, leaf_with_salt
 from management_service.audit.heads import Heads
-from management_service.audit.numbering import Numberings, gap_entry, is_storable
+from management_service.audit.messages import read_entries
+from management_service.audit.numbering import Numberings, gap_entry, is_numbered
 from management_service.audit.partitions import Month, create_partitions, drop_partitions, months_ahead
 from management_service.audit.stream import read_after, stream_created
 from management_service.party_ends import forget_party_ends
@@ -66,9 +68,6 @@ _MOVE: Final = """
     ON CONFLICT (tenant_id) DO UPDATE SET stream_created = excluded.stream_created, position = excluded.position
 """
 
-_decode = msgspec.json.Decoder(AuditEntry).decode
-_decode_several = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
 
 class AuditIngestion:
     """Stores the entries of a tenant, in one replica at a time.
@@ -79,6 +78,7 @@ class AuditIngestion:
         heads: Signs the tree.
         tenant_id: The tenant.
         retention_days: Age at which entries are dropped, a month at a time.
+        skipped: Counts entries that cannot be stored.
         clock: Clock, for tests.
     """
 
@@ -90,12 +90,14 @@ class AuditIngestion:
         *,
         tenant_id: str,
         retention_days: int,
+        skipped: Counter,
         clock: Clock = now_ms,
     ) -> None:
         self._bus = bus
         self._heads = heads
         self._tenant_id = tenant_id
         self._retention_ms = retention_days * _DAY_MS
+        self._skipped = skipped
         self._clock = clock
         self._kept_at = 0
         self._months: set[Month] = set()  # known to have a partition; cleared when partitions are dropped
@@ -182,9 +184,8 @@ class AuditIngestion:
                 continue
             if gap is not None:
                 entries.append(recorded := gap_entry(gap, entry))
-                gap_text = msgspec.json.encode(recorded)
-                rows.append(_row(recorded, gap_text.decode()))
-                leaves.append(leaf_with_salt(gap_text))
+                rows.append(_row(recorded, msgspec.json.encode(recorded).decode()))
+                leaves.append(leaf_with_salt(msgspec.to_builtins(recorded)))
                 _log.warning("audit.gap", source=entry.log, sequence=entry.sequence)
             entries.append(entry)
             rows.append(_row(entry, text))
@@ -202,32 +203,25 @@ class AuditIngestion:
             await connection.execute(_MOVE, self._tenant_id, created, position)
 
     def _entries(self, message: Msg) -> Iterator[tuple[AuditEntry, str, Leaf]]:
-        """Yield the entries of a message, each with its text and leaf; log those that are malformed or misplaced."""
-        try:
-            texts = _decode_several(message.data) if message.data.startswith(b"[") else [message.data]
-        except (msgspec.DecodeError, RecursionError):
-            texts = [b""]
-        for each in map(bytes, texts):
-            found = self._entry(message.subject, each)
-            if found is None:
+        """Yield the entries of a message, each with its text and leaf; log and count those that cannot be stored.
+
+        No caller of the services can cause one of these.
+        """
+        for found in read_entries(message.data):
+            if found is None or not self._is_placed(found.entry, message.subject):
+                self._skipped.inc()
                 _log.error("audit.entry-malformed", subject=message.subject, sequence=message.metadata.sequence.stream)
             else:
-                yield found
+                yield found.entry, found.text.decode(), leaf_with_salt(found.members)
 
-    def _entry(self, subject: str, data: bytes) -> tuple[AuditEntry, str, Leaf] | None:
-        try:
-            text = data.decode()
-            entry, leaf = _decode(data), leaf_with_salt(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError):
-            return None
-        is_valid = (
+    def _is_placed(self, entry: AuditEntry, subject: str) -> bool:
+        """Return whether an entry is one of its subject, has a number, and a time that a partition may have."""
+        return (
             subject == audit_subject(entry.log, self._tenant_id)
             and entry.tenant_id == self._tenant_id
-            and is_storable(entry)
+            and is_numbered(entry)
             and 0 <= entry.occurred_at < self._clock() + _MAX_AHEAD_MS
-            and "\\u0000" not in text
         )
-        return (entry, text, leaf) if is_valid else None
 
 
 async def _store_rows(

@@ -3,15 +3,12 @@
 An outbox never restarts its numbers. A stream in Redis that has lost its data begins another epoch at 1.
 """
 
-from itertools import chain
 from typing import Final
 
 from identity_common.identifiers import new_id
 from identity_common.wire.audit import GAP_KEY, AuditEntry, AuditGap, AuditLog
 
 _MAX_SEQUENCE: Final = 2**62
-_MAX_INDEXED: Final = 256
-"""Characters of an indexed member: an index row of PostgreSQL takes a third of a page at most."""
 
 
 class Numberings:
@@ -68,11 +65,6 @@ def gap_entry(gap: AuditGap, before: AuditEntry) -> AuditEntry:
     )
 
 
-def is_storable(entry: AuditEntry) -> bool:
-    """Return whether an entry has a number, and its indexed members are short enough for the indexes."""
-    indexed = (
-        *(entry.id, entry.epoch, entry.key, entry.operation, entry.application_id, entry.user_id, entry.actor_id),
-        *(entry.requested_by, entry.organization_id, entry.subject_token_id, *entry.ids.values()),
-        *chain.from_iterable(entry.given.values()),
-    )
-    return 0 < entry.sequence < _MAX_SEQUENCE and max(map(len, filter(None, indexed)), default=0) <= _MAX_INDEXED
+def is_numbered(entry: AuditEntry) -> bool:
+    """Return whether an entry has a number that can follow others."""
+    return 0 < entry.sequence < _MAX_SEQUENCE

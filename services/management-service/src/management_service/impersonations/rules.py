@@ -2,12 +2,11 @@
 
 import re
 import zlib
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
-from identity_common.fields import Body
+from identity_common.fields import Body, Id
 from identity_common.http.api_errors import ApiError, Issue, invalid_input
 from stead.impersonations import ALL, party
 
@@ -21,8 +20,6 @@ SLOTS: Final = 256
 MAX_IN_A_SLOT: Final = 4_000
 """Keeps the state of a slot under the limit of an event: 512 KiB."""
 
-PartyId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-
 
 class EndedImpersonations(Body):
     """Which impersonations end; exactly one member.
@@ -35,10 +32,10 @@ class EndedImpersonations(Body):
         all: All of them; only true is accepted.
     """
 
-    user_id: PartyId | UnsetType = UNSET
-    actor_id: PartyId | UnsetType = UNSET
-    client_id: PartyId | UnsetType = UNSET
-    organization_id: PartyId | UnsetType = UNSET
+    user_id: Id | UnsetType = UNSET
+    actor_id: Id | UnsetType = UNSET
+    client_id: Id | UnsetType = UNSET
+    organization_id: Id | UnsetType = UNSET
     all: bool | UnsetType = UNSET
 
 

@@ -29,7 +29,6 @@ OBJECTS: Final = {
     GRANT_TOKEN_EXCHANGE: "exchange",
 }
 """The second part of an entry's key, by grant type; ``other`` for an unknown one, which is refused."""
-_MAX_TEXT: Final = 2048
 _MAX_ADDRESS: Final = 64
 
 
@@ -177,7 +176,7 @@ class TokenAudit:
             organization_id=request.organization_id,
             subject_token_id=request.subject_token_id,
             resource=request.resource,
-            scope=None if request.scope is None else request.scope[:_MAX_TEXT],
+            scope=request.scope,
             issued_token_id=request.issued_token_id,
             expires_at=request.expires_at,
             request_id=REQUEST_ID.get() or "",

@@ -15,6 +15,7 @@ from identity_common.http.audited_request import AuditedRequest
 from identity_common.outbox.audit import entry_of_write
 from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.wire.audit import AuditLog
+from identity_common.wire.audit_entries import entry_json
 
 WRITES: Final[AuditLog] = "token"
 """The audit log of these entries."""
@@ -71,7 +72,7 @@ async def record_write(
     )
     if request is None:
         entry = msgspec.structs.replace(entry, user_id=user_id, application_id=application_id)
-    values = {"tenant": tenant_id, "entry": msgspec.json.encode(entry).decode(), "channel": NOTIFY_CHANNEL}
+    values = {"tenant": tenant_id, "entry": entry_json(entry).decode(), "channel": NOTIFY_CHANNEL}
     await connection.execute(_APPEND, values)
 
 

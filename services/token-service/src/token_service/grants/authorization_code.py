@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import Clock, now_ms
+from identity_common.fields import Id
 from identity_common.oauth import GRANT_AUTHORIZATION_CODE, unauthorized_client
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
@@ -49,7 +50,7 @@ class AuthorizationCodeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_AUTH
     code_verifier: Annotated[str, Meta(pattern="^[A-Za-z0-9._~-]{43,128}$")] | UnsetType = UNSET
     client_id: str | UnsetType = UNSET
     resource: str | UnsetType = UNSET
-    organization_id: str | UnsetType = UNSET
+    organization_id: Id | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Refuse a final newline in the verifier: Python's ``$`` matches before it, JSON Schema's does not."""

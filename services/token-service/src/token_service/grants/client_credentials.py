@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.fields import Id
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unauthorized_client
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest
@@ -37,7 +38,7 @@ class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIE
     client_secret: str | UnsetType = UNSET
     scope: str | UnsetType = UNSET
     resource: str | UnsetType = UNSET
-    organization_id: str | UnsetType = UNSET
+    organization_id: Id | UnsetType = UNSET
 
 
 class PreparedClientToken(msgspec.Struct, frozen=True):

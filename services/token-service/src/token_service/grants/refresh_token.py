@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import Clock, now_ms
+from identity_common.fields import Id
 from identity_common.oauth import GRANT_REFRESH_TOKEN, unauthorized_client
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
@@ -39,7 +40,7 @@ class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_T
     client_id: str | UnsetType = UNSET
     scope: str | UnsetType = UNSET
     resource: str | UnsetType = UNSET
-    organization_id: str | UnsetType = UNSET
+    organization_id: Id | UnsetType = UNSET
 
 
 class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import now_ms
+from identity_common.fields import Id
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
     TOKEN_TYPE_ACCESS_TOKEN,
@@ -63,7 +64,7 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
     client_id: str | UnsetType = UNSET
     scope: str | UnsetType = UNSET
     resource: str | UnsetType = UNSET
-    organization_id: str | UnsetType = UNSET
+    organization_id: Id | UnsetType = UNSET
     actor_token: str | UnsetType = UNSET
     actor_token_type: AccessTokenType | UnsetType = UNSET
     requested_token_type: AccessTokenType | UnsetType = UNSET

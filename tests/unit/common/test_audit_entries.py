@@ -1,0 +1,64 @@
+"""The JSON of entries of the audit trail: any text fits into it, and what cannot be stored is replaced and named."""
+
+from typing import Any, Final
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identity_common.wire.audit import AuditContext, AuditEntry
+from identity_common.wire.audit_entries import MAX_ENTRY_BYTES, entry_json
+from management_service.audit.messages import read_entries
+
+TEXT: Final = st.text(st.characters(exclude_categories=()), max_size=300) | st.sampled_from(
+    ["\\u0000", "\\ud800", "\0", "\ud800", "o" * 257, "x" * 1_000_000, "\x01" * 5000, "\u202e"]
+)
+MEMBERS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("reason", "operation", "application_id", "user_id", "actor_id", "requested_by"), TEXT),
+    **dict.fromkeys(("organization_id", "subject_token_id", "resource", "scope", "token_id"), TEXT),
+    **dict.fromkeys(("issued_token_id", "request_id", "address", "user_agent"), TEXT),
+    "context": st.builds(AuditContext, reason=TEXT, ticket_id=TEXT),
+    "ids": st.dictionaries(TEXT, TEXT, max_size=2),
+    "members": st.lists(TEXT, max_size=3).map(tuple),
+    "given": st.dictionaries(TEXT, st.lists(TEXT, max_size=3).map(tuple), max_size=2),
+    "aggregates": st.lists(TEXT, max_size=3).map(tuple),
+    "expires_at": st.integers(-(2**63), 2**63 - 1),
+}
+
+
+def entry(**members: Any) -> AuditEntry:
+    return AuditEntry(id="e", occurred_at=1, tenant_id="default", log="exchanges", sequence=1, key="k", **members)
+
+
+def read(text: bytes) -> AuditEntry:
+    (found,) = read_entries(text)
+    assert found is not None
+    assert msgspec.json.decode(found.text) == found.members
+    return found.entry
+
+
+@given(members=st.fixed_dictionaries({}, optional=MEMBERS))
+def test_any_entry_is_read_again_with_every_member_that_is_not_named_as_it_was(members: dict[str, Any]) -> None:
+    published = entry(**members)
+    encoded = entry_json(published)
+    assert len(encoded) <= MAX_ENTRY_BYTES
+    found = read(encoded)
+    names = {field.encode_name: field.name for field in msgspec.structs.fields(AuditEntry)}
+    altered = {names[each] for each in found.altered}
+    for name in names.values():
+        is_kept = getattr(found, name) == getattr(published, name)
+        assert name == "altered" or is_kept is (name not in altered)
+    assert "\0" not in str(msgspec.to_builtins(found))
+
+
+@pytest.mark.parametrize("text", ["\\u0000", "\\ud800", "\u202e\u05e9\u05dc", "\x7f", "\U0001f600", '"', "1e999"])
+def test_text_that_can_be_stored_stays_as_it_is(text: str) -> None:
+    published = entry(user_agent=text, context=AuditContext(reason=text), ids={text: text})
+    assert entry_json(published) == msgspec.json.encode(published)
+    assert read(entry_json(published)) == published
+
+
+def test_of_an_entry_that_is_too_large_the_largest_members_are_left_out() -> None:
+    published = entry(given={"userIds": ("é" * 128,) * 100}, aggregates=("user/u",) * 100, user_agent="a")
+    assert read(entry_json(published)) == entry(aggregates=("user/u",) * 100, user_agent="a", altered=("given",))
