@@ -312,6 +312,33 @@ async def test_an_administrator_with_a_password_is_left_alone(settings: Settings
     assert ADMINISTRATOR not in server.secrets
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "ended",
+    [
+        "UPDATE users SET password_hash = 'one', is_suspended = true WHERE tenant_id = $1",
+        "UPDATE users SET is_suspended = true WHERE tenant_id = $1",
+        "DELETE FROM users WHERE tenant_id = $1",
+        "DELETE FROM roles WHERE tenant_id = $1 AND type = 'User'",
+    ],
+    ids=["suspended", "suspended before the first sign-in", "deleted", "role deleted"],
+)
+async def test_where_no_administrator_is_left_another_one_is_invited(
+    settings: Settings, server: Recorded, ended: str
+) -> None:
+    await with_console(settings, server)
+    before = server.values(ADMINISTRATOR)
+    await rows(settings, ended)
+    await with_console(settings, server)
+    after = server.values(ADMINISTRATOR)
+    assert after["invitation"] != before["invitation"]
+    holders = await rows(settings, f"{ADMINISTRATORS} AND NOT users.is_suspended")
+    assert [(username, scope) for username, scope, _, _ in holders] == [(after["username"], "all")]
+    stored = hashlib.sha256(after["invitation"].encode()).hexdigest()
+    query = "SELECT username FROM invitations JOIN users ON id = user_id WHERE users.tenant_id = $1 AND sha256 = "
+    assert await rows(settings, f"{query}'{stored}'") == [(after["username"],)]
+
+
 @pytest.mark.parametrize("name", ["../x", "A", "a_b", "a/", "-a", "a" * 254])
 def test_a_name_that_no_secret_can_have_is_refused(servers: ServerAddresses, issuer: Issuer, name: str) -> None:
     for setting in ("bootstrap_secret_name", "bootstrap_console_secret_name", "bootstrap_administrator_secret_name"):

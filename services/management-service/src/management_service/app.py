@@ -358,13 +358,15 @@ def _use_cases(settings: Settings, connections: _Connections, background: _Backg
     """Return the dependencies of handlers, by name."""
     tenant_id, reader, changes = settings.tenant_id, connections.reader, background.changes
     passwords = background.passwords
-    assignments = Assignments(reader, changes, tenant_id=tenant_id)
+    administrators = parts.administrators(settings)
+    assignments = Assignments(reader, changes, administrators, tenant_id=tenant_id)
     register = ImpersonationRegister(reader, tenant_id=tenant_id)
     users = Users(
         reader,
         changes,
         passwords,
         background.attempts,
+        administrators,
         searcher=connections.searcher,
         assign_default_roles=assignments.assign_default_roles,
         tenant_id=tenant_id,
@@ -375,7 +377,7 @@ def _use_cases(settings: Settings, connections: _Connections, background: _Backg
         "invitations": Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
         "applications": Applications(reader, changes, tenant_id=tenant_id),
         "resources": parts.resources(settings, reader, changes),
-        "roles": Roles(reader, changes, tenant_id=tenant_id),
+        "roles": Roles(reader, changes, administrators, tenant_id=tenant_id),
         "assignments": assignments,
         "claims_functions": background.claims_functions,
         "impersonations": Impersonations(

@@ -1,7 +1,7 @@
 """Creates what the console needs: its own client, a role for administrators, and the first of them.
 
-Idempotent, and no password is changed: a user is created only while no user holds the role, without a password but with
-an invitation to choose one.
+Idempotent, and no password is changed: a user is created only while no live user holds the role, without a password but
+with an invitation to choose one.
 """
 
 from typing import Final
@@ -70,10 +70,10 @@ class ConsoleBootstrap:
             await secret.write(values)
 
     async def administrator(self, secret: KubernetesSecret, *, scope_id: str) -> None:
-        """Create the first administrator, and write ``username`` and ``invitation``, unless there is an administrator.
+        """Create an administrator, and write ``username`` and ``invitation``, unless there is one already.
 
-        An administrator without a password is invited again if the Secret has no valid invitation, for example after a
-        crash.
+        A suspended user counts for nothing. An administrator without a password is invited again if the Secret has no
+        valid invitation, for example after a crash.
 
         Args:
             secret: The Secret to write to.
@@ -83,10 +83,11 @@ class ConsoleBootstrap:
             CommandError: A role of another type has the name; or the Secret cannot be read or written.
         """
         role_id = await self._ensure_role(scope_id)
-        holders, total = await self._assignments.list_users(role_id, _FIRST)
-        if total > 1 or any(holder.has_password for holder in holders):
+        holders, _ = await self._assignments.list_users(role_id, _WHOLE)
+        live = [holder for holder in holders if not holder.is_suspended]
+        if len(live) > 1 or any(holder.has_password for holder in live):
             return
-        invited = holders[0] if holders else await self._create_administrator(role_id)
+        invited = live[0] if live else await self._create_administrator(role_id)
         earlier = await secret.read() or {}
         if not await self._invitations.is_valid(invited.id, earlier.get("invitation", "")):
             invitation = new_secret()

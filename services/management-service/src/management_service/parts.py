@@ -7,6 +7,7 @@ from identity_common.progress import Progress
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
+from management_service.administrators import Administrators
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.passwords.attempts import SignInAttempts
 from management_service.resources.service import Resources
@@ -46,6 +47,11 @@ def resources(settings: Settings, autocommit: AsyncEngine, writes: Changes) -> R
         urn_namespace=settings.urn_namespace,
         issuer=settings.issuer,
     )
+
+
+def administrators(settings: Settings) -> Administrators:
+    """Return what keeps the last administrator."""
+    return Administrators(tenant_id=settings.tenant_id, management_api=settings.management_api_resource)
 
 
 def sign_in_attempts(settings: Settings, commands: RedisCommands) -> SignInAttempts:

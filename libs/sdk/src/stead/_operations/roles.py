@@ -102,6 +102,7 @@ def delete_role(role_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
 
     Raises:
         NotFound: The id is unknown.
+        Conflict: ``user.last_administrator``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     return command("DELETE", api_path("roles", role_id), if_match=if_match)
@@ -132,6 +133,7 @@ def remove_role_scope(role_id: str, scope_id: str) -> Operation[None]:
 
     Raises:
         NotFound: The role does not exist, or does not grant the scope.
+        Conflict: ``user.last_administrator``.
     """
     return command("DELETE", api_path("roles", role_id, "scopes", scope_id))
 
@@ -160,6 +162,7 @@ def remove_role_user(role_id: str, user_id: str) -> Operation[None]:
 
     Raises:
         NotFound: The role does not exist, or the user does not have it.
+        Conflict: ``user.last_administrator``.
     """
     return command("DELETE", api_path("roles", role_id, "users", user_id))
 

@@ -149,6 +149,7 @@ def delete_user(user_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
 
     Raises:
         NotFound: The id is unknown.
+        Conflict: ``user.last_administrator``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     return command("DELETE", api_path("users", user_id), if_match=if_match)
@@ -159,6 +160,7 @@ def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
 
     Raises:
         NotFound: The id is unknown.
+        Conflict: ``user.last_administrator``.
     """
     return command("PATCH", api_path("users", user_id, "is-suspended"), {"isSuspended": suspended})
 
@@ -233,7 +235,7 @@ def replace_user_roles(user_id: str, role_ids: Iterable[str], *, if_match: IfMat
 
     Raises:
         NotFound: The user does not exist.
-        Conflict: A role does not exist or is for applications.
+        Conflict: A role does not exist or is for applications; ``user.last_administrator``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     return command("PUT", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)}, if_match=if_match)
@@ -244,6 +246,7 @@ def remove_user_role(user_id: str, role_id: str) -> Operation[None]:
 
     Raises:
         NotFound: The user does not exist, or does not have the role.
+        Conflict: ``user.last_administrator``.
     """
     return command("DELETE", api_path("users", user_id, "roles", role_id))
 

@@ -225,6 +225,7 @@ class Visit:
             area=area,
             notices=notices,
             person=claims.get("name") or claims.get("username") or claims["sub"],
+            own_id=claims["sub"],
             may_change=self.may_change,
             csrf_token=self.session.csrf_token,
             path=self.request.url.path,

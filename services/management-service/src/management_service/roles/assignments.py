@@ -10,6 +10,7 @@ from identity_common.http.pagination import Page
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import AssignmentState, HolderKind, RoleType
+from management_service.administrators import Administrators
 from management_service.applications.store import Application
 from management_service.resources.narrowing import record_lost_roles
 from management_service.roles import holders, store
@@ -29,9 +30,12 @@ def record_assignment(transaction: Transaction, kind: HolderKind, holder_id: str
 class Assignments:
     """The roles of users and machine-to-machine applications; those of one holder are an aggregate on the bus."""
 
-    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
+    def __init__(
+        self, reader: AsyncEngine, changes: Changes, administrators: Administrators, *, tenant_id: str
+    ) -> None:
         self._reader = reader
         self._changes = changes
+        self._administrators = administrators
         self._tenant_id = tenant_id
 
     async def assign_default_roles(self, transaction: Transaction, user_id: str) -> None:
@@ -74,9 +78,9 @@ class Assignments:
         """Replace the roles of a user or application.
 
         Raises:
-            ApiError: 404; 422 for an unknown role, or one of the wrong type.
+            ApiError: 404; 422 for an unknown role, one of the wrong type, or the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             before = await self._lock(transaction, kind, [holder_id], missing=missing_by_id())
             await self._require_roles(transaction, kind, role_ids)
             surplus = set(before[holder_id]).difference(role_ids)
@@ -90,9 +94,9 @@ class Assignments:
         """Remove a role from a user or application.
 
         Raises:
-            ApiError: 404 if there is no such holder, or it does not have the role.
+            ApiError: 404 if there is no such holder, or it does not have the role; 422 for the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             held = await holders.lock_holders(transaction.connection, self._tenant_id, kind, [holder_id])
             before = await holders.role_ids_of(transaction.connection, self._tenant_id, kind, held)
             if not held or role_id not in before[holder_id]:
@@ -123,9 +127,9 @@ class Assignments:
         """Give a role to these users or applications and take it from all others.
 
         Raises:
-            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+            ApiError: 404; 422 for an unknown user or application, one of the wrong kind, or the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             connection = transaction.connection
             # Serializes replacements: the later one wins. Adding a role locks it after its holders, with a lock that is
             # compatible with this one; so locking the holders next cannot deadlock.

@@ -102,7 +102,13 @@ class RoleController(Controller):
         role, headers = await roles.update(role_id, data)
         return Response(role_answer(role), headers=headers)
 
-    @delete("/{role_id:str}", operation_id="DeleteRole", summary="Delete a role", status_code=204)
+    @delete(
+        "/{role_id:str}",
+        operation_id="DeleteRole",
+        summary="Delete a role",
+        status_code=204,
+        opt=documented(refuses=(422,)),
+    )
     async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[Roles]) -> Response[None]:
         """Delete an API role; its holders lose it."""
         return Response(None, headers=await roles.delete(role_id))
@@ -139,7 +145,13 @@ class RoleScopeController(Controller):
         """Replace the scopes that a role grants."""
         return Response(None, headers=await roles.replace_scopes(role_id, data.scope_ids))
 
-    @delete("/{scope_id:str}", operation_id="RemoveRoleScope", summary="Remove a scope from a role", status_code=204)
+    @delete(
+        "/{scope_id:str}",
+        operation_id="RemoveRoleScope",
+        summary="Remove a scope from a role",
+        status_code=204,
+        opt=documented(refuses=(422,)),
+    )
     async def remove_scope(
         self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[Roles]
     ) -> Response[None]:
@@ -178,7 +190,13 @@ class RoleUserController(Controller):
         """Assign a role to these users, and remove it from all others."""
         return Response(None, headers=await assignments.replace_holders("user", role_id, data.user_ids))
 
-    @delete("/{user_id:str}", operation_id="RemoveRoleUser", summary="Remove a role from a user", status_code=204)
+    @delete(
+        "/{user_id:str}",
+        operation_id="RemoveRoleUser",
+        summary="Remove a role from a user",
+        status_code=204,
+        opt=documented(refuses=(422,)),
+    )
     async def remove_user(
         self, role_id: FromPath[str], user_id: FromPath[str], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
@@ -261,7 +279,13 @@ class UserRoleController(Controller):
         """Replace the roles of a user."""
         return Response(None, headers=await assignments.replace_roles("user", user_id, data.role_ids))
 
-    @delete("/{role_id:str}", operation_id="RemoveUserRole", summary="Remove a role from a user", status_code=204)
+    @delete(
+        "/{role_id:str}",
+        operation_id="RemoveUserRole",
+        summary="Remove a role from a user",
+        status_code=204,
+        opt=documented(refuses=(422,)),
+    )
     async def remove_role(
         self, user_id: FromPath[str], role_id: FromPath[str], assignments: NamedDependency[Assignments]
     ) -> Response[None]:

@@ -21,6 +21,7 @@ from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import RoleState
+from management_service.administrators import Administrators
 from management_service.resources.narrowing import named_scopes, record_lost_scopes
 from management_service.resources.store import Scope
 from management_service.roles import rules, store
@@ -41,9 +42,18 @@ def _default_of_wrong_type() -> ApiError:
 class Roles:
     """API roles; each, with the scopes that it grants, is an aggregate on the bus."""
 
-    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        administrators: Administrators,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
+    ) -> None:
         self._reader = reader
         self._changes = changes
+        self._administrators = administrators
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -125,9 +135,9 @@ class Roles:
         """Delete a role; its holders lose it.
 
         Raises:
-            ApiError: 404.
+            ApiError: 404; 422 if that would end the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             connection = transaction.connection
             if await store.lock_role(connection, self._tenant_id, role_id) is None:
                 raise missing_by_id("entity.not_found")
@@ -163,9 +173,9 @@ class Roles:
         """Replace the scopes that a role grants.
 
         Raises:
-            ApiError: 404; 422 for an unknown scope.
+            ApiError: 404; 422 for an unknown scope, or if that would end the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             role = await self._lock(transaction, role_id)
             granted = await store.granted_scope_ids(transaction.connection, self._tenant_id, role_id)
             surplus = set(granted).difference(scope_ids)
@@ -181,9 +191,10 @@ class Roles:
         """Remove a scope from a role.
 
         Raises:
-            ApiError: 404 when there is no such role, or it does not grant the scope.
+            ApiError: 404 when there is no such role, or it does not grant the scope; 422 if that would end the last
+                administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             role = await store.lock_role(transaction.connection, self._tenant_id, role_id)
             if role is None or not await store.revoke_scopes(
                 transaction.connection, self._tenant_id, role_id, [scope_id]

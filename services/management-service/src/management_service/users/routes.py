@@ -140,9 +140,15 @@ class UserController(Controller):
         user, headers = await users.update(user_id, data)
         return Response(user_answer(user), headers=headers)
 
-    @delete("/{user_id:str}", operation_id="DeleteUser", summary="Delete a user", status_code=204)
+    @delete(
+        "/{user_id:str}",
+        operation_id="DeleteUser",
+        summary="Delete a user",
+        status_code=204,
+        opt=documented(refuses=(422,)),
+    )
     async def delete_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> Response[None]:
-        """Delete a user; its tokens are no longer accepted."""
+        """Delete a user; its tokens are no longer accepted. The last administrator is refused."""
         return Response(None, headers=await users.delete(user_id))
 
     @get("/{user_id:str}/custom-data", operation_id="GetUserCustomData", summary="Get a user's custom data")
@@ -168,13 +174,16 @@ class UserController(Controller):
         "/{user_id:str}/is-suspended",
         operation_id="UpdateUserIsSuspended",
         summary="Suspend a user",
-        opt=documented(never=(422,)),
         guards=[parent_exists("user")],
     )
     async def set_suspended(
         self, user_id: FromPath[str], data: JSONBody[Suspension], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension."""
+        """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
+
+        The last administrator is refused: the last user who is not suspended and holds the Management API's scope
+        ``all`` by a role.
+        """
         user, headers = await users.set_suspended(user_id, is_suspended=data.is_suspended)
         return Response(user_answer(user), headers=headers)
 

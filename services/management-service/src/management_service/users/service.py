@@ -25,6 +25,7 @@ from identity_common.stores.database import cancelled, refusals, retry_on_confli
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
+from management_service.administrators import Administrators
 from management_service.party_ends import Cause, put_party_end, user_party
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.hashing import Passwords
@@ -106,6 +107,7 @@ class Users:
         changes: Changes,
         passwords: Passwords,
         attempts: SignInAttempts,
+        administrators: Administrators,
         *,
         searcher: AsyncEngine,
         assign_default_roles: AssignDefaultRoles,
@@ -117,6 +119,7 @@ class Users:
         self._changes = changes
         self._passwords = passwords
         self._attempts = attempts
+        self._administrators = administrators
         self._assign_default_roles = assign_default_roles
         self._tenant_id = tenant_id
         self._clock = clock
@@ -214,9 +217,9 @@ class Users:
         """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
 
         Raises:
-            ApiError: 404.
+            ApiError: 404; 422 for the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             user = await self._lock(transaction, user_id)
             if user.is_suspended != is_suspended:
                 # Lifting invalidates tokens too: those minted while the suspension was being committed.
@@ -262,9 +265,9 @@ class Users:
         """Delete a user with its relations.
 
         Raises:
-            ApiError: 404.
+            ApiError: 404; 422 for the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             if not await store.delete_user(transaction.connection, self._tenant_id, user_id):
                 raise missing_by_id("entity.not_found")
             await self._record_end(transaction, user_id, "deleted")

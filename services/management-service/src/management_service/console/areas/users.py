@@ -121,14 +121,17 @@ async def invite(visit: Visit, user_id: str, form: Form) -> Response[str]:
 
 @AREA.page("/users/{user_id:str}/suspension", scope="all")
 async def suspension(visit: Visit, user_id: str) -> Response[str]:
-    user = await visit.api.users.get(user_id)
-    return await visit.page("users/suspension.html", area=_AREA, user=user)
+    return await _suspension_page(visit, user_id, Form())
 
 
 @AREA.action("/users/{user_id:str}/suspension")
 async def suspend(visit: Visit, user_id: str, form: Form) -> Response[str]:
     suspended = form.value("suspended") == "yes"
-    await visit.api.users.suspend(user_id, suspended=suspended)
+    try:
+        await visit.api.users.suspend(user_id, suspended=suspended)
+    except Conflict as error:
+        form.refuse(error)
+        return await _suspension_page(visit, user_id, form, status=error.status)
     user = await visit.api.users.get(user_id)
     kind = "user.suspended" if suspended else "user.reinstated"
     return await visit.done(f"{PATH}/{user_id}", kind, name=shown_name(user))
@@ -220,6 +223,11 @@ async def _invitation_page(visit: Visit, user_id: str, form: Form, *, status: in
     return await visit.page(
         "users/invitation.html", area=_AREA, status=status, user=user, form=form, address=f"{visit.base_url}{ACCEPTING}"
     )
+
+
+async def _suspension_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    user = await visit.api.users.get(user_id)
+    return await visit.page("users/suspension.html", area=_AREA, status=status, user=user, form=form)
 
 
 async def _deletion(visit: Visit, user_id: str) -> Deletion:

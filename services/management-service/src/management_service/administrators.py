@@ -1,0 +1,62 @@
+"""Administrators: live users that hold the scope ``all`` of the Management API by a role.
+
+Owns the rule that no request ends the last one: no user could then sign in to the console and undo it.
+Machine-to-machine applications do not count. Does not own how the first one is created (``console_bootstrap``).
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from sqlalchemy import bindparam, exists, literal, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.access.management_api import SCOPE_ALL
+from identity_common.http.api_errors import ApiError
+from management_service.schema import resources, role_scopes, scopes, user_roles, users
+
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtext('administrators ' || :tenant))")
+_EXIST: Final = select(
+    exists()
+    .where(resources.c.tenant_id == bindparam("tenant"), resources.c.indicator == bindparam("management_api"))
+    .where(
+        scopes.c.tenant_id == resources.c.tenant_id,
+        scopes.c.resource_id == resources.c.id,
+        scopes.c.name == literal(SCOPE_ALL),
+    )
+    .where(role_scopes.c.tenant_id == scopes.c.tenant_id, role_scopes.c.scope_id == scopes.c.id)
+    .where(user_roles.c.tenant_id == role_scopes.c.tenant_id, user_roles.c.role_id == role_scopes.c.role_id)
+    .where(users.c.tenant_id == user_roles.c.tenant_id, users.c.id == user_roles.c.user_id, ~users.c.is_suspended)
+)
+
+
+class Administrators:
+    """The administrators of one tenant.
+
+    Args:
+        management_api: Indicator of the Management API.
+    """
+
+    def __init__(self, *, tenant_id: str, management_api: str) -> None:
+        self._values = {"tenant": tenant_id, "management_api": management_api}
+
+    @asynccontextmanager
+    async def kept(self, connection: AsyncConnection) -> AsyncGenerator[None, None]:
+        """Run changes of a transaction that may end administrators, and refuse those that end the last one.
+
+        Concurrent ones are decided one after the other. The lock comes after those of the rows that they change, and
+        before the revision's, so that two transactions cannot deadlock.
+
+        Raises:
+            ApiError: 422 if there was an administrator before the changes, and there is none after them.
+        """
+        existed = await self._exist(connection)
+        yield
+        if existed:
+            await connection.execute(_LOCK, self._values)
+            if not await self._exist(connection):
+                message = "At least one user who is not suspended must hold the Management API's scope all by a role."
+                raise ApiError(422, "user.last_administrator", message)
+
+    async def _exist(self, connection: AsyncConnection) -> bool:
+        return bool(await connection.scalar(_EXIST, self._values))
