@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from html import escape
 
 import pytest
 
@@ -213,7 +214,7 @@ def test_roles_are_added_and_removed(administrator: Administrator, user: str) ->
 def test_what_was_typed_survives_an_expired_session(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
     page = administrator.opens(f"{USERS}/{user}")
-    administrator.browser.cookies.delete("identity-console")
+    administrator.session_expires()
     answer = administrator.sends(page, name="Typed for a long time")
     page = administrator.follows(answer)
     assert notices(page)[0].startswith("You had been signed out before this was sent.")
@@ -223,11 +224,33 @@ def test_what_was_typed_survives_an_expired_session(stack: RunningStack, user: s
     assert stack.management.users.get(user).name == "Typed for a long time"
 
 
+def test_what_is_too_large_to_be_kept_during_a_sign_in_is_shown(stack: RunningStack, user: str) -> None:
+    administrator = Administrator(stack, "all")
+    page = administrator.opens(f"{USERS}/{user}")
+    administrator.session_expires()
+    typed = "<Typed> for a long time. " * 400
+    answer = administrator.sends(page, name=typed)
+    assert (answer.status_code, heading(answer)) == (413, "You are not signed in")
+    assert f"readonly>\n{escape(typed)}</textarea>" in answer.text
+    assert "csrf_token" not in answer.text
+    page = administrator.opens(f"{USERS}/{user}")
+    assert (notices(page), administrator.form(page)[1]["name"]) == ([], ["Katherine Johnson"])
+
+
+def test_a_browser_without_a_sign_of_a_session_is_told_that_nothing_was_kept(stack: RunningStack, user: str) -> None:
+    administrator = Administrator(stack, "all")
+    page = administrator.opens(f"{USERS}/{user}")
+    administrator.browser.cookies.delete("identity-console")
+    page = administrator.follows(administrator.sends(page, name="Typed for a long time"))
+    assert notices(page)[0].startswith("You were not signed in when this was sent.")
+    assert administrator.form(page)[1]["name"] == ["Katherine Johnson"]
+
+
 def test_another_sites_form_is_not_put_into_a_page(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
     page = administrator.opens(f"{USERS}/{user}")
     target, values = administrator.form(page)
-    administrator.browser.cookies.delete("identity-console")
+    administrator.session_expires()
     evil = {"Origin": "https://evil.example"}
     answer = administrator.browser.post(target, data={**values, "name": "Mallory"}, headers=evil)
     assert "Mallory" not in administrator.follows(answer).text

@@ -110,7 +110,7 @@ def test_the_third_change_is_not_overwritten_by_the_second_decision(administrato
 def test_a_change_during_an_expired_session_is_not_overwritten(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
     page = administrator.opens(f"{USERS}/{user}")
-    administrator.browser.cookies.delete("identity-console")
+    administrator.session_expires()
     stack.management.users.update(user, name=OTHERS_NAME)
     page = administrator.follows(administrator.sends(page, name="Typed for a long time"))
     refused = administrator.sends(page)

@@ -384,7 +384,7 @@ def test_another_name_deletes_nothing_and_nothing_is_filled_in_again(
 def test_a_deletion_that_waited_for_a_sign_in_is_confirmed_again(stack: RunningStack, deletable: Deletable) -> None:
     administrator = Administrator(stack, "all")
     page = administrator.opens(deletable.page)
-    administrator.browser.cookies.delete("identity-console")
+    administrator.session_expires()
     deletable.change()
     shown = administrator.follows(administrator.sends(page, **deletable.confirmation()))
     assert shown.status_code == 200

@@ -88,7 +88,7 @@ def test_the_end_of_many_survives_an_expired_session(stack: RunningStack) -> Non
     administrator = Administrator(stack, "all")
     user = stack.management.users.create(name="Dorothy Vaughan").id
     page = administrator.opens(f"{IMPERSONATIONS}/end?userId={user}")
-    administrator.browser.cookies.delete("identity-console")
+    administrator.session_expires()
     again = administrator.follows(administrator.sends(page, confirmation="Dorothy Vaughan"))
     assert heading(again) == "End all impersonations of this user?"
     assert administrator.form(again)[1]["userId"] == [user]

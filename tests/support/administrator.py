@@ -8,6 +8,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import httpx2 as httpx
+import redis
 
 from tests.support.at_a_browser import PASSWORD, Form, heading
 from tests.support.running_stack import RunningStack
@@ -119,6 +120,12 @@ class Administrator(AtTheConsole):
             ids = [scope.id for scope in management.resources.scopes(resource.id) if scope.name in scopes]
             role = management.roles.create(f"Role of {self.username}", "", "User", ids)
             management.users.assign_roles(self.user_id, [role.id])
+
+    def session_expires(self) -> None:
+        """Let the session end as if it had not been used for hours; the browser keeps its cookie."""
+        session_id = self.browser.cookies["identity-console"].partition(".")[0]
+        with redis.Redis.from_url(self.stack.addresses.admin_redis_url) as store:
+            assert store.delete(f"identity:{self.stack.tenant_id}:console-session:{session_id}") == 1
 
 
 def notices(page: httpx.Response) -> list[str]:

@@ -10,7 +10,10 @@ import msgspec
 import nats
 import pytest
 
+from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from management_service.parts import sign_in_attempts
+from management_service.passwords.attempts import ELSEWHERE
 from management_service.passwords.hashing import Busy, Passwords
 from tests.support.management_api import Management, unique
 
@@ -70,6 +73,20 @@ async def test_a_crowd_is_answered_or_refused_and_the_next_one_is_served(passwor
     assert set(outcomes) == {True, None}
     assert outcomes[0] is True, "a free thread is used"
     assert await verified(time.monotonic() + 60) is True
+
+
+async def test_an_attempt_that_was_not_checked_leaves_nothing_in_redis(management: Management) -> None:
+    """Each could be at another name, and none of them counts for its address."""
+    client = connect_redis(management.settings.redis_url)
+    attempts = sign_in_attempts(management.settings, RedisCommands(client))
+    account = attempts.account(None, unique("unknown"))
+    for _ in range(2):
+        assert await attempts.count(account, ELSEWHERE) == 0
+    await attempts.uncount(account, ELSEWHERE)
+    assert await management.redis.hgetall(account) == {ELSEWHERE.encode(): b"1"}
+    await attempts.uncount(account, ELSEWHERE)
+    assert await management.redis.exists(account) == 0
+    await client.aclose()
 
 
 async def test_a_question_that_comes_too_late_is_answered_and_not_counted(management: Management) -> None:

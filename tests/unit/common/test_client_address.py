@@ -1,11 +1,11 @@
-"""Whose address a request has, behind proxies and through a service that asks on its behalf."""
+"""Whose address a request has, behind proxies and through a service that asks on its behalf, and how it is counted."""
 
 from typing import cast
 
 import pytest
 from litestar.types import Scope
 
-from identity_common.http.client_address import client_address, forwarded_for
+from identity_common.http.client_address import client_address, forwarded_for, network_of
 
 
 def a_request(*forwarded: bytes, peer: str = "10.0.0.9") -> Scope:
@@ -41,3 +41,20 @@ def test_nothing_goes_along_that_a_client_claims() -> None:
 
 def test_an_address_that_no_header_may_have_is_replaced() -> None:
     assert forwarded_for(a_request(b"\xe9"), trusted_proxies=1) == "?"
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("198.51.100.7:51234", "198.51.100.7"),
+        ("::ffff:198.51.100.7", "198.51.100.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("[2001:db8:1:2::9]:443", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "unknown"),
+        ("", ""),
+    ],
+)
+def test_an_address_is_counted_as_the_network_of_one_customer(address: str, network: str) -> None:
+    assert network_of(address) == network

@@ -1,30 +1,13 @@
-"""Which network an address is counted as, and when a proxy evidently hides addresses."""
+"""When a proxy evidently hides addresses."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.captured_logs import captured_logs
-from token_service.sign_in.client_address import ProxyWatch, network_of
+from token_service.sign_in.client_address import ProxyWatch
 
 FORWARDED, DIRECT = True, False
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("198.51.100.7", "198.51.100.7"),
-        ("198.51.100.7:51234", "198.51.100.7"),
-        ("::ffff:198.51.100.7", "198.51.100.7"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("[2001:db8:1:2::9]:443", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("unknown", "unknown"),
-        ("", ""),
-    ],
-)
-def test_an_address_is_counted_as_the_network_of_one_customer(address: str, network: str) -> None:
-    assert network_of(address) == network
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ from identity_common.outbox.republication import Republication
 from identity_common.pages.cookies import Cookies
 from identity_common.progress import Progress
 from identity_common.sealing import SealingKeys
+from identity_common.signed_values import SignedValues
 from identity_common.stores import migrations
+from identity_common.stores.address_limit import AddressLimit
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.measures import measure_stores
@@ -51,6 +53,7 @@ from management_service.claims_function.routes import ClaimsFunctionController, 
 from management_service.claims_function.scripts import Scripts
 from management_service.claims_function.service import ClaimsFunctions
 from management_service.console.credentials import ConsoleCredentials
+from management_service.console.pending import PENDING_TTL_S, PendingSignIns
 from management_service.console.rendering import Look, Pages
 from management_service.console.routes import console_router
 from management_service.console.sessions import Sessions
@@ -141,7 +144,7 @@ def create_app(settings: Settings) -> Litestar:
             subject_token_route(_subject_tokens(settings, connections, authentication)),
             *_api(settings),
             Router("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
-            console_router(_console(settings, connections)),
+            console_router(_console(settings, connections, registry)),
         ],
         provide={
             "base_url": settings.base_url,
@@ -309,12 +312,23 @@ def _claims_functions(settings: Settings, connections: _Connections, changes: Ch
     return ClaimsFunctions(connections.reader, changes, scripts, variables, tenant_id=tenant_id)
 
 
-def _console(settings: Settings, connections: _Connections) -> ConsoleContext:
+def _console(settings: Settings, connections: _Connections, registry: CollectorRegistry) -> ConsoleContext:
+    begun = AddressLimit(
+        connections.commands,
+        "console-sign-ins",
+        tenant_id=settings.tenant_id,
+        window_s=PENDING_TTL_S,
+        limit=settings.pending_requests_per_address,
+        throttled=counter(registry, "throttled", "Attempts beyond a limit, by limit.", "limit"),
+    )
     return ConsoleContext(
         base_url=settings.base_url,
         resource=settings.management_api_resource,
         trusted_proxies=settings.trusted_proxies,
         sessions=Sessions(connections.commands, tenant_id=settings.tenant_id),
+        pending=PendingSignIns(connections.commands, tenant_id=settings.tenant_id),
+        begun=begun,
+        marks=SignedValues(settings.audit_head_keys, purpose=f"console cookie of {settings.tenant_id}"),
         credentials=ConsoleCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
         cookies=Cookies(secure=settings.base_url.startswith("https:")),
         pages=Pages(Look(settings.console_name, settings.console_color, settings.console_logo_uri)),

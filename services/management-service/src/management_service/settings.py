@@ -29,7 +29,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
             of the custom-claims function, all decrypt them. Shared with token-service.
         audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
-            may be among ``environment_variable_keys``.
+            may be among ``environment_variable_keys``. Keys derived from them sign the console's cookies.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         require_context: Names of members that the context of every subject token must have as non-blank text, such as
             ``reason,ticketId``; empty to require none.
@@ -43,6 +43,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             first administrator to, if there is none yet; needs ``bootstrap_console_secret_name``.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
             for a thread as can be answered in time; the others get 503.
+        pending_requests_per_address: Limit per 15 minutes of sign-ins to the console from one IPv4 address or IPv6 /64
+            that have begun and are not completed.
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_account: Limit per window for one account, and for each browser known to it.
         audit_retention_days: Age in days at which entries of the audit trail are dropped, a month at a time.
@@ -69,6 +71,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     bootstrap_console_secret_name: str = ""
     bootstrap_administrator_secret_name: str = ""
     password_hashing_threads: int = 2
+    pending_requests_per_address: int = 1000
     password_window_s: int = 900
     password_attempts_per_account: int = 10
     audit_retention_days: int = 400
@@ -102,6 +105,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             values,
             database_connections=1,
             password_hashing_threads=1,
+            pending_requests_per_address=1,
             password_window_s=1,
             password_attempts_per_account=1,
             audit_retention_days=1,

@@ -50,12 +50,16 @@ _SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hge
 
 _CONSOLE_SESSIONS = "(~identity:*:console-session:* +hget +hset +hgetall +expire +set +eval +get +del)"
 """Sessions of the console, which only a browser's cookie opens."""
+_CONSOLE_SIGN_INS = (
+    "(~identity:*:console-sign-in:* ~identity:*:console-sign-ins:* +set +getdel +eval +get +incr +decr +ttl +expire)"
+)
+"""Sign-ins that the console has begun, and their number per address."""
 
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
     # Minting is a script that stores and records; management-service can neither read nor spend a subject token.
     "management": (
         *("%W~identity:*:subject-token:*", _IMPERSONATIONS, *_REVOCATIONS, *_commands("set", "mget", "info", "wait")),
-        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _CONSOLE_SESSIONS, _ENDS),
+        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _CONSOLE_SESSIONS, _CONSOLE_SIGN_INS, _ENDS),
     ),
     "template": (*_REVOCATIONS, *_commands("mget")),
     "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),

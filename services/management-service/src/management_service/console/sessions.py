@@ -65,13 +65,11 @@ class Memory(msgspec.Struct):
         revision: The highest ``Identity-Revision`` seen.
         notices: Shown by the next page.
         draft: Filled into its form again.
-        return_to: Path to go to after the sign-in.
     """
 
     revision: str | None = None
     notices: list[Notice] = []
     draft: Draft | None = None
-    return_to: str = ""
 
 
 class Session:
@@ -88,7 +86,7 @@ class Session:
         self._commands = commands
         self._key = key
         self._secret = secret
-        self._seal = _sealing_keys(secret)
+        self._seal = sealing_keys(secret)
 
     @property
     def cookie(self) -> str:
@@ -216,9 +214,10 @@ class Sessions:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        session_id, _, secret = (cookie or "").partition(".")
-        if not session_id or not secret or ":" in session_id:
+        found_parts = parts_of_cookie(cookie)
+        if found_parts is None:
             return None
+        session_id, secret = found_parts
         key = self._key(session_id)
         read = self._commands.execute("HGETALL", key)
         await self._commands.execute("EXPIRE", key, SESSION_TTL_S)
@@ -235,5 +234,16 @@ class Sessions:
         return f"identity:{self._tenant_id}:console-session:{session_id}"
 
 
-def _sealing_keys(secret: str) -> SealingKeys:
+def parts_of_cookie(cookie: str | None) -> tuple[str, str] | None:
+    """Return the id and the secret in a cookie, of a session or a pending sign-in; a mark may follow them.
+
+    None if the cookie cannot be one of ours.
+    """
+    found_id, _, rest = (cookie or "").partition(".")
+    secret, _, _ = rest.partition(".")
+    return (found_id, secret) if found_id and secret and ":" not in found_id else None
+
+
+def sealing_keys(secret: str) -> SealingKeys:
+    """Return the keys that seal what belongs to the secret of a cookie."""
     return SealingKeys([base64.b64encode(hashlib.sha256(f"seal:{secret}".encode()).digest()).decode()])

@@ -7,19 +7,24 @@ from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.telemetry.logs import get_logger
+from management_service.console.credentials import NotConfigured
 from management_service.console.forms import CSRF_FIELD, BadForm, Form, read_form
+from management_service.console.pending import MAX_PAGE, PendingSignIn, is_small_enough
 from management_service.console.rendering import redirect
-from management_service.console.sessions import Draft
+from management_service.console.sessions import Draft, Notice
 from management_service.console.visits import COOKIE, HOME, AnyRequest, ConsoleContext, language_of
-from stead.errors import OAuthError, SignInRequired, TokenInvalid
+from stead.errors import OAuthError, SignInRequired, TokenInvalid, Unavailable
 
 CALLBACK = f"{HOME}/callback"
+_MINUTE_S = 60
 
 _log = get_logger(__name__)
 
 
 async def begin(context: ConsoleContext, request: AnyRequest, form: Form | None = None) -> Response[str]:
     """Send the browser to the sign-in, and remember what it requested: a page, or a form that it has just sent.
+
+    A form is kept for a browser that has had a session, and if it is small. What cannot be kept is shown, to be copied.
 
     Args:
         context: The console.
@@ -30,22 +35,54 @@ async def begin(context: ConsoleContext, request: AnyRequest, form: Form | None 
         NotConfigured: The console has no client yet.
         StoreUnavailable: Redis does not answer.
     """
-    session = context.sessions.new()
-    session.memory.return_to = _page_of(request)
-    if request.method == "POST":
-        sent = form or await _own_form(context, request)
-        session.memory.draft = Draft(_page_of(request), sent.fields) if sent else None
-    location = context.client(session).sign_in_url(f"{context.base_url}{CALLBACK}")
-    await session.save_tokens()
-    await session.save_memory()
-    return redirect(location, cookies=(context.cookies.set(COOKIE, session.cookie),))
+    page = _page_of(request)
+    had_session = form is not None or context.marks.verified(_cookie(context, request) or "") is not None
+    is_own_form = request.method == "POST" and (form is not None or _is_from_our_origin(context, request))
+    sent = form or (await _own_form(request) if is_own_form and had_session else None)
+    draft = Draft(page, sent.fields) if sent else None
+    if draft is not None and not is_small_enough(draft):
+        return _not_begun(context, request, draft, status=413)
+    storage: dict[str, str] = {}
+    location = context.client(storage).sign_in_url(f"{context.base_url}{CALLBACK}")
+    throttled = await context.begun.count(context.address(request))
+    if throttled is not None:
+        return _not_begun(context, request, draft, status=429, retry_after_s=throttled.wait_s)
+    notices = (Notice("not_kept"),) if is_own_form and draft is None else ()
+    return_to = page if len(page) <= MAX_PAGE else HOME
+    cookie = await context.pending.keep(
+        PendingSignIn(storage=storage, return_to=return_to, draft=draft, notices=notices)
+    )
+    marked = context.marks.sign(cookie) if had_session else cookie
+    return redirect(location, cookies=(context.cookies.set(COOKIE, marked),))
 
 
-async def _own_form(context: ConsoleContext, request: AnyRequest) -> Form | None:
-    """Return what was typed, if one of our pages sent it: another site's form must not appear in ours."""
+def _not_begun(
+    context: ConsoleContext, request: AnyRequest, draft: Draft | None, *, status: int, retry_after_s: int | None = None
+) -> Response[str]:
+    """Answer instead of beginning a sign-in, with what was typed: it is stored nowhere."""
+    return context.pages.render(
+        "not_begun.html",
+        language_of(request),
+        status=status,
+        headers=None if retry_after_s is None else {"Retry-After": str(retry_after_s)},
+        wait_minutes=-(-(retry_after_s or 0) // _MINUTE_S),
+        fields=draft.fields if draft else {},
+        return_to=HOME if draft is None else draft.path,
+    )
+
+
+def _cookie(context: ConsoleContext, request: AnyRequest) -> str | None:
+    return context.cookies.read(request.scope["headers"], COOKIE)
+
+
+def _is_from_our_origin(context: ConsoleContext, request: AnyRequest) -> bool:
+    """Return whether one of our pages sent a form: another site's form must not appear in ours."""
     address = urlsplit(context.base_url)
-    if request.headers.get("Origin") != f"{address.scheme}://{address.netloc}":
-        return None
+    return request.headers.get("Origin") == f"{address.scheme}://{address.netloc}"
+
+
+async def _own_form(request: AnyRequest) -> Form | None:
+    """Return what was typed into one of our forms."""
     try:
         form = await read_form(request)
     except BadForm:
@@ -65,23 +102,28 @@ def sign_in_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
     @get(CALLBACK, include_in_schema=False)
     async def callback(request: AnyRequest) -> Response[str]:
         """Complete the sign-in under a new session id, against session fixation."""
-        cookie = context.cookies.read(request.scope["headers"], COOKIE)
-        before = await context.sessions.find(cookie)
-        if before is None:
+        cookie = _cookie(context, request)
+        pending = await context.pending.take(cookie)
+        if cookie is None or pending is None:
             return redirect(HOME)
-        client = context.client(before)
+        session = context.sessions.new()
+        session.tokens.storage.update(pending.storage)
         query = request.scope["query_string"].decode("latin-1")
         try:
-            await client.handle_callback(f"{context.base_url}{CALLBACK}?{query}")
+            await context.client(session.tokens.storage).handle_callback(f"{context.base_url}{CALLBACK}?{query}")
         except (SignInRequired, OAuthError, TokenInvalid) as refusal:
+            if isinstance(refusal, SignInRequired):  # another site's link, for example: the code is not spent
+                await context.pending.put_back(cookie, pending)
             _log.info("console.sign-in-refused", error=type(refusal).__name__)
             return context.pages.render("refused.html", language_of(request), status=400)
-        session = context.sessions.new()
-        session.tokens, session.memory = before.tokens, before.memory
-        location, session.memory.return_to = session.memory.return_to or HOME, ""
+        except (NotConfigured, Unavailable):
+            await context.pending.put_back(cookie, pending)
+            raise
+        session.memory.draft, session.memory.notices = pending.draft, list(pending.notices)
         await session.save_tokens()
         await session.save_memory()
-        await before.end()
-        return redirect(location, cookies=(context.cookies.set(COOKIE, session.cookie),))
+        await context.begun.forgive(context.address(request))
+        marked = context.marks.sign(session.cookie)
+        return redirect(pending.return_to, cookies=(context.cookies.set(COOKIE, marked),))
 
     return [callback]

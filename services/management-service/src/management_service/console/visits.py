@@ -13,11 +13,14 @@ from litestar import Request, Response
 from litestar.response import Stream
 
 from identity_common.http.audited_request import recorded_user_agent
-from identity_common.http.client_address import forwarded_for
+from identity_common.http.client_address import client_address, forwarded_for
 from identity_common.pages.cookies import Cookies
+from identity_common.signed_values import SignedValues
+from identity_common.stores.address_limit import AddressLimit
 from management_service.console.credentials import ConsoleCredentials
 from management_service.console.forms import Form
 from management_service.console.languages import LANGUAGES
+from management_service.console.pending import PendingSignIns
 from management_service.console.rendering import Pages, redirect
 from management_service.console.sessions import Notice, Session, Sessions
 from stead import AsyncIdentityClient, AsyncManagementClient
@@ -79,6 +82,9 @@ class ConsoleContext(msgspec.Struct, frozen=True):
         base_url: The public address.
         resource: Indicator of the Management API.
         trusted_proxies: How many proxies append to ``X-Forwarded-For``, in front of each service.
+        pending: Sign-ins that have begun.
+        begun: Limits how many of them an address may have.
+        marks: Sign the cookies of browsers that have had a session.
         pages: Renders pages.
         http: Shared by all requests.
     """
@@ -87,6 +93,9 @@ class ConsoleContext(msgspec.Struct, frozen=True):
     resource: str
     trusted_proxies: int
     sessions: Sessions
+    pending: PendingSignIns
+    begun: AddressLimit
+    marks: SignedValues
     credentials: ConsoleCredentials
     cookies: Cookies
     pages: Pages
@@ -124,8 +133,12 @@ class ConsoleContext(msgspec.Struct, frozen=True):
         if not answer.is_success:
             raise Unavailable(f"the revocation was refused with {answer.status_code}")
 
-    def client(self, session: Session) -> AsyncIdentityClient:
-        """Return the OAuth client of a session.
+    def address(self, request: AnyRequest) -> str:
+        """Return the address of the browser that sent a request."""
+        return client_address(request.scope, trusted_proxies=self.trusted_proxies)
+
+    def client(self, storage: dict[str, str]) -> AsyncIdentityClient:
+        """Return the OAuth client whose state is in a storage.
 
         Raises:
             NotConfigured: The console has no client yet.
@@ -137,7 +150,7 @@ class ConsoleContext(msgspec.Struct, frozen=True):
             own.client_secret,
             scopes=SCOPES,
             resources=(self.resource,),
-            storage=Storage(session.tokens.storage),
+            storage=Storage(storage),
             http=self.http,
         )
 
@@ -157,7 +170,7 @@ class Visit:
         self.session = session
         self.scope = ""
         self._context = context
-        self._client = context.client(session)
+        self._client = context.client(session.tokens.storage)
         self._forwarded = context.forwarded(request)
         self.api = AsyncManagementClient(
             context.base_url,

@@ -24,8 +24,10 @@ redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
 if redis.call('TTL', KEYS[1]) < 0 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
 return 0
 """
+# A count of 0 is deleted: each of these attempts may be at another account, and none counts for its address.
 _UNCOUNT: Final = """
-if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') > 0 then redis.call('HINCRBY', KEYS[1], ARGV[1], -1) end
+local count = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0')
+if count > 1 then redis.call('HINCRBY', KEYS[1], ARGV[1], -1) else redis.call('HDEL', KEYS[1], ARGV[1]) end
 return 0
 """
 

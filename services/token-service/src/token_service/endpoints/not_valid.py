@@ -17,7 +17,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from identity_common.background import end
-from identity_common.http.client_address import client_address
+from identity_common.http.client_address import client_address, network_of
 from identity_common.http.conditional import is_known
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable
@@ -50,7 +50,6 @@ from token_service.openapi.not_valid import (
     THIRD_PARTY,
     TOO_MANY_READERS,
 )
-from token_service.sign_in.client_address import network_of
 
 PATH: Final = "/oidc/not-valid"
 EVENTS_PATH: Final = f"{PATH}/events"

@@ -2,6 +2,7 @@
 
 from litestar.handlers import HTTPRouteHandler
 
+from identity_common.stores.address_limit import AddressLimit
 from token_service.parts.shared import Shared
 from token_service.settings import Settings
 from token_service.sign_in.devices import Devices
@@ -12,7 +13,6 @@ from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
 from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.sessions import Sessions
 from token_service.sign_in.sign_out import EndSession
-from token_service.sign_in.throttle import AddressLimit
 from token_service.tokens.id_token_hints import IdTokenHints
 
 

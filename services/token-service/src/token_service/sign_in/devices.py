@@ -6,15 +6,13 @@ to the accounts and to their tokensValidAfter: a new password makes the browser 
 
 import base64
 import binascii
-import hmac
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from identity_common.identifiers import new_id
+from identity_common.signed_values import SignedValues
 from identity_common.wire.password_check import KnownDevice
 
 DEVICE_TTL_S: Final = 365 * 86_400
@@ -33,17 +31,14 @@ class Devices:
     """
 
     def __init__(self, keys: Sequence[str], *, tenant_id: str) -> None:
-        info = f"device cookie of {tenant_id}".encode()
-        self._keys = [
-            HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(base64.b64decode(key)) for key in keys
-        ]
+        self._signed = SignedValues(keys, purpose=f"device cookie of {tenant_id}")
 
     def read(self, cookie: str | None) -> tuple[KnownDevice, ...]:
         """Return the users that a browser is known to; empty if the cookie is not genuine."""
         if cookie is None or len(cookie) > _MAX_CHARACTERS:
             return ()
-        payload, _, _ = cookie.partition(".")
-        if not any(hmac.compare_digest(_signed(payload, key).encode(), cookie.encode()) for key in self._keys):
+        payload = self._signed.verified(cookie)
+        if payload is None:
             return ()
         try:
             return _decode(base64.urlsafe_b64decode(payload + "=="))
@@ -56,9 +51,4 @@ class Devices:
         device = KnownDevice(present or new_id(), user_id, tokens_valid_after)
         others = [each for each in known if each.user_id != user_id]
         payload = base64.urlsafe_b64encode(_encode([device, *others][:_MAX_USERS])).decode().rstrip("=")
-        return _signed(payload, self._keys[0])
-
-
-def _signed(payload: str, key: bytes) -> str:
-    signature = hmac.digest(key, payload.encode(), "sha256")
-    return f"{payload}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
+        return self._signed.sign(payload)

@@ -5,13 +5,13 @@ from typing import Literal
 import msgspec
 from prometheus_client import Counter
 
+from identity_common.stores.address_limit import AddressLimit
 from identity_common.telemetry.logs import get_logger
 from token_service.audit import Origin, TokenAudit
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.sessions import Sessions
-from token_service.sign_in.throttle import AddressLimit
 
 _log = get_logger(__name__)
 

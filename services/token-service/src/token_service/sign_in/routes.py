@@ -15,6 +15,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.pages.cookies import Cookies
+from identity_common.stores.address_limit import AddressLimit
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.client_address import ProxyWatch
@@ -38,7 +39,6 @@ from token_service.sign_in.request import (
     state_of,
 )
 from token_service.sign_in.sessions import REMEMBERED_TTL_S
-from token_service.sign_in.throttle import AddressLimit
 
 PATH: Final = "/oidc/auth"
 _SIGN_IN: Final = "/sign-in"

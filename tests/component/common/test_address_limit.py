@@ -6,9 +6,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from identity_common.identifiers import new_id
+from identity_common.stores.address_limit import AddressLimit
 from identity_common.stores.redis import RedisCommands, connect_redis
 from provision import ServerAddresses
-from token_service.sign_in.throttle import AddressLimit
 
 pytestmark = pytest.mark.servers
 

@@ -1,9 +1,9 @@
 """Limits what one address may do before a sign-in, counted atomically in Redis.
 
 Password attempts are counted before the password is checked, so that concurrent attempts all count, and taken back if
-the password was right (management-service counts them per account). Authorization requests are counted before they are
-stored, and taken back when they are answered. Counters expire with their window, so an address is never locked for
-longer.
+the password was right (management-service counts them per account). Authorization requests, and the console's own
+sign-ins, are counted before they are stored, and taken back when they are answered. Counters expire with their window,
+so an address is never locked for longer.
 """
 
 import hashlib
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from prometheus_client import Counter
 
+from identity_common.http.client_address import network_of
 from identity_common.stores.redis import RedisCommands
-from token_service.sign_in.client_address import network_of
 
 # KEYS: the counter, a mark that the limit was met. ARGV: the window in seconds, the limit. Returns 0 if the attempt is
 # counted; otherwise the seconds to wait, and whether it is the first refused attempt of the window.
