@@ -26,22 +26,18 @@ from stead.impersonations import ImpersonationSegments
 from tests.support.at_a_browser import PASSWORD, Person, application
 from tests.support.audit_entries import entries_on_the_bus
 from tests.support.captured_logs import captured_logs
+from tests.support.complete_directory import COMPLETE, REQUIRED
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S
 from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
-from token_service.directory import Requirement
 from token_service.directory.keys import state_key
-from token_service.directory.projection import ProjectionState
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
 
 DENIED = access_denied("not a member", reason="organization.not_a_member")
-COMPLETE = ProjectionState(
-    stream="s", sequence=1, complete=True, heard_at=0, read={"management": 0}, revisions={"management": 0}
-)
 UNKNOWN_TARGET = invalid_target("the resource is unknown")
 
 
@@ -109,9 +105,9 @@ class Trail:
         store = SubjectTokenStore(
             self.redis, self.commands, revocations, self.audit, tenant_id=self.tenant_id, replicas=0
         )
-        await self.redis.set(state_key(self.tenant_id), msgspec.json.encode(COMPLETE))
+        await self.redis.set(state_key(self.tenant_id), COMPLETE)
         await self.redis.set(position_key(self.tenant_id), CopyPosition(is_whole=True).format())
-        taken = await store.take(token, required=Requirement(0, 0, {}), request=request)
+        taken = await store.take(token, required=REQUIRED, request=request)
         assert isinstance(taken, SpentSubjectToken)
         assert request.issued_token_id == taken.token_id
         return request

@@ -27,14 +27,16 @@ from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_toke
 from provision import REDIS_ADMIN, ServerAddresses
 from stead import ManagementClient
 from stead.event_types import MemberType
+from tests.support.complete_directory import COMPLETE, REQUIRED
 from tests.support.impersonation import set_up
 from tests.support.organization_template import Caller
 from tests.support.processes import Deployment, free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually, eventually_here
 from token_service.audit import AuditedTokenRequest, TokenAudit
+from token_service.directory.keys import state_key
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_store import SubjectTokenStore
+from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +75,7 @@ def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
             client.set(subject_token_key("default", token), json.encode(record), px=60_000)
     with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
         administrator.set(position_key("default"), CopyPosition(is_whole=True).format())
+        administrator.set(state_key("default"), COMPLETE)
 
 
 def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokenStore, "redis.asyncio.Redis"]:
@@ -89,7 +92,7 @@ async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses
     store_subject_token(own_addresses)
     tokens, client = subject_tokens(own_addresses, replicas=1)
     with pytest.raises(OAuthError) as refused:
-        await tokens.take(SUBJECT_TOKEN, request=AuditedTokenRequest())
+        await tokens.take(SUBJECT_TOKEN, required=REQUIRED, request=AuditedTokenRequest())
     assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
     assert refused.value.retry_after_s is not None
     await client.aclose()
@@ -105,7 +108,8 @@ async def test_a_taken_token_stays_taken_when_a_replica_is_promoted(
         while taken is None:
             store_subject_token(own_addresses)
             with contextlib.suppress(OAuthError):
-                taken = await tokens.take(SUBJECT_TOKEN, request=AuditedTokenRequest())
+                taken = await tokens.take(SUBJECT_TOKEN, required=REQUIRED, request=AuditedTokenRequest())
+    assert isinstance(taken, SpentSubjectToken)
     assert taken.record.id == "t1"
     own_servers.valkey.kill()
     with redis.Redis.from_url(replica) as administrator:
@@ -121,7 +125,8 @@ async def test_more_takes_than_connections_wait_for_their_turn(own_addresses: Se
     store_subject_token(own_addresses, *several)
     tokens, client = subject_tokens(own_addresses, replicas=1)
     taken = await asyncio.gather(
-        *(tokens.take(token, request=AuditedTokenRequest()) for token in several), return_exceptions=True
+        *(tokens.take(token, required=REQUIRED, request=AuditedTokenRequest()) for token in several),
+        return_exceptions=True,
     )
     await client.aclose()
     assert [type(each).__name__ for each in taken] == ["SpentSubjectToken"] * len(several)

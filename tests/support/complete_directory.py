@@ -1,0 +1,15 @@
+"""A directory in Redis that is complete, and what a take requires of it at least: for takes without token-service."""
+
+from typing import Final
+
+import msgspec
+
+from token_service.directory import Requirement
+from token_service.directory.projection import ProjectionState
+
+COMPLETE: Final = msgspec.json.encode(
+    ProjectionState(
+        stream="s", sequence=1, complete=True, heard_at=0, read={"management": 0}, revisions={"management": 0}
+    )
+)
+REQUIRED: Final = Requirement(in_memory=0, heard_since=0, at_least={})
