@@ -135,8 +135,18 @@ class AuditStream:
         self._timer, self._is_due = None, False
         entries, self._waiting = self._waiting, []
         lost, self._lost = self._lost, 0
-        appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, self._first_id, lost, *entries)
-        appended.add_done_callback(partial(self._note_losses, lost + len(entries) // 2))
+        count = lost + len(entries) // 2
+        self.send(count, "EVAL", _APPEND_BELOW, 2, *self._keys, self._first_id, lost, *entries)
+
+    def send(self, count: int, *command: Argument) -> None:
+        """Send a command of a script that appends entries of its own; ``flush`` waits for the reply.
+
+        Args:
+            count: How many entries are lost if Redis does not answer.
+            command: Returns how many entries it dropped because the log is half full.
+        """
+        appended = self._commands.execute(*command)
+        appended.add_done_callback(partial(self._note_losses, count))
         appended.add_done_callback(self._unanswered.discard)
         self._unanswered.add(appended)
 

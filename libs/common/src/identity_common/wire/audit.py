@@ -115,6 +115,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         aggregates: What changed, as kind and ids: ``user/<id>``; at most 100, the others are in further entries.
         aggregate_count: How many aggregates the write changed, in all of its entries.
         gap: Numbers missing before the next entry of the log; only in an entry with the key ``audit.gap``.
+        count: How many refusals the entry stands for: 1, unless the client does not authenticate.
         altered: Names of members that could not be stored as they were. A NUL or lone surrogate became U+FFFD; text
             beyond 2,048 characters, or 256 where the member is indexed, is truncated; what was not valid, or made the
             entry larger than 15 KiB, is left out.
@@ -152,4 +153,5 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     aggregates: tuple[str, ...] = ()
     aggregate_count: int = 0
     gap: AuditGap | None = None
+    count: int = 1
     altered: tuple[str, ...] = ()

@@ -69,6 +69,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         aggregates: What changed, as kind and ids; at most 100, the others are in further entries of the request.
         aggregate_count: How many aggregates the request changed, in all of its entries.
         gap: What is missing before the next entry of the log; with the key ``audit.gap``.
+        count: How many refusals the entry stands for.
         altered: Names of members that could not be stored as they were.
     """
 
@@ -103,6 +104,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     aggregates: tuple[str, ...] = ()
     aggregate_count: int = 0
     gap: AuditGap | None = None
+    count: int = 1
     altered: tuple[str, ...] = ()
 
 

@@ -17,6 +17,7 @@ from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import REQUEST_ID
 from identity_common.wire.audit import AuditEntry, AuditLog, Outcome
+from token_service.audit.refusals import RefusalWindows
 
 LOG: Final[AuditLog] = "exchanges"
 TAKEN: Final = "token.exchange.taken"
@@ -28,7 +29,9 @@ OBJECTS: Final = {
     GRANT_REFRESH_TOKEN: "refresh-token",
     GRANT_TOKEN_EXCHANGE: "exchange",
 }
-"""The second part of an entry's key, by grant type; ``other`` for an unknown one, which is refused."""
+"""The second part of an entry's key, by grant type; ``other`` for an unknown one, which is refused, and for several."""
+_OTHER: Final = "other"
+_SEVERAL: Final = "several"
 _MAX_ADDRESS: Final = 64
 
 
@@ -51,6 +54,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
         address: Of the client.
         user_agent: Its ``User-Agent``, shortened.
         client_id: The client, once it is authenticated.
+        is_public: Whether the client does not authenticate: any caller can send its id.
         user_id: The subject.
         actor_id: The actor.
         organization_id: The organization of the target.
@@ -66,6 +70,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
     address: str = ""
     user_agent: str = ""
     client_id: str | None = None
+    is_public: bool = False
     user_id: str | None = None
     actor_id: str | None = None
     organization_id: str | None = None
@@ -85,6 +90,9 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
 class TokenAudit:
     """Makes the entries and appends those about a request's outcome, without waiting for Redis.
 
+    Attributes:
+        refusals: Those of public clients; its worker has to run.
+
     Args:
         commands: Runs the Redis commands.
         tenant_id: The tenant.
@@ -96,6 +104,7 @@ class TokenAudit:
         self.keys = AuditStreamKeys.of(LOG, tenant_id)
         self.backlog = backlog
         self._stream = AuditStream(commands, self.keys, backlog=backlog)
+        self.refusals = RefusalWindows(commands, self._stream, self.keys, backlog=backlog, clock=clock)
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -109,19 +118,29 @@ class TokenAudit:
 
     def issued(self, grant_type: str, request: AuditedTokenRequest) -> None:
         """Record that a token was issued."""
-        self._append(f"token.{OBJECTS.get(grant_type, 'other')}.succeeded", request)
+        self._append(f"token.{OBJECTS.get(grant_type, _OTHER)}.succeeded", request)
 
     def refused(self, grant_type: str, request: AuditedTokenRequest, error: OAuthError) -> None:
-        """Record a refusal, unless the client did not authenticate: any caller could fill the trail.
+        """Record a refusal, unless the client is unknown or failed to authenticate: any caller could fill the trail.
+
+        A refusal of a public client is counted, unless it is the outcome of an attempt, which took a subject token.
 
         Args:
             grant_type: As requested.
             request: The request.
             error: Its code is recorded if neither the request nor the error has a reason.
         """
-        if request.client_id is not None:
-            key = f"token.{OBJECTS.get(grant_type, 'other')}.refused"
-            self._append(key, request, "refused", request.reason or error.reason or error.error)
+        if request.client_id is None:
+            return
+        key, reason = f"token.{OBJECTS.get(grant_type, _OTHER)}.refused", request.reason or error.reason or error.error
+        if request.is_public and not request.is_taken:
+            in_common = AuditedTokenRequest(address=request.address, user_agent=request.user_agent)
+            self.refusals.append(
+                self._entry(key, request, "refused", reason),
+                in_common=self._entry(f"token.{_OTHER}.refused", in_common, "refused", _SEVERAL),
+            )
+        else:
+            self._append(key, request, "refused", reason)
 
     def signed_in(self, user_id: str, *, client_id: str, origin: Origin) -> None:
         """Record that a user signed in to continue to an application."""

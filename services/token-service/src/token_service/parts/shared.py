@@ -105,9 +105,11 @@ class Shared:
         self._forgetting.start()
         self.claims_function.start()
         self._audit_relay.start()
+        self.audit.refusals.start()
         try:
             yield
         finally:
+            await self.audit.refusals.stop()
             await self.audit.flush()
             await self._audit_relay.stop()
             await self.claims_function.stop()
