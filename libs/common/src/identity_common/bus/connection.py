@@ -53,7 +53,7 @@ class Bus:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._pause_s = _FIRST_PAUSE_S
-        self._reported: str | None = None
+        self._reported: set[str] = set()
         self._loop = BackgroundLoop(
             self._live, name="bus-connect", pause_s=self._next_pause_s, log=_log, failed="bus.failed"
         )
@@ -108,7 +108,7 @@ class Bus:
             self._report(error)
             return
         self._pause_s = _FIRST_PAUSE_S
-        self._reported = None
+        self._reported.clear()
         self.connections += 1
         self._connected.set()
         _log.info("bus.connected", address=_address(self._url), count=self.connections)
@@ -159,12 +159,12 @@ class Bus:
             _log.warning("bus.disconnected", address=_address(self._url), error=error)
 
     def _report(self, error: Exception) -> None:
-        """Log why there is no connection, unless the attempt before had the same reason."""
+        """Log why there is no connection, each reason once: a server may close the connection with or without one."""
         refusal = next((each for each in _REFUSALS if each in str(error).lower()), None)
         reason = refusal or type(error).__name__
-        if reason == self._reported:
+        if reason in self._reported:
             return
-        self._reported = reason
+        self._reported.add(reason)
         address = _address(self._url)
         if refusal is not None:
             _log.error("bus.login-refused", address=address, reason=refusal)

@@ -72,7 +72,7 @@ class EventBus:
         self._client = Client()
         self._refused = asyncio.Event()
         self._is_closed = False
-        self._reported = ""
+        self._reported: set[str] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._interruptions: set[Callable[[], None]] = set()
 
@@ -163,7 +163,7 @@ class EventBus:
             reconnected_cb=self._on_change,
             closed_cb=self._on_change,
         )
-        self._reported = ""
+        self._reported.clear()
 
     async def _keep(self) -> None:
         """Replace the client whenever it has closed, as it does for good when the server rejects its user."""
@@ -181,17 +181,18 @@ class EventBus:
                 self._client = client
 
     async def _on_change(self) -> None:
+        self._reported.clear()
         for interrupted in tuple(self._interruptions):
             interrupted()
 
     async def _on_error(self, error: Exception) -> None:
-        """Log the error; without a connection only if it differs from the one before."""
+        """Log the error; without a connection each one once."""
         is_refusal = "authorization" in str(error).lower()
         if is_refusal and not self._client.is_connected:
             self._refused.set()
         reason = "the user is rejected" if is_refusal else type(error).__name__
-        if self._client.is_connected or reason != self._reported:
-            self._reported = reason
+        if self._client.is_connected or reason not in self._reported:
+            self._reported.add(reason)
             _log.warning("bus error: %s", reason)
 
 
