@@ -289,7 +289,7 @@ def test_a_change_of_the_template_is_shown_before_it_is_saved(administrator: Adm
     assert values["cell"] == ["0.0"]
     preview = administrator.browser.post(target, data={**values, "cell": []})
     assert "1</strong> member in" in preview.text
-    assert f"loses <code>read:{mark}</code>" in " ".join(preview.text.split())
+    assert f"loses <code><bdi>read:{mark}</bdi></code>" in " ".join(preview.text.split())
     assert [each.id for each in management.organization_roles.permissions(role.id)] == [permission.id]
 
     saved = administrator.follows(administrator.sends(preview, f"{TEMPLATE}/changes"))
@@ -299,7 +299,7 @@ def test_a_change_of_the_template_is_shown_before_it_is_saved(administrator: Adm
     _, values = administrator.form(saved, f"{TEMPLATE}/changes")
     undo = {"csrf_token": values["csrf_token"][0], "undo": values["undo"][0], "step": "undo"}
     preview = administrator.browser.post(target, data=undo)
-    assert f"gets <code>read:{mark}</code>" in " ".join(preview.text.split())
+    assert f"gets <code><bdi>read:{mark}</bdi></code>" in " ".join(preview.text.split())
     assert list(management.organization_roles.permissions(role.id)) == []
     administrator.sends(preview, f"{TEMPLATE}/changes")
     assert [each.id for each in management.organization_roles.permissions(role.id)] == [permission.id]

@@ -60,7 +60,7 @@ def test_a_script_is_saved_with_variables_that_are_never_shown(
     assert (active.version, active.script, active.environment_variables) == (version, SCRIPT, ["EMPTY", "REGION"])
     page = administrator.opens(HERE)
     assert secret not in page.text
-    assert "<code>REGION</code>" in page.text
+    assert "<code><bdi>REGION</bdi></code>" in page.text
     again = saved(administrator, SCRIPT, blockIssuanceOnError="yes")
     active = stack.management.custom_claims.get(KIND)
     assert (active.version, active.environment_variables) == (again, ["EMPTY", "REGION"])

@@ -66,7 +66,7 @@ def test_pages_are_in_the_language_of_the_browser(person: Person, partner: Clien
     assert "Der Name oder das Passwort stimmt nicht." in wrong.text
     consent = person.follow(person.sign_in(wrong))
     assert language(consent) == ("de", "de", "Zugriff erlauben?")
-    assert "<strong>Orders &amp; &lt;more&gt;</strong> möchte für Sie handeln." in consent.text
+    assert "<strong><bdi>Orders &amp; &lt;more&gt;</bdi></strong> möchte für Sie handeln." in consent.text
     assert callback(person.send(consent, decision="allow"))["code"]
     assert language(person.send(consent, decision="allow")) == ("de", "de", "Bitte von vorn beginnen")
     assert language(person.browser.get("/oidc/session/end")) == ("de", "de", "Abmelden?")
@@ -115,7 +115,7 @@ def test_a_session_outlives_the_browser_only_if_the_user_asks_for_it(person: Per
 def test_another_person_can_sign_in_at_the_consent_page(world: World, person: Person, partner: Client) -> None:
     other, verifier = Person(world), Verifier()
     consent = person.follow(person.sign_in(person.follow(person.authorize(partner, verifier=verifier))))
-    assert "Signed in as <strong>Ada Lovelace</strong>" in consent.text
+    assert "Signed in as <strong><bdi>Ada Lovelace</bdi></strong>" in consent.text
     form = Form(consent.text).values
     assert heading(person.browser.post("/consent/switch", data={**form, "csrf_token": "x"})) == "Start again"
     page = person.follow(person.browser.post("/consent/switch", data=form))
@@ -138,7 +138,7 @@ def test_an_answered_request_cannot_be_switched(person: Person, partner: Client)
 
 def test_the_consent_page_says_where_the_browser_goes(world: World, person: Person, partner: Client) -> None:
     consent = person.follow(person.sign_in(person.follow(person.authorize(partner))))
-    assert "Then you go to <strong>app.example.com</strong>." in consent.text
+    assert "Then you go to <strong><bdi>app.example.com</bdi></strong>." in consent.text
     native = world.management.applications.create(
         name="Phone", type="Native", oidc_client_metadata={"redirectUris": ["com.example.phone:/cb"]}
     )

@@ -66,8 +66,8 @@ class Elements(HTMLParser):
 class TestMarkup:
     """HTML in every field that a person, an administrator or an application can name."""
 
-    OURS = frozenset({"html", "head", "meta", "title", "link", "body", "main", "h1", "h2", "p", "strong", "ul", "li"})
-    CONTROLS = frozenset({"section", "code", "span", "form", "input", "label", "button", "fieldset", "legend"})
+    OURS = frozenset({"html", "head", "meta", "title", "link", "body", "main", "h1", "h2", "p", "strong", "bdi", "ul"})
+    CONTROLS = frozenset({"li", "section", "code", "span", "form", "input", "label", "button", "fieldset", "legend"})
     COMFORT = frozenset({"div", "a", "br", "svg", "path", "circle"})
 
     def harmless(self, page: httpx.Response) -> None:

@@ -40,8 +40,8 @@ def page(look: Look, template: str, language: str = "en") -> tuple[str, str]:
 
 def test_the_name_and_the_logo_are_in_the_frame_and_escaped() -> None:
     html, policy = page(Look(NAME, logo_uri=LOGO), "shortcuts/page.html")
-    assert "<title>Keyboard shortcuts · Acme &lt;b&gt;&amp;amp; Söhne console</title>" in html
-    assert "<span>Acme &lt;b&gt;&amp;amp; Söhne</span>" in html
+    assert "<title>Keyboard shortcuts · \u2068Acme &lt;b&gt;&amp;amp; Söhne\u2069 console</title>" in html
+    assert "<span><bdi>Acme &lt;b&gt;&amp;amp; Söhne</bdi></span>" in html
     assert re.search(
         r'<a class="brand"[^>]*><img src="https://cdn.example.com:8443/logo.svg\?a=1&amp;b=2" alt=""', html
     )
@@ -50,7 +50,7 @@ def test_the_name_and_the_logo_are_in_the_frame_and_escaped() -> None:
 
 def test_without_settings_it_is_ours() -> None:
     html, policy = page(Look("Stead"), "shortcuts/page.html", "de")
-    assert "Konsole von Stead</title>" in html
+    assert "Konsole von \u2068Stead\u2069</title>" in html
     assert re.search(r'<a class="brand"[^>]*><svg', html)
     assert "img-src" not in policy
     assert Pages(Look("Stead")).style.content.count(b"--accent:") == 2
@@ -58,7 +58,7 @@ def test_without_settings_it_is_ours() -> None:
 
 def test_pages_without_the_frame_have_the_name_too() -> None:
     html, _ = page(Look("Acme"), "no_rights.html")
-    assert "Acme console</title>" in html
+    assert "\u2068Acme\u2069 console</title>" in html
 
 
 def test_the_colour_is_the_accent_in_both_schemes_and_changes_the_address_of_the_stylesheet() -> None:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from identity_common.pages.isolation import isolate_in_texts
 from identity_common.pages.languages import Language, Languages
 
 
@@ -25,7 +26,7 @@ def environment(directory: Path, language: Language, **values: object) -> Enviro
         extensions=["jinja2.ext.i18n"],
     )
     templates.policies["ext.i18n.trimmed"] = True
-    templates.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    isolate_in_texts(templates, language.translations)
     templates.globals |= {"language": language.tag, "direction": language.direction, **values}
     return templates
 
