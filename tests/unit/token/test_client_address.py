@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from identity_common.http.client_address import network_of
 from tests.support.captured_logs import captured_logs
 from token_service.sign_in.client_address import ProxyWatch
 
