@@ -53,7 +53,8 @@ def test_every_save_rollback_and_deletion_is_in_force_with_its_revision(
         assert claims() == {"tier": number}
     functions.activate(CLIENTS, first.version)
     assert claims() == {"tier": "batch", "region": "eu"}
-    functions.update(CLIENTS, script=script("region: environmentVariables.REGION + '!'"))
+    changed = script("region: environmentVariables.REGION + '!'")
+    functions.update(CLIENTS, script=changed, environment_variables={"REGION": "eu"})
     assert claims() == {"region": "eu!"}
     functions.delete(CLIENTS)
     assert claims() == {}

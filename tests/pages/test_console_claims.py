@@ -78,7 +78,8 @@ def test_a_changed_script_asks_for_its_variables(stack: RunningStack, administra
     assert refused.status_code == 422
     assert errors(refused) == {
         "environmentVariables": "A changed script could return the stored values, so they are not passed to it: type"
-        " the variables that it needs, and check the box above. Stored are KEY, REGION."
+        " the variables that it needs, and check the box above. Stored are "
+        "<bdi><bdi>KEY</bdi>, <bdi>REGION</bdi></bdi>."
     }
     assert changed in unescape(refused.text)
     assert stack.management.custom_claims.get(KIND).version == version

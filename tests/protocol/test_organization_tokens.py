@@ -233,7 +233,7 @@ class TestMembership:
             f"{caller.organization}:{caller.member}",
             f" {caller.organization}",
             "*",
-            "x" * 10_000,
+            "x" * 64,
         )
 
         refused = [caller.is_refused(organization_id=each, **changes) for each in organizations]
