@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages services/managem
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run images up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench screenshots openapi settings messages lock mutants clean
+.PHONY: help run images up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench bench-compare screenshots openapi settings messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -130,6 +130,9 @@ bench: $(INSTALLED) ## throughput and latency compared with a floor, in one run
 	@$(BIN)/python -m benchmarks.organizations
 	@$(BIN)/python -m benchmarks.claims_workers
 	@$(BIN)/python -m benchmarks.starting
+
+bench-compare: $(INSTALLED) ## requests of this tree and of a commit in turn, REV=<commit>; prints ratios
+	@$(BIN)/python -m benchmarks.compare $(or $(REV),$(error name a commit: make bench-compare REV=<commit>))
 
 screenshots: $(INSTALLED) ## screenshots of every page of the console into build/screenshots (needs Debian's chromium)
 	@$(BIN)/python -m tests.screenshots build/screenshots

@@ -31,7 +31,8 @@ from benchmarks.audit_trail import Measure
 from benchmarks.load import Plan
 from benchmarks.many_users import ManyUsers
 from benchmarks.measure import LoadFailed, Measurement, measure, under_load
-from benchmarks.report import Key, Report
+from benchmarks.report import Report
+from benchmarks.rounds import Key, Round, measure_round
 from benchmarks.scenarios import (
     FLOOR,
     MANAGEMENT_API,
@@ -219,12 +220,9 @@ def requests(bench: Bench, effort: Effort) -> Iterator[str]:
     """Warm up, then measure all scenarios in every round, so that noise affects all of them alike."""
     keys: list[Key] = [(scenario, connections) for connections in _CONNECTIONS for scenario in SCENARIOS]
     rates = {key: bench.measure(*key, _WARM_UP_PASSES[key[1]]).rate for key in keys}
-    rounds: dict[Key, list[Measurement]] = {key: [] for key in keys}
+    rounds: list[Round] = []
     for number in range(effort.rounds):
-        for key in keys:
-            measurement = bench.measure(*key, passes=max(key[1], int(rates[key] * effort.seconds)))
-            rates[key] = measurement.rate
-            rounds[key].append(measurement)
+        rounds.append(measure_round(bench.measure, keys, rates, effort.seconds))
         print(f"round {number + 1} of {effort.rounds}", file=sys.stderr, flush=True)
     report = Report(rounds)
     yield f"{effort.rounds} rounds of {effort.seconds} s, medians\n"

@@ -19,7 +19,8 @@ import msgspec
 from all_in_one.embedded import EmbeddedServers
 from benchmarks.load import HOST, Plan, Step
 from benchmarks.measure import Measurement, measure
-from benchmarks.report import Key, Report
+from benchmarks.report import Report
+from benchmarks.rounds import Key, measure_round
 from benchmarks.scenarios import FLOOR, SUBJECT_TOKEN_CHARS, Mint, Parties, form_step, make_parties
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from stead import client_credentials
@@ -179,18 +180,13 @@ def throughput(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure every scenario in each round; yield the table and the cost of an unchanged poll."""
     keys: list[Key] = [(scenario, connections) for connections in _CONNECTIONS for scenario in SCENARIOS]
     rates = {key: bench.measure(*key, _WARM_UP_PASSES).rate for key in keys}
-    rounds: dict[Key, list[Measurement]] = {key: [] for key in keys}
-    for _ in range(effort.rounds):
-        for key in keys:
-            measurement = bench.measure(*key, max(key[1], int(rates[key] * effort.seconds)))
-            rates[key] = measurement.rate
-            rounds[key].append(measurement)
+    rounds = [measure_round(bench.measure, keys, rates, effort.seconds) for _ in range(effort.rounds)]
     report = Report(rounds)
     yield from report.lines()
     yield ""
     for connections in _CONNECTIONS:
-        pairs = zip(rounds[UNCHANGED, connections], rounds[CHANGED, connections], strict=True)
-        share = median(_cost(unchanged) / _cost(changed) for unchanged, changed in pairs)
+        polls = ((each.measurements[kind, connections] for kind in (UNCHANGED, CHANGED)) for each in rounds)
+        share = median(_cost(unchanged) / _cost(changed) for unchanged, changed in polls)
         yield (
             f"{'met   ' if share <= _MAX_POLL_SHARE else 'MISSED'}  an unchanged poll at {connections} costs "
             f"{share:.0%} of a changed one, stores included (target: {_MAX_POLL_SHARE:.0%})"

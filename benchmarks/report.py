@@ -1,14 +1,12 @@
 """Turns measurements into a table: medians of the rounds, ratios within each round, and targets."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Final
 
 from benchmarks.measure import Measurement
+from benchmarks.rounds import Round
 from benchmarks.scenarios import FLOOR
-
-Key = tuple[str, int]
-"""A scenario and a number of connections."""
 
 _HALF_OF_THE_FLOOR: Final = ("token exchange", "client credentials")
 _MIN_SHARE: Final = 0.5
@@ -22,15 +20,18 @@ _COLUMNS: Final = (
     "p99 ms",
     "own µs",
     "of floor",
+    "signatures",
     "stores µs",
+    "signatures",
 )
 
 
 class Report:
     """The measurements of all rounds, in chronological order."""
 
-    def __init__(self, rounds: Mapping[Key, Sequence[Measurement]]) -> None:
-        self._rounds = rounds
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self._rounds = {key: [each.measurements[key] for each in rounds] for key in rounds[0].measurements}
+        self._signatures = [each.signature_us for each in rounds]
 
     def lines(self) -> Iterator[str]:
         """Yield the table."""
@@ -59,8 +60,13 @@ class Report:
                 f"{self._median(measurements, lambda each: each.p99_ms):.2f}",
                 f"{self._median(measurements, lambda each: each.own_cpu_us):.0f}",
                 f"{_ratio(measurements, floor, lambda each: each.own_cpu_us):.2f} x",
+                f"{self._in_signatures(measurements, lambda each: each.own_cpu_us):.1f}",
                 f"{self._median(measurements, lambda each: each.store_cpu_us):.0f}",
+                f"{self._in_signatures(measurements, lambda each: each.store_cpu_us):.1f}",
             )
+
+    def _in_signatures(self, measurements: Sequence[Measurement], value: Callable[[Measurement], float]) -> float:
+        return median(value(one) / signature for one, signature in zip(measurements, self._signatures, strict=True))
 
     @staticmethod
     def _median(measurements: Sequence[Measurement], value: Callable[[Measurement], float]) -> float:
