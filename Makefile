@@ -23,6 +23,8 @@ WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  \1\t/' | expand -t 20
+	@printf '\nfor contributors:\n'
+	@grep -hE '^[a-z0-9-]+:.*##\+ ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*##\+ /  \1\t/' | expand -t 20
 
 $(RUNNABLE): locks/build.lock requirements-run.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
@@ -63,7 +65,7 @@ up: ## the whole system in containers on http://localhost:3000, with Docker Comp
 down: ## stop it; its data stays, except with: docker compose down --volumes
 	@docker compose --profile observe down
 
-walkthrough: $(RUNNABLE) ## impersonation in three steps with curl, to paste beside a running `make run`
+walkthrough: $(RUNNABLE) ##+ impersonation in three steps with curl, to paste beside a running `make run`
 	@$(BIN)/python -m all_in_one.walkthrough --directory $(DIRECTORY)
 
 demo: $(RUNNABLE) ## impersonation and the organization template through the SDK, against a running `make run`
@@ -75,54 +77,54 @@ example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= chan
 test: $(INSTALLED) ## the quick tests
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed and not kubernetes and not manifests and not observed'
 
-test-heavy: $(INSTALLED) ## the tests that take half a second or more
+test-heavy: $(INSTALLED) ##+ the tests that take half a second or more
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients and not observed'
 
 # .ci/run adds the heavy tests, so that they are collected once.
 test-slow: MARKED = slow and not clients
-test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms
+test-slow: $(INSTALLED) ##+ the races, the faults and the long runs, in short forms
 	@# Fuzzing is not distributed, as its tests share one name; it runs while the others wait for the processes that they killed.
 	@$(PYTEST) $(FUZZING) >$(VENV)/fuzzing.log 2>&1 & fuzzing=$$!; trap 'kill $$fuzzing' INT TERM; failed=0; \
 		$(PYTEST) $(WITHOUT_FUZZING) -n auto -m '$(MARKED)' || failed=1; \
 		wait $$fuzzing || failed=1; cat $(VENV)/fuzzing.log; exit $$failed
 
-test-long: $(INSTALLED) ## heavy and slow tests in full, and every client written elsewhere: three hours
+test-long: $(INSTALLED) ##+ heavy and slow tests in full, and every client written elsewhere: three hours
 	@TEST_LENGTH=long $(PYTEST) -m 'heavy or slow or clients'
 
-test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs node, npm and chromium)
+test-clients: $(INSTALLED) ##+ a browser, and clients written elsewhere (needs node, npm and chromium)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m 'clients and not slow' tests/clients
 
-test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL, Redis and NATS in containers
+test-containers: $(INSTALLED) ##+ what depends on the servers, against PostgreSQL, Redis and NATS in containers
 	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers \
 		$$(grep -rlF --include='*.py' pytest.mark.servers tests/component tests/integration tests/protocol)
 
-test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
+test-compose: $(INSTALLED) ##+ the images and docker-compose.yml (needs Docker)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed tests/deployed
 
-test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (make images, .ci/cluster up)
+test-k8s: $(INSTALLED) ##+ deploy/k8s on the cluster of kubectl, whose node has the images (make images, .ci/cluster up)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long tests/manifests tests/deployed/kubernetes
 
-test-k8s-long: $(INSTALLED) ## upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT, traefik)
+test-k8s-long: $(INSTALLED) ##+ upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT, traefik)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
 
-k8s-check: $(INSTALLED) ## deploy/k8s by the schemas of Kubernetes, our rules, and the API server of KUBECONFIG or .ci/cluster
+k8s-check: $(INSTALLED) ##+ deploy/k8s by the schemas of Kubernetes, our rules, and the API server of KUBECONFIG or .ci/cluster
 	@[ -n "$$KUBECONFIG" ] || ! .ci/cluster answers || eval "$$(.ci/cluster environment)"; $(PYTEST) -m manifests tests/manifests
 
-test-observed: $(INSTALLED) ## traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
+test-observed: $(INSTALLED) ##+ traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
 		echo 'prometheus and promtool are needed: apt-get install prometheus' >&2; exit 1; }
 	@$(PYTEST) $(WITHOUT_FUZZING) -m observed tests/observed
 
 check: lint types imports test ## lint, types, import contracts, quick tests
 
-lint: $(INSTALLED) ## ruff: rules and format
+lint: $(INSTALLED) ##+ ruff: rules and format
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(INSTALLED) ## mypy --strict
+types: $(INSTALLED) ##+ mypy --strict
 	@$(BIN)/mypy
 
-imports: $(INSTALLED) ## import contracts
+imports: $(INSTALLED) ##+ import contracts
 	@$(BIN)/lint-imports
 
 bench: $(INSTALLED) ## throughput and latency compared with a floor, in one run
@@ -131,19 +133,19 @@ bench: $(INSTALLED) ## throughput and latency compared with a floor, in one run
 	@$(BIN)/python -m benchmarks.claims_workers
 	@$(BIN)/python -m benchmarks.starting
 
-bench-compare: $(INSTALLED) ## requests of this tree and of a commit in turn, REV=<commit>; prints ratios
+bench-compare: $(INSTALLED) ##+ requests of this tree and of a commit in turn, REV=<commit>; prints ratios
 	@$(BIN)/python -m benchmarks.compare $(or $(REV),$(error name a commit: make bench-compare REV=<commit>))
 
-screenshots: $(INSTALLED) ## screenshots of every page of the console into build/screenshots (needs Debian's chromium)
+screenshots: $(INSTALLED) ##+ screenshots of every page of the console into build/screenshots (needs Debian's chromium)
 	@$(BIN)/python -m tests.screenshots build/screenshots
 
-openapi: $(INSTALLED) ## write the OpenAPI document of the three services together
+openapi: $(INSTALLED) ##+ write the OpenAPI document of the three services together
 	@$(BIN)/python -m all_in_one.openapi
 
-settings: $(INSTALLED) ## write docs/operations/settings.md from the settings of the services
+settings: $(INSTALLED) ##+ write docs/operations/settings.md from the settings of the services
 	@$(BIN)/python -m all_in_one.settings_page
 
-messages: $(INSTALLED) ## update the catalogues of the pages; `make messages NEW=fr` creates new ones
+messages: $(INSTALLED) ##+ update the catalogues of the pages; `make messages NEW=fr` creates new ones
 	@for pages in $(PAGES); do (cd $$pages && \
 		$(CURDIR)/$(BIN)/pybabel -q extract -F catalogues/babel.cfg --add-location=file --project=Stead \
 			-o $(CURDIR)/$(VENV)/pages.pot templates); \
@@ -155,7 +157,7 @@ messages: $(INSTALLED) ## update the catalogues of the pages; `make messages NEW
 EXPORT := uv export --quiet --no-header --no-annotate --no-emit-workspace --no-emit-project --format requirements.txt
 IMAGES := token-service management-service template-service provision
 
-lock: ## pin the newest releases that fit (needs uv)
+lock: ##+ pin the newest releases that fit (needs uv)
 	@uv lock --quiet --upgrade
 	@$(EXPORT) --all-packages --output-file requirements.lock
 	@$(EXPORT) --all-packages --all-extras --no-dev --group build --output-file requirements-run.lock
@@ -168,8 +170,8 @@ lock: ## pin the newest releases that fit (needs uv)
 	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
 		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock || exit 1; done
 
-clean: ## remove the virtual environment and caches, but not .local
+clean: ##+ remove the virtual environment and caches, but not .local
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-mutants: $(INSTALLED) ## change 100 decisions, one at a time, and see whether a test fails (most of an hour)
+mutants: $(INSTALLED) ##+ change 100 decisions, one at a time, and see whether a test fails (most of an hour)
 	@$(BIN)/python -m tests.mutants

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final
 
 _ROOT: Final = Path(__file__).parents[1]
-_CHECKOUTS: Final = _ROOT / "build" / "compare"
+_CHECKOUTS: Final = _ROOT / ".venv" / "compare"
 _COMPARED: Final = ("req/s", "own µs", "stores µs")
 _GAP: Final = re.compile(" {2,}")
 
