@@ -5,6 +5,7 @@ import asyncio
 import nats
 
 from identity_common.bus.connection import Bus
+from identity_common.lifetime import Lifetime
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
@@ -20,7 +21,7 @@ async def test_a_service_becomes_ready_after_a_failed_preparation(management: Ma
     engine = create_database_engine(management.settings.database_url, service="tests", pool_size=1)
     attempts: list[int] = []
 
-    async def prepare() -> None:
+    async def prepare(_: Lifetime) -> None:
         attempts.append(1)
         if len(attempts) == 1:
             raise ArithmeticError

@@ -17,6 +17,7 @@ import pytest_asyncio
 from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from identity_common.lifetime import Lifetime
 from identity_common.outbox import tables as outbox
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup
@@ -267,7 +268,7 @@ async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it
     await query(settings, "UPDATE alembic_version SET version_num = '0099', oldest_code = '0098'")
     started = asyncio.Event()
 
-    async def start() -> None:
+    async def start(_: Lifetime) -> None:
         started.set()
 
     engine = create_async_engine(settings.database_url)

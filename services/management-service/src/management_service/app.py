@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY
 from identity_common.http.routing import Service
+from identity_common.lifetime import Lifetime
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import AuditStreamRelay
@@ -189,7 +190,10 @@ class _Connections:
         self.bus = Bus(settings.nats_url, service="management")
         self.console_http = httpx.AsyncClient(transport=_console_transport(settings), timeout=CONSOLE_TIMEOUT_S)
 
-    async def close(self) -> None:
+    def start(self) -> None:
+        self.bus.start()
+
+    async def stop(self) -> None:
         await self.bus.stop()
         await self.console_http.aclose()
         await self.redis.aclose()
@@ -244,34 +248,23 @@ class _Background:
         ).responder(bus)
         self.startup = Startup(connections.engine, versions=VERSIONS, then=self._start_workers)
 
-    async def _start_workers(self) -> None:
+    async def _start_workers(self, lifetime: Lifetime) -> None:
         """Start what needs the migrated database."""
         await self.changes.prepare()
         await self.claims_functions.renew_seals()
         # Earlier versions sealed the keys of heads with those of environment variables, which token-service knows.
         earlier = self._settings.environment_variable_keys
         await self.head_keys.renew_seals(SealingKeys((*self._settings.audit_head_keys, *earlier)))
-        self._relay.start()
-        self._audit_relay.start()
-        self._audit_ingestion.start()
-        self._subject_token_relay.start()
-        self._password_checks.start()
+        lifetime.start(
+            self._relay, self._audit_relay, self._subject_token_relay, self._audit_ingestion, self._password_checks
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
-        self.startup.start()
-        self._connections.bus.start()
-        try:
-            yield
-        finally:
-            await self.startup.stop()
-            await self._password_checks.stop()
-            await self._audit_ingestion.stop()
-            await self._subject_token_relay.stop()
-            await self._audit_relay.stop()
-            await self._relay.stop()
-            await self._connections.close()
-            self.passwords.close()
+        with closing(self.passwords):
+            async with Lifetime() as lifetime:
+                lifetime.start(self._connections, self.startup)
+                yield
 
 
 def _measure(settings: Settings, connections: _Connections, registry: CollectorRegistry, samples: Samples) -> None:

@@ -18,6 +18,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.cors import Cors
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.lifetime import Lifetime
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
@@ -119,7 +120,10 @@ class _Connections:
         self.redis = connect_redis(settings.redis_url)
         self.bus = Bus(settings.nats_url, service="template")
 
-    async def close(self) -> None:
+    def start(self) -> None:
+        self.bus.start()
+
+    async def stop(self) -> None:
         await self.bus.stop()
         await self.redis.aclose()
         self.lookups.stop()
@@ -158,31 +162,16 @@ class _Background:
         self._member_replies = member_responder(bus, connections.reader, tenant_id=tenant_id)
         self.startup = Startup(engine, versions=VERSIONS, then=self._start_workers)
 
-    async def _start_workers(self) -> None:
+    async def _start_workers(self, lifetime: Lifetime) -> None:
         """Start what needs the migrated database."""
         await self.changes.prepare()
-        self._relay.start()
-        self._audit_relay.start()
-        self.management_events.start()
-        self._fan_out.start()
-        self._member_replies.start()
+        lifetime.start(self._relay, self._audit_relay, self.management_events, self._fan_out, self._member_replies)
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
-        self.startup.start()
-        self._connections.bus.start()
-        self._listener.start()
-        try:
+        async with Lifetime() as lifetime:
+            lifetime.start(self._connections, self.startup, self._listener)
             yield
-        finally:
-            await self._listener.stop()
-            await self.startup.stop()
-            await self._member_replies.stop()
-            await self._fan_out.stop()
-            await self.management_events.stop()
-            await self._audit_relay.stop()
-            await self._relay.stop()
-            await self._connections.close()
 
 
 def _unrevoked_tokens(settings: Settings, connections: _Connections) -> UnrevokedTokens:

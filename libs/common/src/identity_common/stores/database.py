@@ -41,6 +41,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from identity_common.background import end
 from identity_common.http.api_errors import ApiError, driver_error, store_unavailable
 from identity_common.http.pagination import Page
+from identity_common.lifetime import Lifetime
 from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
 from identity_common.telemetry.logs import get_logger
 
@@ -234,13 +235,15 @@ class Startup:
     Args:
         engine: Engine of the database.
         versions: The directory of the service's revisions.
-        then: Prepares the service.
+        then: Prepares the service, and starts in the lifetime what needs the database. What a failed preparation has
+            started is stopped before the next one.
     """
 
-    def __init__(self, engine: AsyncEngine, *, versions: Path, then: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, engine: AsyncEngine, *, versions: Path, then: Callable[[Lifetime], Awaitable[None]]) -> None:
         self._engine = engine
         self._versions = versions
         self._then = then
+        self._lifetime = Lifetime()
         self._done = False
         self._task: asyncio.Task[None] | None = None
 
@@ -253,8 +256,9 @@ class Startup:
         self._task = asyncio.create_task(self._wait(), name="database-startup")
 
     async def stop(self) -> None:
-        """Stop waiting."""
+        """Stop waiting, and what was started."""
         await end(self._task)
+        await self._lifetime.end()
 
     async def _wait(self) -> None:
         reported = ""
@@ -280,7 +284,8 @@ class Startup:
                 schema = (await connection.execute(text(SELECT_SCHEMA))).first()
             if schema is None or not is_migrated(schema.revision, schema.oldest_code, self._versions):
                 return "not migrated"
-            await self._then()
+            await self._lifetime.end()  # what a failed preparation has started
+            await self._then(self._lifetime)
         except ProgrammingError:
             return "not migrated"
         except UnknownSchemaError as error:

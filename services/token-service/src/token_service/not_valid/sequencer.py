@@ -163,6 +163,7 @@ class Sequencer:
         self._clock = clock
         self._forgot_at = 0.0
         self._heard = (_Heard(StreamPosition()), _Heard(StreamPosition()))
+        self._followers: list[StreamFollower] = []
         worker = ActiveWorker(self._sequence, database_url, lock=LOCK, channel=NOTIFY_CHANNEL, tenant_id=tenant_id)
         self._loop = BackgroundLoop(
             worker.run,
@@ -181,6 +182,7 @@ class Sequencer:
     async def stop(self) -> None:
         """Stop; another replica takes over."""
         await self._loop.stop()
+        await self._stop_followers()  # the loop was cancelled, perhaps while it stopped them itself
 
     async def _sequence(self, holder: LockHolder) -> None:
         connection = holder.connection
@@ -191,16 +193,19 @@ class Sequencer:
             _Heard(StreamPosition(state["stream"], state["position"])),
             _Heard(StreamPosition(state["events_stream"], state["events_position"])),
         )
-        followers = self._followers(holder)
-        for follower in followers:
+        self._followers = self._new_followers(holder)
+        for follower in self._followers:
             follower.start()
         try:
             while True:
                 await holder.turn(partial(self._take_turn, connection))
         finally:
-            await asyncio.gather(*(follower.stop() for follower in followers))
+            await self._stop_followers()
 
-    def _followers(self, holder: LockHolder) -> list[StreamFollower]:
+    async def _stop_followers(self) -> None:
+        await asyncio.gather(*(follower.stop() for follower in self._followers))
+
+    def _new_followers(self, holder: LockHolder) -> list[StreamFollower]:
         of_state = [
             *(event_subject("management", self._tenant_id, kind, "*") for kind in ("user", "application", "resource")),
             event_subject("management", self._tenant_id, "narrowing", "*", "*"),

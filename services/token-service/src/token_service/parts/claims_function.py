@@ -2,6 +2,7 @@
 
 import os
 
+from identity_common.lifetime import Lifetime
 from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from token_service.claims_function import CustomClaims
@@ -49,16 +50,8 @@ class ClaimsFunction:
             worker_count=for_tests,
         ).responder(connections.bus)
 
-    def start(self) -> None:
-        """Start what runs in the background."""
-        self.custom_claims.start()
-        self._recordings.start()
-        self._responder.start()
-
-    async def stop(self) -> None:
-        """Stop it, and the workers."""
-        await self._responder.stop()
-        await self._recordings.stop()
-        await self.custom_claims.stop()
-        await self._test_workers.stop()
-        await self._workers.stop()
+    def start(self, lifetime: Lifetime) -> None:
+        """Start what runs in the background; workers start when they are needed."""
+        lifetime.at_end(self._workers.stop)
+        lifetime.at_end(self._test_workers.stop)
+        lifetime.start(self.custom_claims, self._recordings, self._responder)

@@ -18,7 +18,11 @@ class Connections:
         self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
         self.bus = Bus(settings.nats_url, service="token")
 
-    async def close(self) -> None:
+    def start(self) -> None:
+        """Begin to connect to the bus; the others connect when they are used."""
+        self.bus.start()
+
+    async def stop(self) -> None:
         """Close all connections."""
         await self.bus.stop()
         await self.redis_for_takes.aclose()

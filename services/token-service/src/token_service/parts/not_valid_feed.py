@@ -1,5 +1,6 @@
 """The not-valid feed: its keys, sequencer, snapshots and tail."""
 
+from identity_common.lifetime import Lifetime
 from identity_common.sealing import SealingKeys
 from token_service.directory import InMemoryDirectory
 from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail
@@ -28,18 +29,7 @@ class NotValidFeed:
             issuer=settings.issuer,
             longest_lifetime_s=longest_lifetime_s(in_memory),
         )
-        self._has_started = False
 
-    def start(self) -> None:
+    def start(self, lifetime: Lifetime) -> None:
         """Start what runs in the background, once the database is migrated."""
-        self._has_started = True
-        self.keys.start()
-        self.tail.start()
-        self._sequencer.start()
-
-    async def stop(self) -> None:
-        """Stop it."""
-        if self._has_started:
-            await self._sequencer.stop()
-            await self.tail.stop()
-            await self.keys.stop()
+        lifetime.start(self.keys, self.tail, self._sequencer)

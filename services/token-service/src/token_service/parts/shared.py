@@ -6,6 +6,7 @@ from pathlib import Path
 
 from litestar import Litestar
 
+from identity_common.lifetime import Lifetime
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
@@ -85,46 +86,32 @@ class Shared:
         audit_backlog.measure_stream(LOG, connections.commands, limit=settings.audit_backlog)
         return metrics
 
-    async def _start_with_database(self) -> None:
-        self.keys.start()
-        self.feed.start()
-        self._writes_relay.start()
+    async def _start_with_database(self, lifetime: Lifetime) -> None:
+        lifetime.start(self.keys)
+        self.feed.start(lifetime)
+        lifetime.start(self._writes_relay)
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
         """Start everything and stop it in reverse; what needs the database starts once that is migrated."""
         close_memory_to_others()
-        self.connections.bus.start()
-        self._eviction_watch.start()
-        self._startup.start()
-        self.directory.start()
-        self.revocations.start()
-        self.ended_impersonations.start()
-        self.authorizations.start()
-        self._third_parties.start()
-        self._forgetting.start()
-        self.claims_function.start()
-        self._audit_relay.start()
-        self.audit.refusals.start()
-        try:
+        async with Lifetime() as lifetime:
+            lifetime.start(
+                self.connections,
+                self._eviction_watch,
+                self._startup,
+                self.directory,
+                self.revocations,
+                self.ended_impersonations,
+                self.authorizations,
+                self._third_parties,
+                self._forgetting,
+            )
+            self.claims_function.start(lifetime)
+            lifetime.start(self._audit_relay)
+            lifetime.at_end(self.audit.flush)
+            lifetime.start(self.audit.refusals)
             yield
-        finally:
-            await self.audit.refusals.stop()
-            await self.audit.flush()
-            await self._audit_relay.stop()
-            await self.claims_function.stop()
-            await self._forgetting.stop()
-            await self._third_parties.stop()
-            await self.authorizations.stop()
-            await self.ended_impersonations.stop()
-            await self.revocations.stop()
-            await self.directory.stop()
-            await self._startup.stop()
-            await self._writes_relay.stop()
-            await self.feed.stop()
-            await self.keys.stop()
-            await self._eviction_watch.stop()
-            await self.connections.close()
 
 
 def _directory(settings: Settings, connections: Connections, ends_seen: Freshness) -> Directory:
