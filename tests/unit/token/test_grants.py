@@ -49,6 +49,7 @@ from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.form import parse_form
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
+from token_service.grants.waiting import WaitingRequests
 from token_service.metrics import TokenServiceMetrics
 from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
@@ -117,6 +118,7 @@ class Known:
             {each.grant_type: each for each in grants},
             outcomes=self.metrics.tokens,
             audit=self.audit,
+            waiting=WaitingRequests(),
         )
 
     def receives(self, kind: str, ids: tuple[str, ...], revision: int, state: msgspec.Struct, *, verb: str) -> None:

@@ -6,7 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from token_service.not_valid.tail import LiveMessage, Tail, TooManyReadersError, TooManyReadersOfClientError
+from identity_common.places import NoPlaceLeftError
+from token_service.not_valid.tail import LiveMessage, Tail, TooManyReadersError
 
 QUEUED = 1000
 READERS = 2000
@@ -60,7 +61,7 @@ async def test_the_readers_of_a_client_are_limited_and_those_that_end_make_room(
     with ExitStack() as reading:
         for _ in range(OF_CLIENT):
             reading.enter_context(tail.reading("one"))
-        with pytest.raises(TooManyReadersOfClientError), tail.reading("one"):
+        with pytest.raises(NoPlaceLeftError), tail.reading("one"):
             pass
         with tail.reading("another"):
             assert tail.readers == OF_CLIENT + 1

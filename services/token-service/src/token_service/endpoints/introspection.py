@@ -14,6 +14,7 @@ from token_service.directory import Directory
 from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
+from token_service.grants.waiting import WaitingRequests
 from token_service.openapi.endpoints import INTROSPECTION_OPERATION, Introspection, TokenForm
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.presented_tokens.liveness import why_user_not_live
@@ -39,6 +40,7 @@ class Introspector:
         authenticator: ClientAuthenticator,
         live_tokens: LiveTokens,
         refresh_tokens: RefreshTokens,
+        waiting: WaitingRequests,
         *,
         issuer: str,
     ) -> None:
@@ -47,6 +49,7 @@ class Introspector:
         self._authenticator = authenticator
         self._live_tokens = live_tokens
         self._refresh_tokens = refresh_tokens
+        self._waiting = waiting
         self._issuer = issuer
 
     async def introspect(self, request: TokenRequest) -> Introspection:
@@ -62,7 +65,9 @@ class Introspector:
             raise invalid_client()
         client = await self._authenticator.authenticate(request.credentials)
         token = request.parameters.as_form(TokenForm).token
-        await self._directory.wait_for(request.awaited)
+        if not self._directory.has_seen(request.awaited):
+            with self._waiting.of(client.id):
+                await self._directory.wait_for(request.awaited)
         return await self._of_refresh_token(token, client) or await self._of_access_token(token, client, request)
 
     async def _of_access_token(

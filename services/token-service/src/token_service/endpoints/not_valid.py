@@ -21,6 +21,7 @@ from identity_common.http.client_address import client_address, network_of
 from identity_common.http.conditional import is_known
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable
+from identity_common.places import NoPlaceLeftError
 from token_service.directory import Directory
 from token_service.endpoints.raw_routes import (
     HEADERS,
@@ -39,7 +40,6 @@ from token_service.not_valid import (
     Snapshots,
     Tail,
     TooManyReadersError,
-    TooManyReadersOfClientError,
     UnknownPositionError,
 )
 from token_service.not_valid.tail import LiveMessage
@@ -188,7 +188,7 @@ async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -
         await _refuse(error, send)
     except UnknownPositionError:
         await _refuse(OAuthError("invalid_request", _UNKNOWN_POSITION, status=410), send)
-    except TooManyReadersOfClientError:
+    except NoPlaceLeftError:
         await _refuse(OAuthError("temporarily_unavailable", TOO_MANY_READERS, status=429, retry_after_s=1), send)
     except (FeedUnavailable, TooManyReadersError):
         await _refuse(temporarily_unavailable("the feed cannot be read right now"), send)

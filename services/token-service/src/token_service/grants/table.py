@@ -16,6 +16,7 @@ from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.form import FormParameters
+from token_service.grants.waiting import WaitingRequests
 from token_service.tokens.keys import AwaitedKey, SigningKeys
 
 Prepared = TypeVar("Prepared")
@@ -107,9 +108,11 @@ class Grants:
         *,
         outcomes: Counter,
         audit: TokenAudit,
+        waiting: WaitingRequests,
     ) -> None:
         self._directory = directory
         self._audit = audit
+        self._waiting = waiting
         self._keys = keys
         self._authenticator = authenticator
         self._grants = grants
@@ -154,7 +157,8 @@ class Grants:
         if grant is None:
             raise unsupported_grant_type()
         if not was_there:
-            await _await_revision(grant, request, client)
+            with self._waiting.of(client.id):
+                await _await_revision(grant, request, client)
             client = await self._authenticator.authenticate(request.credentials)
         prepared = await grant.prepare(request, client)
         # Submitted now, so that it shares a round trip to Redis with the grant's first read.

@@ -14,7 +14,7 @@ from token_service.not_valid.keys import (
 )
 from token_service.not_valid.sequencer import LOCK, Sequencer
 from token_service.not_valid.snapshots import FeedSnapshot, FeedUnavailable, Snapshots, UnknownPositionError
-from token_service.not_valid.tail import Tail, TooManyReadersError, TooManyReadersOfClientError
+from token_service.not_valid.tail import Tail, TooManyReadersError
 
 __all__ = [
     "KEYS_MAX_AGE_S",
@@ -29,6 +29,5 @@ __all__ = [
     "StoredFeedKey",
     "Tail",
     "TooManyReadersError",
-    "TooManyReadersOfClientError",
     "UnknownPositionError",
 ]

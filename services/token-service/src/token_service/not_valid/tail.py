@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from typing import Final, NamedTuple, Self
 
@@ -12,6 +11,7 @@ from sqlalchemy.engine import make_url
 
 from identity_common.background import BackgroundLoop
 from identity_common.http.stopping import call_when_stopping
+from identity_common.places import Places
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -25,10 +25,6 @@ _READERS: Final = 2000
 
 class TooManyReadersError(Exception):
     """This replica has reached its limit of readers."""
-
-
-class TooManyReadersOfClientError(TooManyReadersError):
-    """One client has reached its limit of readers at this replica."""
 
 
 class LiveMessage(NamedTuple):
@@ -93,9 +89,8 @@ class Tail:
     def __init__(self, database_url: str, *, tenant_id: str, readers_per_client: int) -> None:
         self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
         self._tenant_id = tenant_id
-        self._readers_per_client = readers_per_client
         self._readers: set[_Reader] = set()
-        self._of_client: Counter[str] = Counter()
+        self._places = Places(of_one=readers_per_client)
         self._last: LiveMessage | None = None
         self._heard_at = time.monotonic()
         self._loop = BackgroundLoop(
@@ -140,24 +135,20 @@ class Tail:
             client: The client that the reader is counted for.
 
         Raises:
-            TooManyReadersError: There are too many readers; ``TooManyReadersOfClientError``: of this client.
+            TooManyReadersError: There are too many readers.
+            NoPlaceLeftError: There are too many of this client.
         """
-        if self._of_client[client] >= self._readers_per_client:
-            raise TooManyReadersOfClientError
-        if len(self._readers) >= _READERS:
-            raise TooManyReadersError
-        reader = _Reader()
-        self._readers.add(reader)
-        self._of_client[client] += 1
-        forget = call_when_stopping(reader.end)
-        try:
-            yield reader.messages()
-        finally:
-            forget()
-            self._readers.discard(reader)
-            self._of_client[client] -= 1
-            if not self._of_client[client]:
-                del self._of_client[client]
+        with self._places.taken_by(client):
+            if len(self._readers) >= _READERS:
+                raise TooManyReadersError
+            reader = _Reader()
+            self._readers.add(reader)
+            forget = call_when_stopping(reader.end)
+            try:
+                yield reader.messages()
+            finally:
+                forget()
+                self._readers.discard(reader)
 
     async def _listen(self) -> None:
         connection = await asyncpg.connect(self._database_url, timeout=5, command_timeout=5)

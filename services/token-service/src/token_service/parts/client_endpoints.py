@@ -20,6 +20,7 @@ def client_endpoints(settings: Settings, shared: Shared, grants: Grants) -> list
         shared.authenticator,
         shared.live_tokens,
         shared.refresh_tokens,
+        shared.waiting,
         issuer=settings.issuer,
     )
     revoker = Revoker(

@@ -71,4 +71,12 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
         RefreshTokenGrant(shared.refresh_tokens, user_tokens),
     )
     table = {grant.grant_type: cast("Grant[object]", grant) for grant in grants}
-    return Grants(directory, shared.keys, shared.authenticator, table, outcomes=shared.metrics.tokens, audit=audit)
+    return Grants(
+        directory,
+        shared.keys,
+        shared.authenticator,
+        table,
+        outcomes=shared.metrics.tokens,
+        audit=audit,
+        waiting=shared.waiting,
+    )

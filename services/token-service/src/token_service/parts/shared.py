@@ -23,6 +23,7 @@ from token_service.claims_function.sandbox import close_memory_to_others
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.directory.freshness import Freshness
 from token_service.grants.client_authentication import ClientAuthenticator
+from token_service.grants.waiting import WaitingRequests
 from token_service.metrics import TokenServiceMetrics
 from token_service.parts.claims_function import ClaimsFunction
 from token_service.parts.connections import Connections
@@ -65,6 +66,7 @@ class Shared:
         )
         self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
         self.authenticator = ClientAuthenticator(self.directory)
+        self.waiting = WaitingRequests()
         self.claims_function = ClaimsFunction(settings, connections, self.directory.in_memory)
         self.audit = TokenAudit(commands, tenant_id=tenant_id, backlog=settings.audit_backlog)
         self._audit_relay = AuditStreamRelay(
