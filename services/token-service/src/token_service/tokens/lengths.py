@@ -11,7 +11,6 @@ import msgspec
 
 from identity_common.oauth import OAuthError, invalid_scope
 from stead.verification import MAX_TOKEN_CHARS
-from token_service.tokens.scopes import format_scope
 
 _FRAME_CHARS: Final = 512
 """At most: the header, the dots and the signature; that of RS256 is the longest."""
@@ -41,7 +40,8 @@ def require_scopes_fit(scopes: frozenset[str], *, audience: str) -> None:
     Raises:
         OAuthError: ``invalid_scope``.
     """
-    if len(format_scope(scopes)) + len(audience) + _OTHER_CLAIMS_BYTES > MAX_CLAIMS_BYTES:
+    scope_bytes = sum(len(each) + 1 for each in scopes)  # a hot path: not sorted as in the token
+    if scope_bytes + len(audience) + _OTHER_CLAIMS_BYTES > MAX_CLAIMS_BYTES:
         raise _too_long()
 
 
