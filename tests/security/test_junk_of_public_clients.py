@@ -15,6 +15,7 @@ from provision import ServerAddresses
 from stead.models import AuditEntry
 from tests.support.at_a_browser import application
 from tests.support.authorizing import REDIRECT_URI
+from tests.support.browser import ORGANIZATIONS
 from tests.support.signing_in import SignIn
 from tests.support.waiting import eventually
 from tests.support.world import Client, World, own_world
@@ -169,6 +170,17 @@ def test_junk_does_not_hide_the_second_use_of_a_code(world: World, spa: Client) 
         ],
         key=str,
     )
+
+
+def test_refusals_of_a_user_are_told_apart_by_organization(world: World, spa: Client) -> None:
+    sign_in = SignIn(world, spa, scope=f"openid offline_access {ORGANIZATIONS}")
+    form = {**refresh_form(spa), "refresh_token": sign_in.tokens()["refresh_token"]}
+    organizations = ["o1", "o2", "o2"]
+    for organization_id in organizations:
+        assert send(world, {**form, "organization_id": organization_id}, "198.51.100.8").status_code == 403
+    end_windows(world, counted=1)
+    found = [each for each in entries(world, spa, requests=4) if each.outcome == "refused"]
+    assert Counter(each.organization_id for each in found for _ in range(each.count)) == Counter(organizations)
 
 
 def test_what_an_address_without_a_secret_can_store_is_bounded(world: World) -> None:

@@ -59,6 +59,15 @@ def test_text_that_can_be_stored_stays_as_it_is(text: str) -> None:
     assert read(entry_json(published)) == published
 
 
+@pytest.mark.parametrize("altered", [5, "text", {"a": 1}, [1, "reason", None]])
+def test_what_a_publisher_says_was_altered_is_not_trusted(altered: object) -> None:
+    found = read(msgspec.json.encode({**msgspec.to_builtins(entry()), "altered": altered, "reason": "a\0"}))
+    assert (found.reason, set(found.altered)) == (
+        "a\N{REPLACEMENT CHARACTER}",
+        {"reason"} | ({"altered"} & set(found.altered)),
+    )
+
+
 def test_of_an_entry_that_is_too_large_the_largest_members_are_left_out() -> None:
     published = entry(given={"userIds": ("é" * 128,) * 100}, aggregates=("user/u",) * 100, user_agent="a")
     assert read(entry_json(published)) == entry(aggregates=("user/u",) * 100, user_agent="a", altered=("given",))

@@ -65,7 +65,9 @@ def storable(members: Members) -> Members:
 
 def marked(members: Members, changed: Iterable[str]) -> Members:
     """Return an entry that names the changed members in ``altered``."""
-    return {**members, _ALTERED: sorted({*members.get(_ALTERED, ()), *changed})}
+    before = members.get(_ALTERED)
+    named = [each for each in before if isinstance(each, str)] if isinstance(before, list | tuple) else []
+    return {**members, _ALTERED: sorted({*named, *changed})}
 
 
 def _shortened(members: Members) -> Members:

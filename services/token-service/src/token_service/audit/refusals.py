@@ -127,7 +127,8 @@ class RefusalWindows:
             in_common: What the entry is replaced by if its address has too many windows.
         """
         users = (entry.user_id or "", entry.actor_id or "")
-        window = "\n".join((entry.application_id or "", entry.key, entry.reason or "", *users))
+        organization_id = (entry.organization_id or "") if any(users) else ""
+        window = "\n".join((entry.application_id or "", entry.key, entry.reason or "", *users, organization_id))
         self._stream.send(
             1,
             *("EVAL", _COUNT, len(self._keys), *self._keys),
