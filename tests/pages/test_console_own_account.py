@@ -17,7 +17,7 @@ from tests.support.running_stack import RunningStack
 pytestmark = pytest.mark.heavy
 
 OWN = "This is your own account."
-LAST = "At least one user who is not suspended must hold"
+LAST = "At least one user who can sign in must hold"
 PAGES = ("suspension", "delete", "roles")
 
 

@@ -1,4 +1,4 @@
-"""The last live user who holds ``all`` of the Management API by a role keeps it: on every route, and in races."""
+"""The last user who can sign in and holds ``all`` of the Management API by a role stays: on every route, in races."""
 
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from tests.support.lengths import length
 from tests.support.management_api import Management, at_once, refusal, unique
 
 LAST = (422, "user.last_administrator")
+PASSWORD = "a good password"
 ROUNDS = length(short=5, long=50)
 
 
@@ -25,9 +26,13 @@ class Tenant(NamedTuple):
         """Create a user without roles and return its id."""
         return str((await self.management.created("users", **members))["id"])
 
-    async def administrator(self) -> str:
-        """Create another administrator and return its id."""
-        user = await self.another()
+    async def person(self) -> str:
+        """Create a user without roles, who can sign in, and return its id."""
+        return await self.another(username=unique("ada"), password=PASSWORD)
+
+    async def administrator(self, **members: Any) -> str:
+        """Create another administrator, who can sign in unless members are given, and return its id."""
+        user = await (self.another(**members) if members else self.person())
         await self.management.client.post(f"/api/roles/{self.role}/users", json={"userIds": [user]})
         return user
 
@@ -49,7 +54,8 @@ async def role_granting(management: Management, *scope_ids: str, **members: Any)
 @pytest_asyncio.fixture
 async def tenant(own: Management) -> AsyncIterator[Tenant]:
     scope = await scope_of(own, "all")
-    tenant = Tenant(own, await role_granting(own, scope), scope, (await own.created("users"))["id"])
+    user = await own.created("users", username=unique("grace"), password=PASSWORD)
+    tenant = Tenant(own, await role_granting(own, scope), scope, user["id"])
     await own.client.post(f"/api/users/{tenant.user}/roles", json={"roleIds": [tenant.role]})
     yield tenant
     await own.database.execute("DELETE FROM user_roles WHERE tenant_id = $1", own.tenant_id)
@@ -58,6 +64,7 @@ async def tenant(own: Management) -> AsyncIterator[Tenant]:
 ENDINGS = {
     "suspended": ("PATCH", "users/{user}/is-suspended", {"isSuspended": True}),
     "deleted": ("DELETE", "users/{user}", None),
+    "identifiers cleared": ("PATCH", "users/{user}", {"username": None}),
     "role removed from the user": ("DELETE", "users/{user}/roles/{role}", None),
     "roles of the user replaced": ("PUT", "users/{user}/roles", {"roleIds": []}),
     "user removed from the role": ("DELETE", "roles/{role}/users/{user}", None),
@@ -93,7 +100,7 @@ async def test_the_last_administrator_is_refused_and_nothing_changes(
 async def test_beside_another_administrator_with_another_role_it_is_done(
     tenant: Tenant, ending: tuple[str, str, Any]
 ) -> None:
-    other, role = await tenant.another(), await role_granting(tenant.management, tenant.scope)
+    other, role = await tenant.person(), await role_granting(tenant.management, tenant.scope)
     await tenant.management.client.post(f"/api/users/{other}/roles", json={"roleIds": [role]})
     assert (await end(tenant, ending)).is_success
 
@@ -110,8 +117,43 @@ async def test_a_suspended_administrator_and_one_who_reads_do_not_count(
     suspended = await tenant.administrator()
     await client.patch(f"/api/users/{suspended}/is-suspended", json={"isSuspended": True})
     reading = await role_granting(tenant.management, await scope_of(tenant.management, "read"))
-    await client.post(f"/api/users/{await tenant.another()}/roles", json={"roleIds": [reading]})
+    await client.post(f"/api/users/{await tenant.person()}/roles", json={"roleIds": [reading]})
     assert refusal(await end(tenant, ending)) == LAST
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"name": "Ada"}, {"username": "ada"}, {"password": PASSWORD}],
+    ids=["without both", "without a password", "without an identifier"],
+)
+async def test_an_administrator_who_cannot_sign_in_does_not_count(
+    tenant: Tenant, ending: tuple[str, str, Any], members: dict[str, str]
+) -> None:
+    for _ in range(2):
+        await tenant.administrator(**{name: unique(text) for name, text in members.items()})
+    assert refusal(await end(tenant, ending)) == LAST
+
+
+@pytest.mark.parametrize("identifier", [{"primaryEmail": "ada@example.com"}, {"primaryPhone": "+4915112345678"}])
+async def test_an_administrator_keeps_one_identifier_of_any_kind(tenant: Tenant, identifier: dict[str, str]) -> None:
+    client, path = tenant.management.client, f"/api/users/{tenant.user}"
+    assert (await client.patch(path, json={"username": None, **identifier})).status_code == 200
+    assert refusal(await client.patch(path, json=dict.fromkeys(identifier))) == LAST
+    assert (await client.patch(path, json={"username": unique("ada"), **dict.fromkeys(identifier)})).is_success
+
+
+async def test_an_invited_administrator_may_be_ended_and_counts_once_accepted(
+    tenant: Tenant, ending: tuple[str, str, Any]
+) -> None:
+    client, database = tenant.management.client, tenant.management.database
+    await database.execute("UPDATE users SET password_hash = NULL WHERE id = $1", tenant.user)
+    invited = (await client.post(f"/api/users/{tenant.user}/invitation", json={})).json()["invitation"]
+    assert (await client.patch(f"/api/users/{tenant.user}", json={"name": "Ada"})).status_code == 200
+    accepted = {"invitation": invited, "password": PASSWORD}
+    assert (await client.post("/api/invitations/accept", json=accepted)).is_success
+    assert refusal(await end(tenant, ending)) == LAST
+    await database.execute("UPDATE users SET password_hash = NULL WHERE id = $1", tenant.user)
+    assert (await end(tenant, ending)).is_success
 
 
 async def test_an_application_with_the_scope_does_not_count_and_is_refused_nothing(tenant: Tenant) -> None:
@@ -132,14 +174,14 @@ async def test_a_scope_named_all_of_another_resource_does_not_count(tenant: Tena
     scope = await tenant.management.created(f"resources/{resource['id']}/scopes", name="all")
     role = await role_granting(tenant.management, scope["id"])
     client = tenant.management.client
-    await client.post(f"/api/users/{await tenant.another()}/roles", json={"roleIds": [role]})
+    await client.post(f"/api/users/{await tenant.person()}/roles", json={"roleIds": [role]})
     assert refusal(await client.delete(f"/api/users/{tenant.user}")) == LAST
 
 
 async def test_a_user_with_a_default_role_that_grants_it_counts(tenant: Tenant) -> None:
     client = tenant.management.client
     role = await role_granting(tenant.management, tenant.scope, isDefault=True)
-    other = await tenant.another()
+    other = await tenant.person()
     assert (await client.delete(f"/api/users/{tenant.user}")).status_code == 204
     assert refusal(await client.delete(f"/api/users/{other}")) == LAST
     await client.patch(f"/api/roles/{role}", json={"isDefault": False})
@@ -151,7 +193,7 @@ async def test_others_are_changed_while_there_is_one_administrator(tenant: Tenan
     assert (await client.patch(f"/api/users/{other}/is-suspended", json={"isSuspended": True})).status_code == 200
     assert (await client.delete(f"/api/users/{other}")).status_code == 204
     assert (await client.patch(f"/api/users/{tenant.user}/is-suspended", json={"isSuspended": False})).is_success
-    assert (await client.patch(f"/api/users/{tenant.user}/password", json={"password": "a good password"})).is_success
+    assert (await client.patch(f"/api/users/{tenant.user}/password", json={"password": PASSWORD})).is_success
 
 
 async def test_the_role_may_be_replaced_by_another_that_grants_it(tenant: Tenant) -> None:
@@ -177,7 +219,7 @@ async def test_of_two_administrators_who_end_each_other_at_once_one_is_refused(
     """By the same request and by different ones: both hold different roles, and each loses what is its own."""
     management, client = tenant.management, tenant.management.client
     for _ in range(ROUNDS):
-        users = [await tenant.another() for _ in range(2)]
+        users = [await tenant.person() for _ in range(2)]
         roles = [await role_granting(management, tenant.scope) for _ in range(2)]
         for user, role in zip(users, roles, strict=True):
             await client.post(f"/api/users/{user}/roles", json={"roleIds": [role]})

@@ -339,6 +339,52 @@ async def test_where_no_administrator_is_left_another_one_is_invited(
     assert await rows(settings, f"{query}'{stored}'") == [(after["username"],)]
 
 
+ANOTHER_HOLDER = """WITH copied AS (
+        INSERT INTO users (tenant_id, id, is_email_verified, is_suspended, tokens_valid_after, custom_data, profile,
+            search_key, created_at, updated_at)
+        SELECT tenant_id, 'another', false, false, 0, '{}', '{}', '', 0, 0 FROM users WHERE tenant_id = $1
+        RETURNING tenant_id, id
+    ) INSERT INTO user_roles (tenant_id, user_id, role_id)
+    SELECT copied.tenant_id, copied.id, role_id FROM copied JOIN user_roles USING (tenant_id)"""
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("members", "invites_the_same"),
+    [("password_hash = 'one', username = NULL, username_key = NULL", False), ("password_hash = NULL", True)],
+    ids=["without identifiers", "without passwords"],
+)
+async def test_where_no_holder_can_sign_in_one_is_invited(
+    settings: Settings, server: Recorded, members: str, invites_the_same: bool
+) -> None:
+    await with_console(settings, server)
+    before = server.values(ADMINISTRATOR)
+    await rows(settings, ANOTHER_HOLDER)
+    await rows(settings, f"UPDATE users SET {members} WHERE tenant_id = $1")
+    await rows(settings, "DELETE FROM invitations WHERE tenant_id = $1")
+    await with_console(settings, server)
+    after = server.values(ADMINISTRATOR)
+    assert after["invitation"] != before["invitation"]
+    stored = hashlib.sha256(after["invitation"].encode()).hexdigest()
+    invited = f"SELECT user_id FROM invitations WHERE tenant_id = $1 AND sha256 = '{stored}'"
+    query = f"SELECT id IN ({invited}), username FROM users WHERE tenant_id = $1"
+    users = await rows(settings, query)
+    assert [username for is_invited, username in users if is_invited] == [after["username"]]
+    assert len(users) == (2 if invites_the_same else 3)
+    await with_console(settings, server)
+    assert server.values(ADMINISTRATOR) == after
+
+
+@pytest.mark.heavy
+async def test_a_holder_with_an_address_alone_is_invited_by_it(settings: Settings, server: Recorded) -> None:
+    await with_console(settings, server)
+    email = "primary_email = 'a@example.com', primary_email_key = 'a@example.com'"
+    await rows(settings, f"UPDATE users SET username = NULL, username_key = NULL, {email} WHERE tenant_id = $1")
+    server.secrets.pop(ADMINISTRATOR)
+    await with_console(settings, server)
+    assert server.values(ADMINISTRATOR)["username"] == "a@example.com"
+
+
 @pytest.mark.parametrize("name", ["../x", "A", "a_b", "a/", "-a", "a" * 254])
 def test_a_name_that_no_secret_can_have_is_refused(servers: ServerAddresses, issuer: Issuer, name: str) -> None:
     for setting in ("bootstrap_secret_name", "bootstrap_console_secret_name", "bootstrap_administrator_secret_name"):

@@ -1,19 +1,23 @@
-"""Administrators: live users that hold the scope ``all`` of the Management API by a role.
+"""Administrators: users that can sign in, with a password, and hold the scope ``all`` of the Management API by a role.
 
-Owns the rule that no request ends the last one: no user could then sign in to the console and undo it.
-Machine-to-machine applications do not count. Does not own how the first one is created (``console_bootstrap``).
+Owns the rule that no request ends the last one: no user could then sign in to the console and undo it. Suspended and
+invited users and machine-to-machine applications do not count. Does not own how the first one is created
+(``console_bootstrap``).
 """
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from sqlalchemy import bindparam, exists, literal, select, text
+from sqlalchemy import bindparam, exists, literal, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.access.management_api import SCOPE_ALL
 from identity_common.http.api_errors import ApiError
 from management_service.schema import resources, role_scopes, scopes, user_roles, users
+
+IDENTIFIERS: Final = ("username", "primary_email", "primary_phone")
+"""What a user may sign in with, by its column."""
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtext('administrators ' || :tenant))")
 _EXIST: Final = select(
@@ -26,7 +30,12 @@ _EXIST: Final = select(
     )
     .where(role_scopes.c.tenant_id == scopes.c.tenant_id, role_scopes.c.scope_id == scopes.c.id)
     .where(user_roles.c.tenant_id == role_scopes.c.tenant_id, user_roles.c.role_id == role_scopes.c.role_id)
-    .where(users.c.tenant_id == user_roles.c.tenant_id, users.c.id == user_roles.c.user_id, ~users.c.is_suspended)
+    .where(users.c.tenant_id == user_roles.c.tenant_id, users.c.id == user_roles.c.user_id)
+    .where(
+        ~users.c.is_suspended,
+        users.c.password_hash.is_not(None),
+        or_(*(users.c[name].is_not(None) for name in IDENTIFIERS)),
+    )
 )
 
 
@@ -55,7 +64,7 @@ class Administrators:
         if existed:
             await connection.execute(_LOCK, self._values)
             if not await self._exist(connection):
-                message = "At least one user who is not suspended must hold the Management API's scope all by a role."
+                message = "At least one user who can sign in must hold the Management API's scope all by a role."
                 raise ApiError(422, "user.last_administrator", message)
 
     async def _exist(self, connection: AsyncConnection) -> bool:

@@ -72,8 +72,8 @@ class ConsoleBootstrap:
     async def administrator(self, secret: KubernetesSecret, *, scope_id: str) -> None:
         """Create an administrator, and write ``username`` and ``invitation``, unless there is one already.
 
-        A suspended user counts for nothing. An administrator without a password is invited again if the Secret has no
-        valid invitation, for example after a crash.
+        Users count who can sign in: not suspended, with a password and something to sign in with. If only the password
+        is missing, the user is invited again if the Secret has no valid invitation, for example after a crash.
 
         Args:
             secret: The Secret to write to.
@@ -84,14 +84,15 @@ class ConsoleBootstrap:
         """
         role_id = await self._ensure_role(scope_id)
         holders, _ = await self._assignments.list_users(role_id, _WHOLE)
-        live = [holder for holder in holders if not holder.is_suspended]
-        if len(live) > 1 or any(holder.has_password for holder in live):
+        candidates = [holder for holder in holders if not holder.is_suspended and holder.identifier]
+        if any(holder.has_password for holder in candidates):
             return
-        invited = live[0] if live else await self._create_administrator(role_id)
         earlier = await secret.read() or {}
+        candidates.sort(key=lambda holder: holder.identifier != earlier.get("username"))  # the one invited earlier
+        invited = candidates[0] if candidates else await self._create_administrator(role_id)
         if not await self._invitations.is_valid(invited.id, earlier.get("invitation", "")):
             invitation = new_secret()
-            await secret.write({"username": invited.username or "", "invitation": invitation})
+            await secret.write({"username": invited.identifier or "", "invitation": invitation})
             await self._invitations.create(invited.id, minutes=MAX_MINUTES, value=invitation)
 
     async def _create_administrator(self, role_id: str) -> User:

@@ -127,8 +127,8 @@ def update_user(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
-        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use`` or
-            ``user.invalid_phone``: not in international form (E.164).
+        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use``,
+            ``user.invalid_phone``: not in international form (E.164); or ``user.last_administrator``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(

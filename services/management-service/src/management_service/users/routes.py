@@ -136,7 +136,10 @@ class UserController(Controller):
     async def update_user(
         self, user_id: FromPath[str], data: JSONBody[UserUpdate], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Change the given fields; null clears one."""
+        """Change the given fields; null clears one.
+
+        The last administrator keeps a user name, e-mail address or telephone number to sign in with.
+        """
         user, headers = await users.update(user_id, data)
         return Response(user_answer(user), headers=headers)
 
@@ -181,8 +184,8 @@ class UserController(Controller):
     ) -> Response[UserAnswer]:
         """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
 
-        The last administrator is refused: the last user who is not suspended and holds the Management API's scope
-        ``all`` by a role.
+        The last administrator is refused: the last user who can sign in with a password and holds the Management API's
+        scope ``all`` by a role.
         """
         user, headers = await users.set_suspended(user_id, is_suspended=data.is_suspended)
         return Response(user_answer(user), headers=headers)

@@ -1,6 +1,7 @@
 """Creates, reads, changes, suspends and deletes users."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from identity_common.stores.database import cancelled, refusals, retry_on_confli
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
-from management_service.administrators import Administrators
+from management_service.administrators import IDENTIFIERS, Administrators
 from management_service.party_ends import Cause, put_party_end, user_party
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.hashing import Passwords
@@ -183,10 +184,11 @@ class Users:
         """Change the given members of a user.
 
         Raises:
-            ApiError: 400, 404, 413; 422 for an invalid telephone number, or a name, address or number in use.
+            ApiError: 400, 404, 413; 422 for an invalid telephone number, a name, address or number in use, or the last
+                administrator.
         """
         members = _checked(update)
-        async with self._changes.transaction() as transaction:
+        async with self._changes.transaction() as transaction, self._kept(transaction, members):
             user = await self._lock(transaction, user_id, otherwise="entity.not_exists")
             members["is_email_verified"] = rules.is_email_verified(
                 before=user.primary_email,
@@ -275,6 +277,11 @@ class Users:
             assignment = AssignmentState(id=user_id, deleted=True, holder_kind="user")
             transaction.record("assignment", ("user", user_id), "deleted", assignment)
         return transaction.revision_header
+
+    def _kept(self, transaction: Transaction, members: dict[str, Any]) -> AbstractAsyncContextManager[None]:
+        """Keep the last administrator where these members clear something to sign in with."""
+        is_cleared = any(members.get(name, "") is None for name in IDENTIFIERS)
+        return self._administrators.kept(transaction.connection) if is_cleared else nullcontext()
 
     def _next_tokens_valid_after(self, user: User) -> int:
         return rules.next_tokens_valid_after(now=self._clock(), tokens_valid_after=user.tokens_valid_after)

@@ -57,6 +57,11 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     updated_at: int
 
+    @property
+    def identifier(self) -> str | None:
+        """What the user can sign in with; None if the user has none of ``administrators.IDENTIFIERS``."""
+        return self.username or self.primary_email or self.primary_phone
+
 
 _STORED: Final = tuple(field for field in User.__struct_fields__ if field != "has_password")
 
