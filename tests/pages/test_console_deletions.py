@@ -379,6 +379,28 @@ def test_another_name_deletes_nothing_and_nothing_is_filled_in_again(
     assert administrator.sends(refused, **deletable.confirmation()).status_code == 303
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Ada \u2069Lovelace", "Ada Lovelace"),
+        ("\u2067Ada\u2029Lovelace", "Ada Lovelace"),
+        ("Ada  Lovelace", "Ada Lovelace"),
+        ("Ada\u202eLovelace", "Ada\u202eLovelace"),
+    ],
+)
+@pytest.mark.parametrize("is_copied", [True, False], ids=["from the page", "from the API"])
+def test_a_name_is_typed_as_the_page_shows_it_or_as_it_is(
+    stack: RunningStack, administrator: Administrator, name: str, shown: str, is_copied: bool
+) -> None:
+    made = stack.management.users.create(name=name)
+    page = administrator.opens(f"{CONSOLE}/users/{made.id}/delete")
+    assert f"<bdi>{shown}</bdi>" in page.text
+    assert f'data-expected="{shown}"' in page.text
+    assert administrator.sends(page, confirmation=shown.replace("Ada", "Eve")).status_code == 422
+    assert administrator.sends(page, confirmation=shown if is_copied else made.name or "").status_code == 303
+    assert not found(lambda: stack.management.users.get(made.id))
+
+
 @pytest.mark.heavy
 @of(user, secret)
 def test_a_deletion_that_waited_for_a_sign_in_is_confirmed_again(stack: RunningStack, deletable: Deletable) -> None:

@@ -6,7 +6,7 @@ import pytest
 from jinja2 import DictLoader, Environment
 from markupsafe import Markup
 
-from identity_common.pages.isolation import filled, isolated, plain
+from identity_common.pages.isolation import displayed, filled, isolated, plain
 from identity_common.pages.languages import Languages
 from identity_common.pages.rendering import environment
 
@@ -51,6 +51,11 @@ def test_calls_are_isolated_like_blocks(templates: Environment) -> None:
 @pytest.mark.parametrize("breaking", [*"\u2066\u2067\u2068\u2069", *"\n\r\x1c\x1d\x1e\x85\u2029"])
 def test_nothing_in_a_name_ends_its_isolation(breaking: str) -> None:
     assert breaking not in isolated(f"a{breaking}{RLO}b")
+
+
+def test_a_name_is_displayed_without_what_would_end_its_isolation_and_with_single_blanks() -> None:
+    assert displayed(f" a\u2069 \t\u2029b{RLO}\xa0 c") == f" a b{RLO}\xa0 c"
+    assert isolated("a \n<b>") == Markup("<bdi>a &lt;b&gt;</bdi>")
 
 
 def test_markup_of_a_value_is_kept() -> None:

@@ -24,11 +24,17 @@ _BREAKING: Final = {
     **dict.fromkeys(range(0x2066, 0x206A)),
     **dict.fromkeys((0x0A, 0x0D, 0x1C, 0x1D, 0x1E, 0x85, 0x2029), " "),
 }
+_BLANKS: Final = re.compile(r"[ \t\n\f\r]+")
+
+
+def displayed(text: str) -> str:
+    """Return a text as pages show it: without what would end its isolation, and with one blank in place of several."""
+    return _BLANKS.sub(" ", text.translate(_BREAKING))
 
 
 def isolated(value: object) -> Markup:
     """Return a name isolated from the text around it, for the content of an element."""
-    markup = value if isinstance(value, Markup) else Markup.escape(str(value).translate(_BREAKING))
+    markup = value if isinstance(value, Markup) else Markup.escape(displayed(str(value)))
     return Markup("<bdi>{}</bdi>").format(markup)
 
 
@@ -54,7 +60,7 @@ def isolate_in_texts(templates: Environment, translations: NullTranslations) -> 
 
     templates.newstyle_gettext = True  # type: ignore[attr-defined]  # values are arguments
     templates.globals |= {"gettext": gettext, "ngettext": ngettext}
-    templates.filters |= {"isolated": isolated, "plain": plain, "listed": _listed}
+    templates.filters |= {"isolated": isolated, "plain": plain, "listed": _listed, "displayed": displayed}
 
 
 def _listed(names: Iterable[object]) -> Markup:

@@ -14,6 +14,7 @@ import msgspec
 from litestar import Response
 from msgspec import UNSET, UnsetType
 
+from identity_common.pages.isolation import displayed
 from management_service.console.forms import ETAG_FIELD, Form
 from management_service.console.visits import Visit
 from stead.errors import Conflict, InvalidInput, VersionMismatch
@@ -30,7 +31,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
         area: Marked in the navigation.
         values: For the template; all of them are in the digest.
         etag: The version of what is deleted; UNSET if the API has no version of it.
-        name: What must be typed to confirm; None if the button suffices.
+        name: What must be typed to confirm, as the page shows it or as it is; None if the button suffices.
         delete: The operation of the API; takes ``if_match`` if there is a version.
         then: Path of the next page.
         notice: Which text of ``notices.html`` that page shows.
@@ -96,7 +97,7 @@ async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Delet
     form.is_overtaken = not is_as_shown(form, deletion.values) or condition.get("if_match", UNSET) != deletion.etag
     if form.is_overtaken:
         return await ask(visit, deletion, form, status=412)
-    if deletion.name is not None and form.value("confirmation").strip() != deletion.name.strip():
+    if deletion.name is not None and not _is_same(form.value("confirmation"), deletion.name):
         form.errors["confirmation"] = "mismatch"
         return await ask(visit, deletion, form, status=422)
     try:
@@ -108,3 +109,7 @@ async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Delet
         form.refuse(error)
         return await ask(visit, deletion, form, status=error.status)
     return await visit.done(deletion.then, deletion.notice, **deletion.notice_values)
+
+
+def _is_same(typed: str, name: str) -> bool:
+    return displayed(typed).strip() == displayed(name).strip()

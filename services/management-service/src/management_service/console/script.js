@@ -42,11 +42,12 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-/* A deletion can be sent only after the name is typed. */
+/* A deletion can be sent only after the name is typed, as the page shows it or as it is. */
 const confirmation = document.querySelector("input[data-expected]");
 if (confirmation) {
   const button = confirmation.form.querySelector("button[type=submit]");
-  const update = () => { button.disabled = confirmation.value.trim() !== confirmation.dataset.expected.trim(); };
+  const displayed = (text) => text.replace(/[\u2066-\u2069]/g, "").replace(/[ \t\n\f\r\x1c-\x1e\x85\u2029]+/g, " ").trim();
+  const update = () => { button.disabled = displayed(confirmation.value) !== displayed(confirmation.dataset.expected); };
   confirmation.addEventListener("input", update);
   update();
 }
