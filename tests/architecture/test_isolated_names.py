@@ -11,6 +11,7 @@ TEXT = re.compile(r"\{%-?\+?\s*trans\b.*?endtrans\s*\+?-?%\}", re.DOTALL)
 OUTPUT = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 CALL = re.compile(r"[\w.]+\(")  # of a macro, which isolates what it shows
 NAME = re.compile(r"(?:^|[\s.(])(?:\w+_)?(?:name|username|description|person|brand|application)(?:$|[\s)])")
+JOINED = re.compile(r"""\bjoin\((?!" "\)).*|\bjoin\([^)]*\)[\s)]*\|\s*isolated|\{%-?\+?\s*trans\b[^%]*\|\s*join\(.*""")
 ALONE = re.compile(r"<(?:option|textarea)\b[^>]*>\n?$")
 
 
@@ -25,6 +26,12 @@ def test_every_name_in_a_text_is_isolated(template: Path) -> None:
         if NAME.search(output[1]) and not (is_attribute or ALONE.search(before) or CALL.match(output[1])):
             bare.append(output[1])
     assert [each for each in bare if not each.endswith(("| isolated", "| listed", "| xmlattr"))] == []
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: "/".join(path.parts[-2:]))
+def test_names_that_are_joined_are_isolated_from_each_other(template: Path) -> None:
+    """With ``listed``; only codes, in which nothing turns around, are joined, by blanks and outside of sentences."""
+    assert [match[0] for match in JOINED.finditer(template.read_text())] == []
 
 
 def test_the_templates_are_found() -> None:
