@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ _log = get_logger(__name__)
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 2.0
+_STEADY_S: Final = 5.0
 _ATTEMPT_S: Final = 10.0
 _ENDED_CHECK_S: Final = 0.1
 _REQUEST_TIMEOUT_S: Final = 2.0
@@ -107,13 +109,15 @@ class Bus:
         except (NatsError, OSError, TimeoutError) as error:
             self._report(error)
             return
-        self._pause_s = _FIRST_PAUSE_S
+        connected_at = time.monotonic()
         self._reported.clear()
         self.connections += 1
         self._connected.set()
         _log.info("bus.connected", address=_address(self._url), count=self.connections)
         await ended(self._client)
         self._disconnected()
+        if time.monotonic() - connected_at >= _STEADY_S:  # a server may accept connections only to end them
+            self._pause_s = _FIRST_PAUSE_S
 
     async def _connect(self) -> Client:
         """Return a connected client.
