@@ -183,7 +183,7 @@ class Bus:
 
 
 async def ended(client: Client) -> None:
-    """Wait until a client has ended: it polls, since a client that fails to close tells nobody."""
+    """Wait until a client has ended: it polls, since a client that fails to close calls no callback."""
     while not client.is_closed:  # noqa: ASYNC110
         await asyncio.sleep(_ENDED_CHECK_S)
 

@@ -168,7 +168,7 @@ class EventBus:
     async def _keep(self) -> None:
         """Replace the client whenever it has closed, as it does for good when the server rejects its user."""
         while True:
-            while not self._client.is_closed:  # noqa: ASYNC110 - a client that fails to close tells nobody
+            while not self._client.is_closed:  # noqa: ASYNC110 - one that fails to close calls nothing
                 await asyncio.sleep(_CHECK_S)
             await self._on_change()
             client = Client()
