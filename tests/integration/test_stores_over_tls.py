@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from identity_common.stores.redis import RedisCommands, StoreUnavailable, connect_redis
+from identity_common.failures import StoreUnavailable
+from identity_common.stores.redis import RedisCommands, connect_redis
 from provision.addresses import ServerAddresses
 from tests.support.processes import Deployment, ServiceProcess
 from tests.support.tls_terminator import Certificate, TlsTerminator, nats_greeting, postgres_greeting

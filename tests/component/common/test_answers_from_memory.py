@@ -14,7 +14,8 @@ import pytest_asyncio
 from identity_common.access.management_api import UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
-from identity_common.http.api_errors import ApiError
+from identity_common.failures import AnyFailure
+from identity_common.http.problems import ApiError, refusal_of
 from identity_common.identifiers import new_id
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -175,8 +176,8 @@ async def test_tokens_that_were_accepted_before_are_judged_as_if_seen_for_the_fi
             async def judged(verifier: UnrevokedTokens, token: str) -> AccessToken | int:
                 try:
                     return await verifier.verify(token)
-                except ApiError as refusal:
-                    return refusal.status
+                except (AnyFailure, ApiError) as error:
+                    return refusal_of(error).status
 
             ids = [f"{authorization}{new_id()}" for authorization in ("", "", "one.", "one.", "two.") for _ in range(3)]
             tokens = [issuer.access_token(client_id=each, audience="a", scope="", jti=each) for each in ids]

@@ -11,7 +11,8 @@ import pytest
 from identity_common.access.management_api import UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
-from identity_common.http.api_errors import ApiError
+from identity_common.failures import AnyFailure
+from identity_common.http.problems import ApiError, refusal_of
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
 from management_service.app import create_app
@@ -267,8 +268,8 @@ async def test_a_token_that_was_just_verified_stays_valid_while_redis_does_not_a
         async def status(token: str) -> int:
             try:
                 await tokens.verify(token)
-            except ApiError as error:
-                return error.status
+            except (AnyFailure, ApiError) as error:
+                return refusal_of(error).status
             return 200
 
         assert [await status(token) for token in (good, revoked)] == [200, 200]

@@ -40,8 +40,6 @@ def test_the_queue_ends_where_the_deadline_is_and_empties(passwords: Passwords) 
         deadline = time.monotonic() + 3.0
         count, busy = filled(passwords, places, deadline)
         assert 1 <= count < MANY
-        assert busy.status == 503
-        assert busy.headers == {"Retry-After": str(busy.retry_after_s)}
         assert busy.retry_after_s >= 1
         places.enter_context(passwords.admitted(deadline + 3600))
     with passwords.admitted(time.monotonic() + 3.0):

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from identity_common.http.api_errors import ApiError
+from identity_common.failures import StoreUnavailable
 from identity_common.stores.lookups import Lookups
 from template_service.member_permissions import cache as module
 from template_service.member_permissions.cache import PermissionCache
@@ -62,7 +62,7 @@ async def test_a_failed_look_up_clears_the_cache(template: Template, lookups: Lo
     await template.database.execute("UPDATE roles SET version = version + 1 WHERE id = $1", member.role)
     assert await cache.get(key_of(member)) == before, "the version of the database is unchanged"
 
-    with pytest.raises(ApiError):
+    with pytest.raises(StoreUnavailable):
         await cache.get(key_of(member)._replace(issued_at_ms=2**63))  # a number that the database cannot take
 
     assert (await cache.get(key_of(member))).digest != before.digest

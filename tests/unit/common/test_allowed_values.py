@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import UNSET, UnsetType
 
+from identity_common.failures import Invalid, Issue
 from identity_common.fields import Body
-from identity_common.http.api_errors import ApiError, Issue
 from identity_common.http.json_body import convert_body
 
 
@@ -34,17 +34,17 @@ class Outer(Body):
     ],
 )
 def test_the_issue_names_the_path_and_the_allowed_values(body: object, path: str, allowed: str) -> None:
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(Invalid) as refused:
         convert_body(body, Outer)
-    assert refused.value.body.data is not None
-    assert refused.value.body.data.issues == [Issue(path=path, message=f"must be one of {allowed}")]
+    assert refused.value.data is not None
+    assert refused.value.data.issues == [Issue(path=path, message=f"must be one of {allowed}")]
 
 
 def test_other_faults_keep_their_message() -> None:
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(Invalid) as refused:
         convert_body({"kind": 5, "inner": {"colorScheme": "dark", "extra": 1}}, Outer)
-    assert refused.value.body.data is not None
-    assert msgspec.to_builtins(refused.value.body.data.issues) == [
+    assert refused.value.data is not None
+    assert msgspec.to_builtins(refused.value.data.issues) == [
         {"path": "kind", "message": "Expected `str`, got `int`"},
         {"path": "inner", "message": "Object contains unknown field …"},
     ]

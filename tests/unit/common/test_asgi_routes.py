@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from litestar.types import Message, Receive, Scope, Send
 
-from identity_common.http.api_errors import ApiError, store_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.http.json_body import MAX_BODY_BYTES, read_body
 from identity_common.http.openapi import Operation
+from identity_common.http.problems import ApiError
 from identity_common.http.raw_routes import Posted, posted
 from tests.support.captured_logs import captured_logs
 
@@ -90,7 +91,7 @@ async def test_a_client_that_disconnects_midway_gets_no_answer() -> None:
 
 async def test_a_refusal_keeps_its_headers_and_an_answer_to_another_method_names_the_right_ones() -> None:
     async def refuse(_: Scope, __: Receive) -> None:
-        raise store_unavailable()
+        raise TemporarilyUnavailable
 
     status, headers, refusal = await ask(refuse, body(b""))
     assert (status, headers["retry-after"], refusal["code"]) == (503, "1", "temporarily_unavailable")

@@ -5,7 +5,8 @@ from typing import cast
 import pytest
 from litestar.types import Scope
 
-from identity_common.http.client_address import client_address, forwarded_for, network_of
+from identity_common.addresses import network_of
+from identity_common.http.client_address import client_address, forwarded_for
 
 
 def a_request(*forwarded: bytes, peer: str = "10.0.0.9") -> Scope:

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from identity_common.failures import Issue
 from identity_common.fields import MAX_RELATED
-from identity_common.http.api_errors import Issue
 from stead.event_types import GrantedPermission
 from template_service.document import rules
 from template_service.document.rules import (

@@ -6,6 +6,7 @@ carries a revision is answered from a state that includes it.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Final, Literal, get_args
 
 Source = Literal["management", "template"]
@@ -13,6 +14,9 @@ SOURCES: Final[frozenset[str]] = frozenset(get_args(Source))
 HEADER: Final = "Identity-Revision"
 
 _ITEM: Final = re.compile(r"([a-z]+):(0|[1-9][0-9]{0,17})")
+
+
+_NOTED: Final[ContextVar[dict[str, int] | None]] = ContextVar("noted_revisions", default=None)
 
 
 class MalformedRevisionError(ValueError):
@@ -37,3 +41,17 @@ def parse_revisions(values: Sequence[str]) -> dict[str, int]:
             raise MalformedRevisionError
         found[match[1]] = max(found.get(match[1], 0), int(match[2]))
     return found
+
+
+def begin_noting() -> Mapping[str, int]:
+    """Begin to note the revisions that the current request writes; return them, empty as yet."""
+    noted: dict[str, int] = {}
+    _NOTED.set(noted)
+    return noted
+
+
+def note_revision(source: Source, revision: int) -> None:
+    """Note a revision that was committed, for the response of the current request; background work has none."""
+    noted = _NOTED.get()
+    if noted is not None:
+        noted[source] = max(noted.get(source, 0), revision)

@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, exists, literal, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.access.management_api import SCOPE_ALL
-from identity_common.http.api_errors import ApiError
+from identity_common.failures import Conflict
 from management_service.schema import resources, role_scopes, scopes, user_roles, users
 
 IDENTIFIERS: Final = ("username", "primary_email", "primary_phone")
@@ -65,7 +65,7 @@ class Administrators:
             await connection.execute(_LOCK, self._values)
             if not await self._exist(connection):
                 message = "At least one user who can sign in must hold the Management API's scope all by a role."
-                raise ApiError(422, "user.last_administrator", message)
+                raise Conflict("user.last_administrator", message)
 
     async def _exist(self, connection: AsyncConnection) -> bool:
         return bool(await connection.scalar(_EXIST, self._values))

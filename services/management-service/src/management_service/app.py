@@ -11,6 +11,7 @@ from litestar import Litestar, Router
 from prometheus_client import CollectorRegistry
 
 from identity_common.access.management_api import Access, UnrevokedTokens, require_management
+from identity_common.access.parents import Parents
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
@@ -34,7 +35,6 @@ from identity_common.stores.address_limit import AddressLimit
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.measures import measure_stores
-from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import Samples, counter
 from identity_common.wire.claims_function import SealedRequests, SealedVariables

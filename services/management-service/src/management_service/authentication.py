@@ -13,7 +13,7 @@ from litestar.types import Scope
 
 from identity_common.access.liveness import live_caller
 from identity_common.access.management_api import SignedToken, UnrevokedTokens, recognize, unauthorized
-from identity_common.http.api_errors import store_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
@@ -106,7 +106,7 @@ class Authentication:
         columns = ([question[column] for question in questions] for column in range(4))
         facts = await self._lookups.fetch(SELECT_FACTS, self._tenant_id, *columns)
         if not facts:  # the database is not prepared yet
-            raise store_unavailable()
+            raise TemporarilyUnavailable
         return facts
 
     async def recognize(self, scope: Scope, *, one_of: frozenset[str]) -> SignedToken:

@@ -13,8 +13,8 @@ import msgspec
 
 from identity_common.access.management_api import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from identity_common.clock import now_ms
-from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
+from identity_common.paging import Page
 from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, SecretCreation
 from management_service.applications.service import Applications

@@ -6,8 +6,8 @@ with an invitation to choose one.
 
 from typing import Final
 
-from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id, new_secret
+from identity_common.paging import Page
 from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, OidcClientMetadata
 from management_service.applications.service import Applications

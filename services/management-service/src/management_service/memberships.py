@@ -8,7 +8,7 @@ from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import ask
-from identity_common.http.api_errors import ApiError, store_unavailable
+from identity_common.failures import Conflict, TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.memberships import MEMBERS_IN_A_REPLY, MembersAnswer, MembersQuestion, members_subject
 from stead.event_types import MemberType
@@ -23,12 +23,12 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(MembersAnswer).decode
 
 
-def _too_many_members() -> ApiError:
+def _too_many_members() -> Conflict:
     message = (
         f"The organization has more than {MAX_MEMBERS} members. List its members with"
         " GET /api/organizations/{id}/users or GET /api/organizations/{id}/applications, and leave them out yourself."
     )
-    return ApiError(422, "organization.too_many_members", message)
+    return Conflict("organization.too_many_members", message)
 
 
 class Memberships:
@@ -54,7 +54,7 @@ class Memberships:
                 return await self._all(organization_id, member_type)
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("members.unavailable", error=type(error).__name__)
-            raise store_unavailable() from None
+            raise TemporarilyUnavailable from None
 
     async def _all(self, organization_id: str, member_type: MemberType) -> list[str]:
         found: list[str] = []
@@ -69,8 +69,8 @@ class Memberships:
 
     async def _after(self, question: MembersQuestion) -> tuple[str, ...]:
         if not self._bus.is_connected:
-            raise store_unavailable()
+            raise TemporarilyUnavailable
         answer = _decode(await ask(self._bus, self._subject, _encode(question), name="members", timeout_s=_TIMEOUT_S))
         if answer.unavailable:
-            raise store_unavailable()
+            raise TemporarilyUnavailable
         return answer.ids

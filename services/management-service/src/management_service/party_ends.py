@@ -13,7 +13,7 @@ from sqlalchemy import ARRAY, Text, any_, bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.audited_request import audited_request
+from identity_common.audited_request import audited_request
 from management_service.schema import party_ends
 
 ENDED: Final = "ended"

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import Access, UnrevokedTokens, require_management
+from identity_common.access.parents import Parents
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
@@ -32,7 +33,6 @@ from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.measures import measure_stores
-from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import Samples, gauge
 from stead import AsyncAccessTokenVerifier

@@ -5,9 +5,9 @@ from collections.abc import Generator
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.http.api_errors import driver_error, is_store_down
+from identity_common.failures import StoreUnavailable
 from identity_common.oauth import OAuthError, temporarily_unavailable
-from identity_common.stores.redis import StoreUnavailable
+from identity_common.stores.database import failure_of
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -25,9 +25,10 @@ def database_answers() -> Generator[None, None, None]:
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        if not is_store_down(error):
+        failure = failure_of(error)
+        if failure is None:
             raise
-        _log.warning("store.unavailable", store="postgresql", error=driver_error(error))
+        _log.warning("store.unavailable", store=failure.store, error=failure.cause)
         raise temporarily_unavailable("the database does not answer right now") from None
 
 

@@ -16,13 +16,13 @@ from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
-from identity_common.http.api_errors import RETRY_AFTER_S, ApiError, Issue, invalid_input, store_unavailable
-from identity_common.http.audited_request import audit_request
+from identity_common.failures import AnyFailure, Issue, StoreUnavailable, TemporarilyUnavailable, invalid_input
+from identity_common.http.auditing import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import JsonRequest
+from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
 from identity_common.http.versions import Versions
-from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 from stead.impersonations import Impersonation
@@ -151,8 +151,7 @@ class UnrevokedTokens:
             is_revoked = await self._revocations.is_revoked(*checked, Impersonation.of(token))
         except StoreUnavailable as error:
             if isinstance(error, CopyNotWhole) or not self._was_accepted(checked):
-                _log.warning("store.unavailable", store="redis", error=str(error))
-                raise store_unavailable() from None
+                raise
             return token
         if is_revoked:
             self._accepted_at.pop(checked, None)
@@ -212,8 +211,7 @@ async def verified(scope: Scope, verify: Callable[[str], Awaitable[T]]) -> T:
         raise unauthorized() from None
     except Unavailable:
         message = "The issuer's keys are temporarily unavailable. Try again later."
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
-        raise ApiError(503, "temporarily_unavailable", message, headers=headers) from None
+        raise TemporarilyUnavailable(message) from None
 
 
 def require_storable_path(scope: Scope) -> None:
@@ -333,7 +331,7 @@ async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[
     try:
         require_scope(token.claims, one_of=one_of)
         require_storable_path(scope)
-    except ApiError:
+    except (AnyFailure, ApiError):
         await tokens.require_unrevoked(token)
         raise
     return token

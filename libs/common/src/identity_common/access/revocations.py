@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.failures import StoreUnavailable
+from identity_common.stores.redis import RedisCommands
 from identity_common.wire.revocations import (
     CopyPosition,
     cutoff_id,
@@ -17,6 +18,9 @@ from stead.impersonations import Impersonation
 
 class CopyNotWhole(StoreUnavailable):
     """The copy is incomplete: Redis was emptied or restored to an older state; token-service completes it."""
+
+    def __init__(self) -> None:
+        super().__init__("redis", "the copy of the revocations is incomplete")
 
 
 class RevocationReader:
@@ -102,5 +106,5 @@ class RevocationReader:
 
     def _require_whole(self, position: CopyPosition, at_least: int) -> None:
         if not position.is_whole or position.number < at_least:
-            raise CopyNotWhole("the copy of the revocations is incomplete")
+            raise CopyNotWhole
         self.highest = max(self.highest, position.number)

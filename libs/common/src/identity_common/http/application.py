@@ -14,7 +14,6 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Sen
 from prometheus_client import CollectorRegistry
 
 from identity_common.http import health
-from identity_common.http.api_errors import API_EXCEPTION_HANDLERS
 from identity_common.http.caching import with_cache_control
 from identity_common.http.conditional import ConditionalGet
 from identity_common.http.head import Head
@@ -22,10 +21,12 @@ from identity_common.http.health import Readiness
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi_document import schema_route
 from identity_common.http.options import Options
+from identity_common.http.problems import API_EXCEPTION_HANDLERS
 from identity_common.http.query_parameters import refuse_undeclared_parameters
 from identity_common.http.routed_path import RoutedPath
 from identity_common.http.routing import Service
 from identity_common.http.versions import Versions
+from identity_common.http.written_revisions import WrittenRevisions
 from identity_common.telemetry.metrics import HttpMetrics, Samples, measure_version, metrics
 from identity_common.telemetry.observation import Observation
 from identity_common.telemetry.tracing import tracing
@@ -88,7 +89,7 @@ def create_service_app(
     )
     app.state.versions = Versions(app, ConditionalGet(app.asgi_handler))
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
-    routed = Options(Head(ConditionalGet(app.asgi_handler)))
+    routed = WrittenRevisions(Options(Head(ConditionalGet(app.asgi_handler))))
     everywhere = tracing().around_requests(cors(_past_the_router(routed, route_handlers)))
     app.asgi_handler = RoutedPath(Observation(everywhere, HttpMetrics(registry)))
     return app

@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection of a service: bounded, and notified when the server stops."""
 
-from identity_common.http.stopping import notify_stopping
+from identity_common.stopping import notify_stopping
 from stead._connection import BoundedConnection
 
 

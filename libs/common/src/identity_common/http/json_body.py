@@ -17,9 +17,10 @@ from litestar import Request
 from litestar.datastructures import State
 from litestar.types import Receive, Scope
 
+from identity_common.failures import Issue, body_too_large, invalid_input
 from identity_common.http.allowed_values import allowed_values
-from identity_common.http.api_errors import Issue, body_too_large, invalid_input, unsupported_media_type
-from identity_common.http.audited_request import audit_body
+from identity_common.http.auditing import audit_body
+from identity_common.http.problems import unsupported_media_type
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values
 

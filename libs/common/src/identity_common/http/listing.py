@@ -7,7 +7,8 @@ from litestar import Response
 from litestar.di import Provide
 
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.pagination import Page, list_headers, parse_query, read_filter, read_flag, read_page
+from identity_common.http.pagination import list_headers, parse_query, read_filter, read_flag, read_page
+from identity_common.paging import Page
 
 T = TypeVar("T")
 

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
-import msgspec
+from identity_common.failures import Invalid, Issue, invalid_input
+from identity_common.paging import DEFAULT_SIZE, Page
 
-from identity_common.http.api_errors import ApiError, Issue, invalid_input
-
-DEFAULT_SIZE: Final = 20
 MAX_SIZE: Final = 100
 MAX_NUMBER: Final = 2**31 - 1
 MAX_SEARCH_CHARACTERS: Final = 128
@@ -17,29 +15,9 @@ FLAG_VALUES: Final = {"true": True, "1": True, "false": False, "0": False}
 _NUMBER: Final = re.compile(r"0*([0-9]{1,10})")
 
 
-class Page(msgspec.Struct, frozen=True):
-    """The requested part of a list.
-
-    Attributes:
-        number: Number of the page, from 1.
-        size: Items per page, 1 to 100; None for the whole list.
-        search: Text that items must contain in their name or description, ignoring case; empty for all items.
-    """
-
-    number: int = 1
-    size: int | None = DEFAULT_SIZE
-    search: str = ""
-
-    @property
-    def offset(self) -> int:
-        """Number of items before the page."""
-        return (self.number - 1) * (self.size or 0)
-
-
-def invalid_pagination() -> ApiError:
-    """400: ``page`` or ``page_size`` is not a number in its range, or is repeated."""
-    return ApiError(
-        400,
+def invalid_pagination() -> Invalid:
+    """Return the failure of a ``page`` or ``page_size`` that is not a number in its range, or is repeated."""
+    return Invalid(
         "guard.invalid_pagination",
         f"page must be at least 1 and page_size 1 to {MAX_SIZE}, each given at most once.",
     )

@@ -10,17 +10,18 @@ comparison decides. As in the audit trail, a context variable passes the conditi
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from litestar import Litestar
 from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp, Message, Scope
 
-from identity_common.http.api_errors import ApiError, Issue, invalid_input, store_unavailable
+from identity_common.conditions import CONDITION
+from identity_common.failures import Issue, TemporarilyUnavailable, invalid_input
 from identity_common.http.conditional import read_entity_tags
 from identity_common.http.openapi import is_list
 from identity_common.http.pagination import MAX_SIZE
+from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
 
 _CONDITIONAL: Final = frozenset({"PUT", "PATCH", "DELETE"})
@@ -68,7 +69,7 @@ class _Answer(NamedTuple):
     headers: Mapping[bytes, bytes]
 
 
-class Condition:
+class _Condition:
     """The ``If-Match`` and ``If-None-Match`` of one write.
 
     Args:
@@ -95,7 +96,7 @@ class Condition:
         """
         answer = await self._read()
         if answer.status >= 500:
-            raise store_unavailable()
+            raise TemporarilyUnavailable
         if answer.status != 200:
             if is_found and self._must_exist:
                 raise version_mismatch()
@@ -104,14 +105,6 @@ class Condition:
 
     def _matches(self, tag: bytes) -> bool:
         return self._tags is None or tag in self._tags  # strong comparison: RFC 9110 section 8.8.3.2
-
-
-_CURRENT: Final[ContextVar[Condition | None]] = ContextVar("version_condition", default=None)
-
-
-def version_condition() -> Condition | None:
-    """Return the condition of the current write; None without one, and in background work."""
-    return _CURRENT.get()
 
 
 class Versions:
@@ -136,7 +129,7 @@ class Versions:
         if_match = header_values(scope, _IF_MATCH) if is_conditional else []
         if_none_match = header_values(scope, _IF_NONE_MATCH) if is_conditional else []
         if not (if_match or if_none_match):
-            _CURRENT.set(None)
+            CONDITION.set(None)
             return
         tags = read_condition(", ".join(if_match).encode("latin-1")) if if_match else None
         if if_none_match:
@@ -146,9 +139,9 @@ class Versions:
         if query is None:
             header = "If-Match" if if_match else "If-None-Match"
             raise invalid_input(Issue(path=header, message="cannot be used here: this path has no GET"))
-        condition = Condition(tags, must_exist=bool(if_match), read=functools.partial(self._read, scope, query))
+        condition = _Condition(tags, must_exist=bool(if_match), read=functools.partial(self._read, scope, query))
         await condition.require(is_found=False)
-        _CURRENT.set(condition)
+        CONDITION.set(condition)
 
     @functools.cached_property
     def _queries(self) -> dict[str, bytes]:

@@ -11,9 +11,9 @@ from structlog.typing import FilteringBoundLogger
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Publisher, publisher_on
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.outbox.changes import NOTIFY_CHANNEL
-from identity_common.stores.redis import StoreUnavailable
 
 _RETRY_S: Final = 0.25
 # An outbox may be empty now and hold many rows a moment later: no plan suits both.

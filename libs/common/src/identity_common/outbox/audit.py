@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from identity_common.http.audited_request import AuditedRequest
+from identity_common.audited_request import AuditedRequest
 from identity_common.identifiers import new_id
 from identity_common.outbox.change import Change
 from identity_common.revisions import Source

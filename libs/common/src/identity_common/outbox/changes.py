@@ -9,14 +9,14 @@ import msgspec
 from sqlalchemy import ARRAY, BigInteger, Boolean, Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import store_unavailable
-from identity_common.http.audited_request import AuditedRequest, audited_request
-from identity_common.http.versions import Condition, version_condition
+from identity_common.conditions import Condition, condition_of_write
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.audit import audit_entries, entry_of_write
 from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
-from identity_common.revisions import HEADER, Source, format_revisions
+from identity_common.revisions import HEADER, Source, format_revisions, note_revision
 from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.wire.audit import AuditEntry
 from identity_common.wire.audit_entries import entry_json
@@ -171,9 +171,9 @@ class Changes:
             await_publication: False for background work: it would wait for itself, and has no audit entry or condition.
 
         Raises:
-            ApiError: 412 if the request's condition does not hold; 503 if that cannot be found out.
+            StoreUnavailable: The request's condition cannot be judged in time; its own refusal if it does not hold.
         """
-        condition = version_condition() if await_publication else None
+        condition = condition_of_write() if await_publication else None
         async with self._turn(condition), self._engine.begin() as connection:
             transaction = Transaction(connection, self._source, self._tenant_id)
             yield transaction
@@ -181,6 +181,8 @@ class Changes:
                 await condition.require(is_found=True)
             request = audited_request() if await_publication else None
             transaction.revision = await self._append(transaction, request)
+        if await_publication:
+            note_revision(self._source, transaction.revision)
         if transaction.changes and await_publication:
             await self._await_publication(transaction.revision)
 
@@ -223,8 +225,8 @@ class Changes:
         try:
             async with asyncio.timeout(_TURN_S):
                 await self._conditional.acquire()
-        except TimeoutError:
-            raise store_unavailable() from None
+        except TimeoutError as error:
+            raise StoreUnavailable("postgresql", type(error).__name__) from None
         try:
             yield
         finally:

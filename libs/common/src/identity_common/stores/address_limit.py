@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client import Counter
 
-from identity_common.http.client_address import network_of
+from identity_common.addresses import network_of
 from identity_common.stores.redis import RedisCommands
 
 # KEYS: the counter, a mark that the limit was met. ARGV: the window in seconds, the limit. Returns 0 if the attempt is

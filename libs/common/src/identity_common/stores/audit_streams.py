@@ -8,7 +8,8 @@ import asyncio
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
+from identity_common.failures import StoreUnavailable
+from identity_common.stores.redis import Argument, RedisCommands
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, AuditLog
 from identity_common.wire.audit_entries import entry_json

@@ -33,15 +33,17 @@ from sqlalchemy.exc import (
     DBAPIError,
     DisconnectionError,
     IntegrityError,
+    InterfaceError,
     ProgrammingError,
     SQLAlchemyError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from identity_common.background import end
-from identity_common.http.api_errors import ApiError, driver_error, store_unavailable
-from identity_common.http.pagination import Page
+from identity_common.failures import AnyFailure, StoreUnavailable
 from identity_common.lifetime import Lifetime
+from identity_common.paging import Page
 from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
 from identity_common.telemetry.logs import get_logger
 
@@ -57,6 +59,10 @@ _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
 _CANCELLED: Final = "57014"
 _RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+
+# SQLSTATE classes of failures of the server rather than the statement: connection, login (wrong password, no such role
+# or database), resources, operator intervention (starting, stopping, cancelled), and a write to a standby
+_STORE_STATES: Final = ("08", "28", "3D", "53", "57", "25006")
 
 
 class Waits:
@@ -130,8 +136,23 @@ def _refuse_closed(connection: Any, _: pool.ConnectionPoolEntry, __: pool.PoolPr
         raise DisconnectionError
 
 
+def failure_of(error: Exception) -> StoreUnavailable | None:
+    """Return the failure behind a driver's error: the connection was lost or cannot be made; None for any other."""
+    is_down = isinstance(error, InterfaceError | PoolTimeoutError | OSError) or (
+        isinstance(error, DBAPIError)
+        and (error.connection_invalidated or str(getattr(error.orig, "sqlstate", "")).startswith(_STORE_STATES))
+    )
+    return StoreUnavailable("postgresql", driver_error(error)) if is_down else None
+
+
+def driver_error(error: Exception) -> str:
+    """Return the name of the driver's error, such as ``InvalidPasswordError``, for a log."""
+    cause = error.driver_exception if isinstance(error, DBAPIError) else None
+    return type(cause or error).__name__
+
+
 @contextlib.contextmanager
-def cancelled(refusal: Callable[[], ApiError]) -> Generator[None, None, None]:
+def cancelled(refusal: Callable[[], AnyFailure]) -> Generator[None, None, None]:
     """Raise ``refusal()`` if the database cancels a statement of the body that takes too long."""
     try:
         yield
@@ -193,7 +214,7 @@ def violated_constraint(error: IntegrityError) -> str | None:
 
 
 @contextlib.contextmanager
-def refusals(by_constraint: Mapping[str, Callable[[], ApiError]]) -> Generator[None, None, None]:
+def refusals(by_constraint: Mapping[str, Callable[[], AnyFailure]]) -> Generator[None, None, None]:
     """Raise the error that belongs to a constraint if the body violates it."""
     try:
         yield
@@ -210,7 +231,7 @@ def retry_on_conflict(use_case: Callable[P, Awaitable[R]]) -> Callable[P, Awaita
     The use case must consist of this one transaction.
 
     Raises:
-        ApiError: 503 when every attempt failed.
+        StoreUnavailable: Every attempt failed.
     """
 
     @functools.wraps(use_case)
@@ -221,7 +242,8 @@ def retry_on_conflict(use_case: Callable[P, Awaitable[R]]) -> Callable[P, Awaita
             except DBAPIError as error:
                 if getattr(error.orig, "sqlstate", None) not in _RETRYABLE:
                     raise
-        raise store_unavailable()
+                cause = driver_error(error)
+        raise StoreUnavailable("postgresql", cause)
 
     return repeated
 

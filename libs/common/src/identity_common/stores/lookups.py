@@ -11,10 +11,7 @@ from typing import Final, NewType
 import asyncpg
 from sqlalchemy.engine import make_url
 
-from identity_common.http.api_errors import store_unavailable
-from identity_common.telemetry.logs import get_logger
-
-_log = get_logger(__name__)
+from identity_common.failures import StoreUnavailable
 
 KeyLookup = NewType("KeyLookup", str)
 """A statement that reads each row by the whole of a key, and may therefore be planned once for all values.
@@ -75,7 +72,7 @@ class Lookups:
             values: Values of the parameters.
 
         Raises:
-            ApiError: 503 when the database does not answer.
+            StoreUnavailable: The database does not answer.
         """
         try:
             async with asyncio.timeout(_TIMEOUT_S), self._slots:
@@ -87,8 +84,7 @@ class Lookups:
             OSError,
             TimeoutError,
         ) as error:
-            _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
-            raise store_unavailable() from None
+            raise StoreUnavailable("postgresql", type(error).__name__) from None
 
     async def _fetch(self, lookup: str, values: Sequence[object]) -> list[asyncpg.Record]:
         """Fetch on a separate connection, and discard the connection if that fails."""

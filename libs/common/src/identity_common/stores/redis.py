@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
+from identity_common.failures import StoreUnavailable
 from identity_common.stores.coalescing import Coalescer
 
 _TIMEOUT_S: Final = 1.0
@@ -20,10 +21,6 @@ _REPLICATION_MS: Final = 500
 _POOL: Final = 64
 _MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in the next one
 Argument = str | bytes | int
-
-
-class StoreUnavailable(Exception):  # noqa: N818 - the name is what happened
-    """Redis did not answer; a command may or may not have been executed."""
 
 
 def connect_redis(url: str, *, blocking: bool = False) -> "Redis":
@@ -64,9 +61,9 @@ async def execute_on_replicas(redis: "Redis", *command: Argument, replicas: int)
                 pipeline.execute_command("WAIT", replicas, _REPLICATION_MS)
             reply, *acknowledged = await pipeline.execute()
     except (RedisError, OSError, TimeoutError) as error:
-        raise StoreUnavailable(type(error).__name__) from None
+        raise StoreUnavailable("redis", type(error).__name__) from None
     if acknowledged and acknowledged[0] < replicas:
-        raise StoreUnavailable("too few replicas")
+        raise StoreUnavailable("redis", "too few replicas")
     return reply
 
 
@@ -97,7 +94,7 @@ class RedisCommands:
             async with asyncio.timeout(_EXCHANGE_TIMEOUT_S):
                 await self._exchange(commands, replies)
         except (RedisError, OSError, TimeoutError) as error:
-            replies += [StoreUnavailable(type(error).__name__) for _ in commands[len(replies) :]]
+            replies += [StoreUnavailable("redis", type(error).__name__) for _ in commands[len(replies) :]]
         return replies
 
     async def _exchange(self, commands: Sequence[bytes], replies: list[Any]) -> None:
@@ -133,4 +130,4 @@ async def _read_reply(connection: AbstractConnection) -> Any:
     try:
         return await connection.read_response()
     except ResponseError as error:
-        return StoreUnavailable(type(error).__name__)
+        return StoreUnavailable("redis", type(error).__name__)

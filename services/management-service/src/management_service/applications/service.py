@@ -9,9 +9,8 @@ from msgspec import UNSET, Raw
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms, whole_second
-from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
-from identity_common.http.api_errors import (
-    ApiError,
+from identity_common.failures import (
+    Conflict,
     Issue,
     body_too_large,
     duplicate,
@@ -19,9 +18,10 @@ from identity_common.http.api_errors import (
     missing_by_id,
     wrong_kind,
 )
-from identity_common.http.pagination import Page
+from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
 from identity_common.identifiers import new_id, new_secret
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
 from management_service.applications import rules, store
@@ -29,17 +29,15 @@ from management_service.applications.store import Application, ApplicationFilter
 from management_service.party_ends import Cause, client_party, put_party_end
 
 
-def _third_party_exchange() -> ApiError:
-    return ApiError(
-        422,
+def _third_party_exchange() -> Conflict:
+    return Conflict(
         "application.third_party_application_cannot_enable_token_exchange",
         "A third-party application cannot exchange tokens.",
     )
 
 
-def _third_party_without_pkce() -> ApiError:
-    return ApiError(
-        422,
+def _third_party_without_pkce() -> Conflict:
+    return Conflict(
         "application.third_party_application_cannot_disable_pkce",
         "A third-party application must use PKCE.",
     )
@@ -288,7 +286,7 @@ class Applications:
                 await store.insert_secret(transaction.connection, secret)
             if await self._record(transaction, application) > rules.MAX_SECRETS:
                 message = f"An application can have at most {rules.MAX_SECRETS} secrets."
-                raise ApiError(422, "entity.db_constraint_violated", message)
+                raise Conflict("entity.db_constraint_violated", message)
         return secret, value, transaction.revision_header
 
     async def list_secrets(self, application_id: str, page: Page) -> tuple[list[Secret], int]:

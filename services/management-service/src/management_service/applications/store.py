@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import ARRAY, RowMapping, Select, Text, any_, bindparam, delete, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.stores.database import fetch_page, is_none_of
 from identity_common.wire.events import ApplicationType, SecretMethod
 from management_service.schema import application_roles, application_secrets, applications

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.http.api_errors import ApiError, Issue, invalid_input, missing_by_id, store_unavailable
+from identity_common.failures import Conflict, Issue, NotYetThere, TemporarilyUnavailable, invalid_input, missing_by_id
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
 from management_service.audit.keys import jwk_set
@@ -90,7 +90,7 @@ class AuditProofs:
             return jwk_set(self._sealing, keys)
         except NoFittingKeyError:
             _log.error("audit.head-key-sealed")
-            raise store_unavailable() from None
+            raise TemporarilyUnavailable from None
 
     async def head(self) -> SignedHead:
         """Return the last signed head.
@@ -114,7 +114,7 @@ class AuditProofs:
             if index is None:
                 raise missing_by_id()
             if index >= head.tree_size:
-                raise ApiError(409, "log.not_in_tree", "No signed head covers the entry yet. Try again in a second.")
+                raise NotYetThere("log.not_in_tree", "No signed head covers the entry yet. Try again in a second.")
             ranges = inclusion_ranges(index, head.tree_size)
             tiles = await find_tiles(connection, self._tenant_id, {*tiles_of(ranges), *tiles_of([(index, index + 1)])})
         return InclusionProof(
@@ -159,9 +159,7 @@ class AuditProofs:
     async def _head(self, connection: AsyncConnection) -> SignedHead:
         found = await find_head(connection, self._tenant_id)
         if found is None:
-            raise ApiError(
-                503, "log.no_head", "No head is signed yet. Try again in a second.", headers={"Retry-After": "1"}
-            )
+            raise NotYetThere("log.no_head", "No head is signed yet. Try again in a second.")
         return SignedHead(tree_size=found[0], head=found[1])
 
 
@@ -169,4 +167,4 @@ def _hashes(tiles: Tiles, ranges: list[Range]) -> list[str]:
     try:
         return [encoded(tiles.hash_of(each)) for each in ranges]
     except MissingTileError:
-        raise ApiError(500, "log.tree_inconsistent", "Hashes of the tree are missing.") from None
+        raise Conflict("log.tree_inconsistent", "Hashes of the tree are missing.") from None

@@ -9,10 +9,11 @@ from litestar.params import FromPath
 from litestar.response import Stream
 
 from identity_common.access.management_api import require_all
-from identity_common.http.api_errors import Issue, invalid_input
+from identity_common.failures import Issue, invalid_input
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import JSON, PUBLISHES_NOTHING, Filter, documented
-from identity_common.http.pagination import DEFAULT_SIZE, MAX_SIZE, next_page, parse_query, read_page
+from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
+from identity_common.paging import DEFAULT_SIZE
 from identity_common.wire.audit import AuditEntry
 from management_service.audit.head_keys import HeadKeys, LogKey
 from management_service.audit.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead

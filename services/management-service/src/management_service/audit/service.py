@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import Issue, invalid_input, missing_by_id
+from identity_common.failures import Issue, invalid_input, missing_by_id
 from management_service.audit.figures import HOUR_MS, hour_of
 from management_service.audit.store import (
     Position,

@@ -9,8 +9,8 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath, JSONBody
 
 from identity_common.access.management_api import Caller, Connection, admitted_caller
+from identity_common.failures import NotFound, missing_by_id
 from identity_common.fields import Answer, FreeFormAnswer
-from identity_common.http.api_errors import ApiError, missing_by_id
 from identity_common.http.listing import PAGED, Listing
 from identity_common.http.openapi import PUBLISHES_NOTHING, documented
 from identity_common.wire.claims_function import TOKEN_KINDS, ProblemReason, RecordingState, ScriptProblem, TokenKind
@@ -169,7 +169,7 @@ class FailureAnswer(Answer):
 async def require_kind(connection: Connection, _: BaseRouteHandler) -> None:
     """Guard: the path names a kind of token."""
     if connection.path_params["kind"] not in TOKEN_KINDS:
-        raise ApiError(404, "entity.not_found", "Nothing exists at this path.")
+        raise NotFound("entity.not_found", "Nothing exists at this path.")
 
 
 def _kind(kind: str) -> TokenKind:

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.failures import Issue, invalid_input
 from identity_common.fields import Body, FreeForm
-from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.wire.claims_function import TokenKind
 
 MAX_SCRIPT_BYTES: Final = 64 * 1024

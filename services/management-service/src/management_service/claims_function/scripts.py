@@ -6,7 +6,7 @@ from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import ask
-from identity_common.http.api_errors import ApiError, body_too_large
+from identity_common.failures import TemporarilyUnavailable, body_too_large
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
     MAX_MESSAGE_BYTES,
@@ -39,15 +39,14 @@ _log = get_logger(__name__)
 _RETRY_AFTER_S: Final = 1
 
 
-def scripts_unavailable(retry_after_s: int = _RETRY_AFTER_S) -> ApiError:
-    """503: token-service does not answer, or is busy. Nothing was saved."""
+def scripts_unavailable(retry_after_s: int = _RETRY_AFTER_S) -> TemporarilyUnavailable:
+    """Return the failure of a token-service that does not answer, or is busy. Nothing was saved."""
     message = "Scripts cannot be checked or run at the moment. Nothing was changed. Try again later."
-    headers = {"Retry-After": str(max(retry_after_s, 1))}
-    return ApiError(503, "temporarily_unavailable", message, headers=headers)
+    return TemporarilyUnavailable(message, retry_after_s=max(retry_after_s, 1))
 
 
 class Scripts:
-    """token-service's operations on scripts. Every method raises ``ApiError`` 503 if it does not answer."""
+    """token-service's operations on scripts. Every method raises ``TemporarilyUnavailable`` if it does not answer."""
 
     def __init__(self, bus: Bus, requests: SealedRequests) -> None:
         self._bus = bus

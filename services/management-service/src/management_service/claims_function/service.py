@@ -6,10 +6,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import Caller
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import Conflict, ErrorData, Refused, body_too_large, missing_by_id, unknown_relation
 from identity_common.fields import FreeForm, free_form_text, is_too_large
-from identity_common.http.api_errors import ApiError, ErrorData, body_too_large, missing_by_id, unknown_relation
-from identity_common.http.pagination import Page
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.sealing import NoFittingKeyError
 from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
@@ -74,21 +74,21 @@ def _verb(counter: Counter) -> str:
     return "created" if counter.active is None else "updated"
 
 
-def _unacceptable(problem: ScriptProblem) -> ApiError:
+def _unacceptable(problem: ScriptProblem) -> Conflict:
     data = ErrorData(reason=problem.reason, line=problem.line, column=problem.column)
-    return ApiError(422, _GENERAL, problem.message or "The script failed.", data=data)
+    return Conflict(_GENERAL, problem.message or "The script failed.", data=data)
 
 
-def _too_large(what: str, *, line: int | None = None, column: int | None = None) -> ApiError:
-    return ApiError(422, _GENERAL, what, data=ErrorData(reason="too-large", line=line, column=column))
+def _too_large(what: str, *, line: int | None = None, column: int | None = None) -> Conflict:
+    return Conflict(_GENERAL, what, data=ErrorData(reason="too-large", line=line, column=column))
 
 
-def _unreadable(version: Version) -> ApiError:
+def _unreadable(version: Version) -> Conflict:
     message = (
         f"The environment variables of version {version.version} cannot be decrypted: the service has lost their key."
         " Send others, or have the key restored."
     )
-    return ApiError(422, _GENERAL, message, data=ErrorData(reason="unreadable-variables"))
+    return Conflict(_GENERAL, message, data=ErrorData(reason="unreadable-variables"))
 
 
 def _log_change(verb: str, kind: TokenKind, version: int, caller: Caller) -> None:
@@ -121,7 +121,7 @@ def _require_variables(version: Version, update: rules.FunctionUpdate) -> None:
         "A changed script needs its environment variables anew, because it could return the stored values: send"
         f" environmentVariables. Version {version.version} has {', '.join(names)}."
     )
-    raise ApiError(422, _GENERAL, message, data=ErrorData(reason="variables-needed", missing=names))
+    raise Conflict(_GENERAL, message, data=ErrorData(reason="variables-needed", missing=names))
 
 
 def _with_variables(function: Function, given: rules.Variables | None) -> Function:
@@ -319,7 +319,7 @@ class ClaimsFunctions:
         if tested.problem is not None:
             raise _unacceptable(tested.problem)
         if tested.denied is not None:
-            raise ApiError(403, _GENERAL, tested.denied or "The script denied access.")
+            raise Refused(_GENERAL, tested.denied or "The script denied access.")
         return Tested(tested.claims, tested.dropped)
 
     async def dry_run(self, kind: TokenKind, body: rules.FunctionDryRun) -> DryRunAnswer:

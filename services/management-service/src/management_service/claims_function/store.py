@@ -7,7 +7,7 @@ from sqlalchemy import RowMapping, bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
 from identity_common.wire.claims_function import TokenKind
 from management_service.schema import claims_function_versions as versions

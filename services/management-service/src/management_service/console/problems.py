@@ -6,7 +6,7 @@ from typing import Any, Final
 from litestar import Response
 from litestar.types import ExceptionHandlersMap
 
-from identity_common.stores.redis import StoreUnavailable
+from identity_common.failures import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from management_service.console.console import Forged
 from management_service.console.credentials import NotConfigured

@@ -12,7 +12,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.response import Stream
 
-from identity_common.http.audited_request import recorded_user_agent
+from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address, forwarded_for
 from identity_common.pages.cookies import Cookies
 from identity_common.signed_values import SignedValues

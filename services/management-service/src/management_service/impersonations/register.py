@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.access.management_api import READING, Caller
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import missing_by_id
+from identity_common.failures import missing_by_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, AuditEntry
 from management_service.audit.service import read_position
 from management_service.audit.store import Position, TrailFilters, entries_of_subject_tokens, newest_first

@@ -5,8 +5,7 @@ from typing import Final
 from redis.asyncio import Redis
 
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import store_unavailable
-from identity_common.stores.redis import StoreUnavailable, execute_on_replicas
+from identity_common.stores.redis import execute_on_replicas
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.impersonations import ImpersonationEnd
 from identity_common.wire.revocations import LUA_REVOKE, revocation_key, revocation_value
@@ -38,12 +37,8 @@ class EndRevocations:
         """Write an end that is committed; once this returns, every take of a subject token that it covers is refused.
 
         Raises:
-            ApiError: 503: the end is recorded, and token-service will learn of it, but it may be late.
+            StoreUnavailable: The end is recorded, and token-service will learn of it, but it may be late.
         """
         key = revocation_key(self._tenant_id, end.id)
         kept = (revocation_value(end.begun_until), max(1, end.expires_at - self._clock()))
-        try:
-            await execute_on_replicas(self._redis, "EVAL", _REVOKE, 1, key, *kept, replicas=self._replicas)
-        except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise store_unavailable() from None
+        await execute_on_replicas(self._redis, "EVAL", _REVOKE, 1, key, *kept, replicas=self._replicas)

@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
+from identity_common.failures import Conflict, Issue, invalid_input
 from identity_common.fields import Body, Id
-from identity_common.http.api_errors import ApiError, Issue, invalid_input
 from stead.impersonations import ALL, party
 
 _ID: Final = re.compile("[0-9a-z]{21}")
@@ -80,7 +80,7 @@ def slot_of(end_id: str) -> int:
     return offset + zlib.crc32(end_id.encode()) % SLOTS
 
 
-def too_many_ends() -> ApiError:
+def too_many_ends() -> Conflict:
     """422: the slot is full."""
     message = "Too many impersonations were ended one by one. End those of a user, an actor, a client, or all."
-    return ApiError(422, "impersonation.too_many_ends", message)
+    return Conflict("impersonation.too_many_ends", message)

@@ -4,10 +4,10 @@ from typing import Final
 
 from identity_common.access.management_api import SCOPE_ALL, Caller
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import missing_by_id, store_unavailable
+from identity_common.failures import StoreUnavailable, missing_by_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, ImpersonationEndsState
 from identity_common.wire.revocations import cutoff_id
@@ -109,19 +109,18 @@ class Impersonations:
 
     async def _begun(self, impersonation_id: str) -> BegunImpersonation | None:
         """Return an impersonation's requester and subject, from Redis or else from the audit trail; None if unknown."""
-        is_down = False
+        unavailable: StoreUnavailable | None = None
         try:
             (stored,) = await self._redis.execute("MGET", impersonation_key(self._tenant_id, impersonation_id))
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            stored, is_down = None, True
+            stored, unavailable = None, error
         if stored is not None and (begun := BegunImpersonation.parse(stored)) is not None:
             return begun
         found = await self._register.find(impersonation_id)
         if found is not None:
             return BegunImpersonation(found.issued_to, found.user_id)
-        if is_down:
-            raise store_unavailable()
+        if unavailable is not None:
+            raise unavailable
         return None
 
     @retry_on_conflict

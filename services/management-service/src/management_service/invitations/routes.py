@@ -7,12 +7,12 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.access.management_api import Access
+from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer
-from identity_common.http.audited_request import audit_request
+from identity_common.http.auditing import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import CHANGES_DIRECTORY, PUBLISHES_NOTHING, documented
-from identity_common.stores.parents import parent_exists
 from management_service.invitations.rules import InvitationAcceptance, InvitationCreation
 from management_service.invitations.service import Invitations
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.audited_request import audit_user
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import ApiError, missing_by_id
-from identity_common.http.audited_request import audit_user
+from identity_common.failures import Conflict, missing_by_id
 from identity_common.identifiers import new_secret
 from identity_common.outbox.changes import Changes
 from identity_common.stores.database import retry_on_conflict
@@ -21,9 +21,9 @@ _KIND: Final = "invitation"
 _MS_PER_MINUTE: Final = 60_000
 
 
-def _not_valid() -> ApiError:
+def _not_valid() -> Conflict:
     message = "The invitation is not valid: it was used, replaced or withdrawn, or it has expired. Ask for a new one."
-    return ApiError(422, "invitation.not_valid", message)
+    return Conflict("invitation.not_valid", message)
 
 
 class Invitations:

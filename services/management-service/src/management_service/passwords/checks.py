@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
-from identity_common.stores.redis import StoreUnavailable
+from identity_common.failures import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
 from management_service.passwords import store

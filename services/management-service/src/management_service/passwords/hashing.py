@@ -12,7 +12,7 @@ from typing import Final, ParamSpec, TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from identity_common.http.api_errors import RETRY_AFTER_S, ApiError
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.identifiers import new_secret
 
 P = ParamSpec("P")
@@ -26,17 +26,11 @@ MAX_WAIT_S: Final = 5.0
 _WEIGHT: Final = 0.2  # of the last hash in the moving average of their durations
 
 
-class Busy(ApiError):  # noqa: N818 - the name is what happened
-    """503: the password cannot be hashed before the caller's deadline.
-
-    Attributes:
-        retry_after_s: Seconds until the queue is expected to be empty.
-    """
+class Busy(TemporarilyUnavailable):
+    """The password cannot be hashed before the caller's deadline; the queue may be empty after the retry time."""
 
     def __init__(self, retry_after_s: int) -> None:
-        message = "Too many passwords are being checked. Try again later."
-        super().__init__(503, "temporarily_unavailable", message, headers={"Retry-After": str(retry_after_s)})
-        self.retry_after_s = retry_after_s
+        super().__init__("Too many passwords are being checked. Try again later.", retry_after_s=retry_after_s)
 
 
 class Passwords:
@@ -125,7 +119,7 @@ class Passwords:
         return result
 
     def _busy(self) -> Busy:
-        return Busy(max(RETRY_AFTER_S, math.ceil(self._typical_s * self._admitted / self._threads)))
+        return Busy(max(1, math.ceil(self._typical_s * self._admitted / self._threads)))
 
 
 def _composed(password: str) -> str:

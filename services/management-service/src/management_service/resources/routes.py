@@ -9,10 +9,10 @@ from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath, JSONBody
 
+from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer
 from identity_common.http.listing import WHOLE, Listing
 from identity_common.http.openapi import documented
-from identity_common.stores.parents import parent_exists
 from management_service.resources.rules import (
     MANAGEMENT_API_ID,
     ResourceCreation,

@@ -7,10 +7,10 @@ from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms, whole_second
-from identity_common.http.api_errors import ApiError, duplicate, invalid_scope_name, missing_by_id
-from identity_common.http.pagination import Page
+from identity_common.failures import Conflict, Invalid, duplicate, invalid_scope_name, missing_by_id
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ResourceState, ScopeState
@@ -81,7 +81,7 @@ class Resources:
         """
         if not rules.is_resource_indicator(creation.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
             message = "The indicator must be an absolute URI without fragment, outside of this service's namespaces."
-            raise ApiError(422, "resource.invalid_indicator", message)
+            raise Conflict("resource.invalid_indicator", message)
         async with self._changes.transaction() as transaction:
             resource = await self._insert(transaction, creation.name, creation.indicator, creation.access_token_ttl)
         return resource, transaction.revision_header
@@ -259,9 +259,7 @@ class Resources:
         if resource is None:
             raise missing_by_id(otherwise)
         if resource.indicator == self._management_api:
-            raise ApiError(
-                400, "resource.cannot_modify_management_api", "The resource of the Management API is read-only."
-            )
+            raise Invalid("resource.cannot_modify_management_api", "The resource of the Management API is read-only.")
         return resource
 
     async def _insert(self, transaction: Transaction, name: str, indicator: str, access_token_ttl_s: int) -> Resource:

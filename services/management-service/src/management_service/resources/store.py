@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
 from management_service.schema import resources, scopes
 

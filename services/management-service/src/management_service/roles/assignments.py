@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.failures import AnyFailure, missing_by_id, too_many_related, unknown_relation, wrong_kind
 from identity_common.fields import MAX_RELATED
-from identity_common.http.api_errors import ApiError, missing_by_id, too_many_related, unknown_relation, wrong_kind
-from identity_common.http.pagination import Page
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import AssignmentState, HolderKind, RoleType
 from management_service.administrators import Administrators
@@ -150,7 +150,7 @@ class Assignments:
         return transaction.revision_header
 
     async def _lock(
-        self, transaction: Transaction, kind: HolderKind, holder_ids: Sequence[str], *, missing: ApiError
+        self, transaction: Transaction, kind: HolderKind, holder_ids: Sequence[str], *, missing: AnyFailure
     ) -> RoleIdsByHolder:
         """Lock holders and return their roles."""
         connection = transaction.connection

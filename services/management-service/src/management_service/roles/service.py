@@ -7,18 +7,11 @@ from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import Conflict, duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
 from identity_common.fields import MAX_RELATED
-from identity_common.http.api_errors import (
-    ApiError,
-    duplicate,
-    missing_by_id,
-    too_many_related,
-    unknown_relation,
-    wrong_kind,
-)
-from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import RoleState
 from management_service.administrators import Administrators
@@ -35,7 +28,7 @@ def role_state(role: Role, scope_ids: tuple[str, ...]) -> RoleState:
     return RoleState(id=role.id, name=role.name, type=role.type, scope_ids=scope_ids)
 
 
-def _default_of_wrong_type() -> ApiError:
+def _default_of_wrong_type() -> Conflict:
     return wrong_kind("Only a role of the type User can be a default role.")
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import ARRAY, Text, any_, bindparam, delete, insert, select, upd
 from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
 from identity_common.wire.events import RoleType
 from management_service.resources.store import SCOPE_COLUMNS, SEARCHED_SCOPE_COLUMNS, Scope

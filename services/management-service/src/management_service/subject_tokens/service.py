@@ -6,9 +6,18 @@ import msgspec
 from litestar.types import Scope
 
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import ApiError, ErrorData, body_too_large, unknown_relation
-from identity_common.http.audited_request import recorded_user_agent
+from identity_common.failures import (
+    UNKNOWN_RELATION,
+    AnyFailure,
+    Conflict,
+    ErrorData,
+    NotFound,
+    body_too_large,
+    unknown_relation,
+)
+from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
+from identity_common.http.problems import ApiError
 from identity_common.identifiers import new_id
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
@@ -80,12 +89,12 @@ class SubjectTokens:
         check = await CallerCheck.begin(self._authentication, request)
         try:
             creation = await read_creation()
-        except ApiError:
+        except (AnyFailure, ApiError):
             await check.finish()  # a 401 takes precedence
             raise
         try:
             record = await self._record(check, creation)
-        except ApiError:
+        except (AnyFailure, ApiError):
             await check.require_unrevoked()  # a 401 takes precedence
             raise
         subject_token = new_subject_token()
@@ -122,9 +131,9 @@ class SubjectTokens:
         if missing:
             raise _context_required(missing)
         if user.is_suspended is None:
-            raise unknown_relation(404)
+            raise NotFound(UNKNOWN_RELATION, unknown_relation().message)
         if user.is_suspended:
-            raise ApiError(422, "user.suspended", "The user is suspended.")
+            raise Conflict("user.suspended", "The user is suspended.")
         return SubjectTokenRecord(
             id=new_id(),
             user_id=creation.user_id,
@@ -137,6 +146,6 @@ class SubjectTokens:
         )
 
 
-def _context_required(missing: list[str]) -> ApiError:
+def _context_required(missing: list[str]) -> Conflict:
     message = "The context must have the members in data.missing, as text that is not blank."
-    return ApiError(422, "subject_token.context_required", message, data=ErrorData(missing=missing))
+    return Conflict("subject_token.context_required", message, data=ErrorData(missing=missing))

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
-from identity_common.http.api_errors import store_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.identifiers import new_id
 from identity_common.stores.audit_streams import LUA_APPEND, AuditStreamKeys, encode_entry
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
 from identity_common.wire.subject_tokens import (
@@ -113,17 +113,13 @@ class SubjectTokenStore:
         Raises:
             ApiError: 503.
         """
-        try:
-            stored = await storing
-        except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise store_unavailable() from None
+        stored = await storing
         if stored is None:  # 256 random bits came up twice: the source of randomness is broken
             _log.error("subject-token.collided", subject_token_id=record.id)
-            raise store_unavailable()
+            raise TemporarilyUnavailable
         if stored == _FULL:
             _log.warning("audit.backlog-full", store="redis", count=self._backlog)
-            raise store_unavailable()
+            raise TemporarilyUnavailable
 
 
 class _Context(msgspec.Struct, rename="camel"):

@@ -7,12 +7,12 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Raw, structs
 
+from identity_common.access.parents import parent_exists
 from identity_common.answers import UserAnswer
+from identity_common.failures import Issue, invalid_input
 from identity_common.fields import FreeFormAnswer
-from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.listing import PAGED, Listing
 from identity_common.http.openapi import PUBLISHES_NOTHING, Filter, documented
-from identity_common.stores.parents import parent_exists
 from management_service.memberships import Memberships
 from management_service.users.rules import (
     CustomData,

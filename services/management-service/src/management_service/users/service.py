@@ -9,21 +9,19 @@ from msgspec import UNSET, Raw
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
-from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
-from identity_common.http.api_errors import (
-    ApiError,
+from identity_common.failures import (
+    Conflict,
     Issue,
     body_too_large,
     duplicate,
     invalid_input,
     missing_by_id,
-    store_unavailable,
 )
-from identity_common.http.pagination import Page
+from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.stores.database import cancelled, refusals, retry_on_conflict
-from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
 from management_service.administrators import IDENTIFIERS, Administrators
@@ -46,12 +44,12 @@ _REFUSALS = {
 }
 
 
-def _search_too_slow() -> ApiError:
+def _search_too_slow() -> Conflict:
     # 422 and not 503: a client that retries would occupy the database with the same search again.
     message = (
         f"The search took longer than {SEARCH_TIMEOUT_S} s. Search one field: search.<field> with mode.<field>=exact."
     )
-    return ApiError(422, "user.search_too_slow", message)
+    return Conflict("user.search_too_slow", message)
 
 
 def user_state(user: User) -> UserState:
@@ -95,7 +93,7 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
             given[name] = rules.canonical(given[name])
     if given.get("primary_phone") is not None and not rules.is_phone_number(given["primary_phone"]):
         message = "The telephone number must have its international form (E.164), for example +4915112345678."
-        raise ApiError(422, "user.invalid_phone", message)
+        raise Conflict("user.invalid_phone", message)
     return given
 
 
@@ -256,11 +254,7 @@ class Users:
         """
         user = await self.get(user_id)
         await self._changes.record_action("sign-in-attempts", (user_id,), "clear")
-        try:
-            await self._attempts.clear(user_id, tokens_valid_after=user.tokens_valid_after)
-        except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise store_unavailable() from None
+        await self._attempts.clear(user_id, tokens_valid_after=user.tokens_valid_after)
 
     @retry_on_conflict
     async def delete(self, user_id: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.search import identity_key, phone_key, search_key, search_term
 from identity_common.stores.database import is_none_of
 from management_service.schema import user_roles, users

@@ -7,8 +7,8 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.failures import Issue
 from identity_common.fields import MAX_RELATED, Answer, Body, Description, Name
-from identity_common.http.api_errors import Issue
 from identity_common.scope_names import ScopeName, is_scope_name
 from stead.event_types import GrantedPermission, OrganizationRoleType, permission_order
 from template_service.permissions.rules import PermissionDescription

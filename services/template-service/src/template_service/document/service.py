@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.http.api_errors import (
-    ApiError,
+from identity_common.failures import (
+    Conflict,
     ErrorData,
     Issue,
     body_too_large,
@@ -239,8 +239,7 @@ def _pairs(
     return sorted((role_id, content_ids[each]) for role_id, each in granted if (each.resource is None) is is_permission)
 
 
-def _refuse_at(found: list[Issue], refusal: ApiError) -> None:
+def _refuse_at(found: list[Issue], conflict: Conflict) -> None:
     """Refuse the document if issues were found; the first of them are reported."""
     if found:
-        body = refusal.body
-        raise ApiError(refusal.status, body.code, body.message, data=ErrorData(found[: rules.MAX_ISSUES]))
+        raise Conflict(conflict.code, conflict.message, data=ErrorData(found[: rules.MAX_ISSUES]))

@@ -10,7 +10,7 @@ import asyncpg
 from sqlalchemy.exc import SQLAlchemyError
 
 from identity_common.background import BackgroundLoop
-from identity_common.http.api_errors import ApiError
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.outbox.changes import Changes
 from identity_common.progress import Progress, TooManyWaitersError
@@ -56,14 +56,14 @@ class FanOut:
             log=_log,
             failed="fan-out.failed",
             interrupted="fan-out.interrupted",
-            # ApiError: every retry of a batch ended in a deadlock
+            # StoreUnavailable: every retry of a batch ended in a deadlock
             expected=(
                 OSError,
                 SQLAlchemyError,
                 asyncpg.PostgresError,
                 asyncpg.InterfaceError,
                 TimeoutError,
-                ApiError,
+                StoreUnavailable,
             ),
         )
 

@@ -2,25 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from nats.errors import Error as NatsError
 
 from identity_common.background import SharedRun
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import published_revision
-from identity_common.http.api_errors import RETRY_AFTER_S, ApiError
+from identity_common.failures import UNKNOWN_RELATION, Conflict, NotYetThere
 from identity_common.progress import Progress, TooManyWaitersError
 
 T = TypeVar("T")
 
-_UNKNOWN: Final = "entity.relation_foreign_key_not_found"
 
-
-def not_arrived() -> ApiError:
-    """503: a revision that the caller awaits has not arrived."""
-    message = "The awaited revision has not arrived yet. Try again later."
-    return ApiError(503, "temporarily_unavailable", message, headers={"Retry-After": str(RETRY_AFTER_S)})
+def not_arrived() -> NotYetThere:
+    """Return the failure of a revision that the caller awaits and that has not arrived."""
+    return NotYetThere("temporarily_unavailable", "The awaited revision has not arrived yet. Try again later.")
 
 
 class Directory:
@@ -84,8 +81,8 @@ class Directory:
         """
         try:
             return await use_case()
-        except ApiError as refusal:
-            if refusal.body.code != _UNKNOWN:
+        except Conflict as failure:
+            if failure.code != UNKNOWN_RELATION:
                 raise
         await self.catch_up()
         return await use_case()

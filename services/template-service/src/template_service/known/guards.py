@@ -4,8 +4,8 @@ from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 
 from identity_common.access.management_api import Connection
-from identity_common.http.api_errors import ApiError
-from identity_common.stores.parents import Parents
+from identity_common.access.parents import Parents
+from identity_common.failures import NotFound
 from template_service.known.freshness import Directory
 
 
@@ -21,9 +21,7 @@ def known_parent_exists(kind: str) -> Guard:
         parent_id = connection.path_params[f"{kind}_id"]
         try:
             await parents.require(kind, parent_id)
-        except ApiError as refusal:
-            if refusal.status != 404:
-                raise
+        except NotFound:
             await directory.catch_up()
             await parents.require(kind, parent_id)
 

@@ -21,8 +21,9 @@ from identity_common.access.management_api import (
     verified,
 )
 from identity_common.clock import whole_second
-from identity_common.http.api_errors import ApiError, missing_by_id
+from identity_common.failures import AnyFailure, missing_by_id
 from identity_common.http.conditional import is_known
+from identity_common.http.problems import ApiError
 from stead import AccessToken, TokenInvalid
 from stead.impersonations import actors_of
 from template_service.known.freshness import Directory
@@ -56,7 +57,7 @@ class ReadRequest(NamedTuple):
     condition: bytes = b""
     wait_s: int = 0
     awaited: Mapping[str, int] = {}
-    malformed: ApiError | None = None
+    malformed: AnyFailure | None = None
 
 
 class AuthorizedState(NamedTuple):
@@ -135,7 +136,7 @@ class ReadAccess:
             if request.malformed is not None:
                 raise request.malformed
             keys = _keys(request.member, token)
-        except ApiError:
+        except (AnyFailure, ApiError):
             await self._tokens.require_unrevoked(signed)  # a revoked token is refused as such, whatever else is wrong
             raise
         reading = [self._cache.get(key) for key in keys]

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from identity_common.http.api_errors import ApiError
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import Lookups
 from template_service.member_permissions import store
@@ -47,7 +47,7 @@ class PermissionCache:
         try:
             valid = await self._valid_entries(keys)
             states = {**valid, **await self._look_up([key for key in dict.fromkeys(keys) if key not in valid])}
-        except ApiError:
+        except TemporarilyUnavailable:
             self._entries.clear()
             raise
         return [states[key] for key in keys]

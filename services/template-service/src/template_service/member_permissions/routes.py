@@ -12,7 +12,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import HTTPScope, Receive, Scope
 
 from identity_common.access.management_api import require_storable_path
-from identity_common.http.api_errors import ApiError, Issue, invalid_input
+from identity_common.failures import AnyFailure, Issue, invalid_input
 from identity_common.http.cors import ANY_PAGE, Headers
 from identity_common.http.openapi import Documented, Operation, RequestHeader
 from identity_common.http.query_parameters import require_declared
@@ -96,7 +96,7 @@ def _parse(scope: Scope, member: Member, declared: Documented) -> ReadRequest:
     for name, value in scope["headers"]:
         if name in headers:
             headers[name].append(value)
-    malformed: ApiError | None = None
+    malformed: AnyFailure | None = None
     awaited: dict[str, int] = {}
     try:
         require_storable_path(scope)
@@ -106,8 +106,8 @@ def _parse(scope: Scope, member: Member, declared: Documented) -> ReadRequest:
     except MalformedRevisionError:
         message = "must be of the form management:97 or management:97, template:184"
         malformed = invalid_input(Issue(path=REVISION_HEADER, message=message))
-    except ApiError as refusal:
-        malformed = refusal
+    except AnyFailure as failure:
+        malformed = failure
     return ReadRequest(
         scope=scope,
         member=member,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from identity_common.access.liveness import live_caller
-from identity_common.http.api_errors import store_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.stores.lookups import KeyLookup, Lookups
 from stead.event_types import MemberType
 from template_service.known.store import valid_exchange
@@ -155,7 +155,7 @@ async def permission_states(lookups: Lookups, tenant_id: str, keys: Sequence[Sta
     columns = [[key[column] for key in keys] for column in range(len(StateKey._fields))]
     rows = await lookups.fetch(_STATES, tenant_id, *columns)
     if not rows:
-        raise store_unavailable()
+        raise TemporarilyUnavailable
     return [
         PermissionState(is_live, organization_exists, joined_at, digest, DatabaseVersion(*version))
         for is_live, organization_exists, joined_at, digest, *version in rows
@@ -170,7 +170,7 @@ async def database_version(lookups: Lookups, tenant_id: str) -> DatabaseVersion:
     """
     rows = await lookups.fetch(_VERSION, tenant_id)
     if not rows:
-        raise store_unavailable()
+        raise TemporarilyUnavailable
     return DatabaseVersion(*rows[0])
 
 

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.standing_subscription import StandingSubscription
-from identity_common.http.stopping import call_when_stopping
+from identity_common.stopping import call_when_stopping
 from identity_common.wire.events import event_subject
 from template_service.member_permissions.store import MemberKey
 

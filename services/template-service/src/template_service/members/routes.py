@@ -11,12 +11,12 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import structs
 
+from identity_common.access.parents import parent_exists
 from identity_common.answers import UserAnswer
+from identity_common.failures import Issue, invalid_input
 from identity_common.fields import Answer, FreeFormAnswer, each_once
-from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
-from identity_common.stores.parents import parent_exists
 from identity_common.wire.events import ApplicationType
 from stead.event_types import MemberType
 from template_service.known.guards import known_parent_exists

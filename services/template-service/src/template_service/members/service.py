@@ -5,17 +5,17 @@ from collections.abc import Collection, Sequence
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
-from identity_common.fields import MAX_RELATED
-from identity_common.http.api_errors import (
-    ApiError,
+from identity_common.failures import (
+    Conflict,
     body_too_large,
     missing_by_id,
     too_many_related,
     unknown_relation,
     wrong_kind,
 )
-from identity_common.http.pagination import Page
+from identity_common.fields import MAX_RELATED
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.lookups import Lookups
 from stead.event_types import MemberState, MemberType
@@ -27,13 +27,13 @@ from template_service.members.store import Member, Membership
 from template_service.roles.store import OrganizationRole
 
 
-def require_membership() -> ApiError:
+def require_membership() -> Conflict:
     """422: the user or application of the request is not a member of the organization."""
-    return ApiError(422, "organization.require_membership", "This is not a member of the organization.")
+    return Conflict("organization.require_membership", "This is not a member of the organization.")
 
 
-def _unknown_role_names() -> ApiError:
-    return ApiError(422, "organization.role_names_not_found", "There is no organization role with one of these names.")
+def _unknown_role_names() -> Conflict:
+    return Conflict("organization.role_names_not_found", "There is no organization role with one of these names.")
 
 
 class Members:

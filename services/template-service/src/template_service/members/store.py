@@ -32,7 +32,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import LateralFromClause
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.search import search_term
 from identity_common.stores.database import fetch_page
 from identity_common.stores.lookups import KeyLookup

@@ -8,11 +8,11 @@ from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import Conflict, body_too_large, missing_by_id
 from identity_common.fields import free_form_text, is_too_large
-from identity_common.http.api_errors import ApiError, body_too_large, missing_by_id
-from identity_common.http.pagination import Page
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes
+from identity_common.paging import Page
 from identity_common.stores.database import retry_on_conflict
 from stead.event_types import MemberType, OrganizationState
 from template_service.fan_out.requests import request_organization_fan_out
@@ -48,7 +48,7 @@ def _require_supported(body: rules.OrganizationCreation | rules.OrganizationUpda
     """
     if unsupported := rules.unsupported_fields(body):
         message = f"Not supported: {', '.join(unsupported)}. Leave out, or keep your own settings in customData."
-        raise ApiError(422, "entity.not_supported", message)
+        raise Conflict("entity.not_supported", message)
 
 
 class Organizations:

@@ -4,10 +4,10 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.http.api_errors import duplicate, invalid_scope_name, missing_by_id
-from identity_common.http.pagination import Page
+from identity_common.failures import duplicate, invalid_scope_name, missing_by_id
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes
+from identity_common.paging import Page
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
 from stead.event_types import OrganizationPermissionState

@@ -6,7 +6,7 @@ import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
 from template_service.role_contents.store import PERMISSION_COLUMNS, SEARCHED_OF_PERMISSION, OrganizationPermission
 from template_service.schema import permissions

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
 from template_service.schema import known_resources, known_scopes, permissions, role_permissions, role_scopes, roles
 

@@ -6,11 +6,11 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.failures import duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
 from identity_common.fields import MAX_RELATED
-from identity_common.http.api_errors import duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
-from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
 from stead.event_types import OrganizationRoleState
 from template_service.fan_out.requests import request_role_fan_out

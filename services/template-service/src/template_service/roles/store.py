@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.pagination import Page
+from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
 from stead.event_types import OrganizationRoleType
 from template_service.schema import (

@@ -7,12 +7,13 @@ entries of others would be dropped. What is counted is in Redis, so it outlives 
 import hashlib
 from typing import Final
 
+from identity_common.addresses import network_of
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock
-from identity_common.http.client_address import network_of
+from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_id
 from identity_common.stores.audit_streams import LUA_APPEND, AuditStream, AuditStreamKeys, encode_entry
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry
 

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import BigInteger, Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.http.audited_request import AuditedRequest
+from identity_common.audited_request import AuditedRequest
 from identity_common.outbox.audit import entry_of_write
 from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.wire.audit import AuditLog

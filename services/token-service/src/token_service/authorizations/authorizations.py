@@ -26,9 +26,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.audited_request import audited_request
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
-from identity_common.http.audited_request import audited_request
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from token_service.audit.writes import record_write

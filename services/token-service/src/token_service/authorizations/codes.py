@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
+from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_secret
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.consented import Authorization
 from token_service.store_errors import redis_unavailable

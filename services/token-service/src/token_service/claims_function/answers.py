@@ -13,7 +13,7 @@ import msgspec
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
-from identity_common.stores.redis import StoreUnavailable
+from identity_common.failures import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
     MAX_MESSAGE_BYTES,

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any, Final
 
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.failures import StoreUnavailable
+from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

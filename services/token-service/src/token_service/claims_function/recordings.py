@@ -10,8 +10,9 @@ import msgspec
 
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.sealing import NoFittingKeyError, SealingKeys
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import TOKEN_KINDS, RecordingState, TokenKind
 from token_service.claims_function.context import Arguments

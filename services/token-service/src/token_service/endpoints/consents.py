@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from identity_common.access.management_api import require_management
-from identity_common.http.api_errors import missing_by_id, store_unavailable
+from identity_common.failures import TemporarilyUnavailable, missing_by_id
 from identity_common.oauth import OAuthError
 from token_service.authorizations import Authorizations, Consent, Consents
 from token_service.directory import Directory
@@ -100,7 +100,7 @@ def _stores_answer() -> Iterator[None]:
     try:
         yield
     except OAuthError:
-        raise store_unavailable() from None
+        raise TemporarilyUnavailable from None
 
 
 def _view(consent: Consent, tenant_id: str) -> ConsentView:

@@ -5,7 +5,7 @@ from litestar import Controller, get, post
 from litestar.di import NamedDependency
 
 from identity_common.access.management_api import require_management
-from identity_common.http.api_errors import ApiError
+from identity_common.failures import Conflict
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import documented
 from token_service.not_valid import FeedKeys, FeedKeyStatus, NextFeedKeyWaitsError, StoredFeedKey
@@ -76,7 +76,7 @@ class NotValidKeyController(Controller):
             rotated = await feed_keys.rotate(emergency=options.emergency)
         except NextFeedKeyWaitsError:
             message = "The key of the last rotation does not sign yet; wait until it does."
-            raise ApiError(422, "oidc.next_key_too_young", message) from None
+            raise Conflict("oidc.next_key_too_young", message) from None
         return [_view(key, tenant_id) for key in rotated]
 
 

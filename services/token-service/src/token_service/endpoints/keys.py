@@ -6,7 +6,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from identity_common.access.management_api import require_management
-from identity_common.http.api_errors import ApiError, missing_by_id, store_unavailable
+from identity_common.failures import Conflict, TemporarilyUnavailable, missing_by_id
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import documented
 from identity_common.oauth import OAuthError
@@ -80,10 +80,10 @@ class PrivateKeyController(Controller):
         try:
             rotated = await keys.rotate(options.signing_key_algorithm, emergency=options.emergency)
         except OAuthError:
-            raise store_unavailable() from None
+            raise TemporarilyUnavailable from None
         except NextKeyTooYoungError:
             message = "Verifiers may not know the next key yet; wait until it has been published for long enough."
-            raise ApiError(422, "oidc.next_key_too_young", message) from None
+            raise Conflict("oidc.next_key_too_young", message) from None
         return [_view(key, tenant_id) for key in rotated]
 
     @delete(
@@ -103,9 +103,9 @@ class PrivateKeyController(Controller):
         try:
             found = await keys.delete(key_id)
         except OAuthError:
-            raise store_unavailable() from None
+            raise TemporarilyUnavailable from None
         except SigningKeyInUseError:
-            raise ApiError(422, "oidc.key_in_use", "The current key cannot be deleted; rotate first.") from None
+            raise Conflict("oidc.key_in_use", "The current key cannot be deleted; rotate first.") from None
         if not found:
             raise missing_by_id("entity.not_found")
 

@@ -1,7 +1,7 @@
 """Callers of this service's part of ``/api``: tokens are verified with our own keys and judged by the directory."""
 
 from identity_common.access.management_api import Verify, unauthorized
-from identity_common.http.api_errors import store_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.oauth import OAuthError
 from stead import AccessToken
 from token_service.directory import Directory
@@ -18,7 +18,7 @@ def management_verify(directory: Directory, live_tokens: LiveTokens, *, manageme
         except TokenRefused:
             raise unauthorized() from None
         except OAuthError:
-            raise store_unavailable() from None
+            raise TemporarilyUnavailable from None
         return live.token
 
     return verify

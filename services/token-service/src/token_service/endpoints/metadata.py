@@ -7,7 +7,7 @@ import msgspec
 from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from identity_common.http.api_errors import store_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.http.openapi import documented
 from identity_common.oauth import (
     GRANT_AUTHORIZATION_CODE,
@@ -155,7 +155,7 @@ def metadata_endpoints(
     def loaded() -> KeyRing:
         keys = ring()
         if keys is None:
-            raise store_unavailable()
+            raise TemporarilyUnavailable
         return keys
 
     @get(

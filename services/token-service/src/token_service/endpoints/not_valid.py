@@ -16,8 +16,9 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
+from identity_common.addresses import network_of
 from identity_common.background import end
-from identity_common.http.client_address import client_address, network_of
+from identity_common.http.client_address import client_address
 from identity_common.http.conditional import is_known
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from litestar.types import Receive, Scope, Send
 
-from identity_common.http.audited_request import recorded_user_agent
+from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values

@@ -13,9 +13,9 @@ from sqlalchemy import Row, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
-from identity_common.http.audited_request import AuditedRequest, audited_request
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
 from stead.not_valid.messages import ALGORITHM

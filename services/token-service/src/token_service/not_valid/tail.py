@@ -10,8 +10,8 @@ import asyncpg
 from sqlalchemy.engine import make_url
 
 from identity_common.background import BackgroundLoop
-from identity_common.http.stopping import call_when_stopping
 from identity_common.places import Places
+from identity_common.stopping import call_when_stopping
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

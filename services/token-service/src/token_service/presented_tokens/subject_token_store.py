@@ -14,9 +14,10 @@ import msgspec
 from redis.asyncio import Redis
 
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.audit_streams import LUA_APPEND, encode_entry
-from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable, execute_on_replicas
+from identity_common.stores.redis import Argument, RedisCommands, execute_on_replicas
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.revocations import LUA_IS_WHOLE, cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import LUA_READ_RECORD, PREFIX, SubjectTokenRecord, subject_token_key

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from identity_common.http.client_address import parsed_address
+from identity_common.addresses import parsed_address
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -12,11 +12,11 @@ from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.pages.cookies import Cookies
 from identity_common.stores.address_limit import AddressLimit
-from identity_common.stores.redis import StoreUnavailable
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.devices import DEVICE_TTL_S

@@ -15,8 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.background import BackgroundLoop, SharedRun
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.oauth import OAuthError, temporarily_unavailable
-from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable, execute_on_replicas
+from identity_common.stores.redis import Argument, RedisCommands, execute_on_replicas
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.revocations import (
     LUA_REVOKE,

@@ -7,7 +7,7 @@ from typing import Final
 from litestar import MediaType, Request, Response
 from litestar.datastructures import Cookie
 
-from identity_common.http.audited_request import recorded_user_agent
+from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
 from identity_common.pages.cookies import Cookies

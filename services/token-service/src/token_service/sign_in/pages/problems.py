@@ -5,8 +5,8 @@ from typing import Any, Final
 from litestar import Request, Response
 from litestar.types import ExceptionHandlersMap
 
+from identity_common.failures import StoreUnavailable
 from identity_common.oauth import OAuthError
-from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.pages.browser import language_of

@@ -1,18 +1,13 @@
-"""The current request, as the audit trail describes it: its caller, and the ids that it names.
-
-A guard of the Management API stores it in a context variable and the transaction of a write reads it, so that use cases
-need not pass it on. Every request is handled in its own context; background work has no such request. Of the values of
-a body, only ids are kept.
-"""
+"""Notes the current request for the audit trail: once a guard has admitted it, and once its body is decoded."""
 
 from collections.abc import Mapping
-from contextvars import ContextVar
 from typing import Final
 
 import msgspec
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
+from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest
 from identity_common.http.request_headers import header_values
 
 RECORDED_PARAMETERS: Final = frozenset(
@@ -27,35 +22,6 @@ _MAX_USER_AGENT: Final = 256
 _MAX_ID: Final = 128
 _MAX_GIVEN: Final = 100
 _OF_IDS: Final = ("Id", "Ids")
-
-
-class AuditedRequest(msgspec.Struct, kw_only=True):
-    """A request to the Management API that was admitted.
-
-    Attributes:
-        operation: ``operationId`` of the route.
-        application_id: The application that sent it; None if it needs no access token.
-        user_id: The user that it acts for, if any.
-        token_id: ``jti`` of its access token; empty if it needs none.
-        address: Address of the client.
-        user_agent: Its ``User-Agent``, shortened.
-        ids: Recorded path parameters.
-        members: Names of the members of its body, once it was decoded.
-        given: Ids that its body gave, by member.
-    """
-
-    operation: str
-    application_id: str | None
-    user_id: str | None
-    token_id: str
-    address: str
-    user_agent: str
-    ids: dict[str, str]
-    members: tuple[str, ...] = ()
-    given: dict[str, tuple[str, ...]] = {}
-
-
-_CURRENT: Final[ContextVar[AuditedRequest | None]] = ContextVar("audited_request", default=None)
 
 
 def audit_request(
@@ -78,7 +44,7 @@ def audit_request(
         user_agent=recorded_user_agent(scope),
         ids={name: str(value)[:_MAX_ID] for name, value in parameters.items() if name in RECORDED_PARAMETERS},
     )
-    _CURRENT.set(request)
+    AUDITED_REQUEST.set(request)
 
 
 def recorded_user_agent(scope: Scope) -> str:
@@ -95,7 +61,7 @@ def audit_body(value: object, kind: object) -> None:
 
     Nothing is recorded of a body that is not a struct: its members may be free-form.
     """
-    request = _CURRENT.get()
+    request = AUDITED_REQUEST.get()
     if request is not None and isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         request.members = tuple(sorted(value))
         request.given = {name: ids for name in request.members if name.endswith(_OF_IDS) and (ids := _ids(value[name]))}
@@ -105,15 +71,3 @@ def _ids(value: object) -> tuple[str, ...]:
     """Return the ids in a member, at most the first 100."""
     given = value if isinstance(value, list) else [value]
     return tuple(each[:_MAX_ID] for each in given[:_MAX_GIVEN] if isinstance(each, str))
-
-
-def audit_user(user_id: str) -> None:
-    """Record the user whom a request without an access token has authenticated by other means."""
-    request = _CURRENT.get()
-    if request is not None:
-        request.user_id = user_id
-
-
-def audited_request() -> AuditedRequest | None:
-    """Return the current request; None in background work."""
-    return _CURRENT.get()

@@ -8,7 +8,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 from sqlalchemy import Table
 
-from identity_common.http.api_errors import missing_by_id
+from identity_common.failures import missing_by_id
 from identity_common.stores.lookups import KeyLookup, Lookups
 
 
