@@ -508,24 +508,3 @@ async def test_an_implicit_consent_is_none_until_it_is_given_on_a_page(replicas:
         (consent,) = await replicas.consents.of_user("user")
         assert consent.consented.everything() == everything
         assert consent.implicit is not bool(given)
-
-
-async def test_rows_from_before_are_settled_by_what_the_applications_are(replicas: Replicas) -> None:
-    """Until then a consent is implicit, and what an authorization began as is not known. What is known stays."""
-    for application_id in ("app", "partner", "turned"):
-        await begin(replicas.one, begun_for(application_id))
-    async with replicas.one.engine.begin() as connection:
-        for table, column in (("consents", "implicit"), ("authorizations", "first_party")):
-            forgotten = f"UPDATE {table} SET {column} = NULL WHERE tenant_id = :tenant AND application_id <> 'turned'"
-            await connection.execute(text(forgotten), {"tenant": replicas.tenant_id})
-
-    async def seen() -> dict[str, tuple[bool, bool | None]]:
-        async with replicas.one.engine.connect() as connection:
-            began = text("SELECT application_id, first_party FROM authorizations WHERE tenant_id = :tenant")
-            rows = (await connection.execute(began, {"tenant": replicas.tenant_id})).all()
-        implicit = {each.application_id: each.implicit for each in await replicas.consents.of_user("user")}
-        return {row.application_id: (implicit[row.application_id], row.first_party) for row in rows}
-
-    assert await seen() == {"app": (True, None), "partner": (True, None), "turned": (False, False)}
-    await replicas.other.authorizations.settle({"partner"})
-    assert await seen() == {"app": (True, True), "partner": (False, False), "turned": (False, False)}

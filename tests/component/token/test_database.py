@@ -55,3 +55,24 @@ async def test_authorizations_from_before_the_third_revision_count_as_redeemed(
     kept = await connection.fetchrow(f"SELECT {columns}, redeemed_at, ended_at FROM authorizations")
     assert tuple(kept) == (*row, 5, None)
     await connection.close()
+
+
+async def test_what_was_got_before_the_fourth_revision_counts_as_got_without_a_page(
+    database_url: str, tmp_path: Path
+) -> None:
+    for file in VERSIONS.glob("000[1-3]_*.py"):
+        shutil.copy(file, tmp_path)
+    await asyncio.to_thread(migrate, database_url, tmp_path)
+    connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
+    await connection.execute("INSERT INTO consents VALUES ('default', 'user', 'app', 'scope', '', 'profile', 1)")
+    await connection.execute("INSERT INTO consents VALUES ('default', 'user', 'app', 'organization', '', 'org', 1)")
+    columns = "tenant_id, id, user_id, application_id, auth_time, consented, begun_at, tokens_expire_at"
+    await connection.execute(
+        f"INSERT INTO authorizations ({columns}) VALUES ('default', 'a', 'user', 'app', 1, '{{}}', 5, 9)"
+    )
+    await asyncio.to_thread(migrate, database_url, VERSIONS)
+
+    consents = await connection.fetch("SELECT kind, implicit FROM consents ORDER BY kind")
+    assert [tuple(row) for row in consents] == [("organization", False), ("scope", True)]
+    assert await connection.fetchval("SELECT first_party FROM authorizations") is True
+    await connection.close()

@@ -27,7 +27,7 @@ consents = Table(
     Column("resource", Key, primary_key=True),
     Column("name", Key, primary_key=True),
     Column("consented_at", BigInteger, nullable=False),
-    Column("implicit", Boolean),
+    Column("implicit", Boolean, nullable=False),
 )
 
 authorizations = Table(
@@ -44,7 +44,7 @@ authorizations = Table(
     Column("redeemed_at", BigInteger),
     Column("tokens_expire_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
-    Column("first_party", Boolean),
+    Column("first_party", Boolean, nullable=False),
     Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),
     Index("authorizations_by_session", "tenant_id", "session_id"),
     Index("authorizations_by_expiry", "tenant_id", "tokens_expire_at"),

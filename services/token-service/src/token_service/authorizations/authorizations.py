@@ -14,7 +14,6 @@ from sqlalchemy import (
     ColumnElement,
     Row,
     Text,
-    all_,
     any_,
     bindparam,
     delete,
@@ -75,11 +74,6 @@ _END_OF_USER_AND_APPLICATION: Final = _end(
 _END_OF_THIRD_PARTIES: Final = _end(
     authorizations.c.first_party,
     authorizations.c.application_id == any_(bindparam("third_parties", type_=ARRAY(Text))),
-)
-_SETTLE: Final = (
-    update(authorizations)
-    .where(authorizations.c.tenant_id == bindparam("tenant"), authorizations.c.first_party.is_(None))
-    .values(first_party=authorizations.c.application_id != all_(bindparam("third_parties", type_=ARRAY(Text))))
 )
 _PROLONG: Final = (
     update(authorizations)
@@ -254,21 +248,6 @@ class Authorizations:
             return await self._end_in_one(_END_OF_SESSION, session=session_id)
         of_application = {"session": session_id, "application": application_id}
         return await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, **of_application)
-
-    async def settle(self, third_parties: Collection[str]) -> None:
-        """Fill in ``first_party`` and ``implicit`` in rows older than these columns, from what each application is now.
-
-        Args:
-            third_parties: The ids of all third-party applications.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
-        with database_answers():
-            async with self._engine.begin() as connection:
-                await consents.settle(connection, self._tenant_id, third_parties=third_parties)
-                values = {"tenant": self._tenant_id, "third_parties": sorted(third_parties)}
-                await connection.execute(_SETTLE, values)
 
     async def end_of_third_parties(self, third_parties: Collection[str]) -> None:
         """End the authorizations that began while these applications were first-party.

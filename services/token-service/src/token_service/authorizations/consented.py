@@ -46,8 +46,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
         auth_time: When the user signed in, milliseconds; never before the user's tokensValidAfter, which may be in the
             future (docs/decisions/0004).
         consented: The consented access when the code was issued.
-        first_party: Whether the application was first-party, so that no consent page was needed. None in rows older
-            than this column, until ``Authorizations.settle``.
+        first_party: Whether the application was first-party, so that no consent page was needed.
     """
 
     id: str
@@ -56,4 +55,4 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     auth_time: int
     consented: Consented
-    first_party: bool | None = None
+    first_party: bool

@@ -4,26 +4,12 @@ A row is *implicit* if it was recorded at a sign-in to a first-party application
 count for a third-party application; every read goes by what the application is now.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, Literal
 
 import msgspec
-from sqlalchemy import (
-    ARRAY,
-    Text,
-    TextClause,
-    all_,
-    any_,
-    bindparam,
-    delete,
-    func,
-    select,
-    text,
-    true,
-    tuple_,
-    update,
-)
+from sqlalchemy import ARRAY, Text, TextClause, any_, bindparam, delete, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -39,7 +25,6 @@ Name = tuple[Kind, str, str]
 Holder = tuple[str, str]
 """A user and an application that the user has consented to."""
 
-_IMPLICIT: Final = func.coalesce(consents.c.implicit, true()).label("implicit")
 _OF_USER: Final = (
     select(
         consents.c.application_id,
@@ -47,7 +32,7 @@ _OF_USER: Final = (
         consents.c.resource,
         consents.c.name,
         consents.c.consented_at,
-        _IMPLICIT,
+        consents.c.implicit,
     )
     .where(consents.c.tenant_id == bindparam("tenant"), consents.c.user_id == bindparam("user"))
     .order_by(consents.c.application_id)
@@ -67,17 +52,12 @@ _WHOSE: Final = (
     consents.c.user_id == bindparam("user"),
     consents.c.application_id == bindparam("application"),
 )
-_FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name, _IMPLICIT).where(*_WHOSE)
+_FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name, consents.c.implicit).where(*_WHOSE)
 _new = insert(consents)
 _RECORD: Final = _new.on_conflict_do_nothing()
 _GIVE: Final = _new.on_conflict_do_update(
     index_elements=["tenant_id", "user_id", "application_id", "kind", "resource", "name"],
     set_={"implicit": False, "consented_at": _new.excluded.consented_at},
-)
-_SETTLE: Final = (
-    update(consents)
-    .where(consents.c.tenant_id == bindparam("tenant"), consents.c.implicit.is_(None))
-    .values(implicit=consents.c.application_id != all_(bindparam("third_parties", type_=ARRAY(Text))))
 )
 _DELETE: Final = delete(consents).where(*_WHOSE)
 _DROP: Final = _DELETE.where(
@@ -215,11 +195,6 @@ async def add(
         rows = [{**stated, "kind": kind, "resource": resource, "name": name} for kind, resource, name in new]
         await connection.execute(_RECORD if implicit else _GIVE, rows)
     return bool(new or dropped)
-
-
-async def settle(connection: AsyncConnection, tenant_id: str, *, third_parties: Collection[str]) -> None:
-    """Fill in ``implicit`` in rows older than this column: true for first-party applications."""
-    await connection.execute(_SETTLE, {"tenant": tenant_id, "third_parties": sorted(third_parties)})
 
 
 async def withdraw(connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str) -> bool:

@@ -25,7 +25,6 @@ class ThirdParties:
     def __init__(self, directory: Directory, authorizations: Authorizations) -> None:
         self._in_memory = directory.in_memory
         self._authorizations = authorizations
-        self._is_settled = False
         self._loop = BackgroundLoop(
             self._end_next, name="third-parties", pause_s=0, log=_log, failed="third-parties.failed"
         )
@@ -43,9 +42,6 @@ class ThirdParties:
         self._in_memory.has_new_third_parties.clear()
         third_parties = self._in_memory.third_parties()
         try:
-            if not self._is_settled:
-                await self._authorizations.settle(third_parties)
-                self._is_settled = True
             await self._authorizations.end_of_third_parties(third_parties)
         except OAuthError:  # logged where it was raised
             self._in_memory.has_new_third_parties.set()

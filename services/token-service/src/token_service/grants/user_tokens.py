@@ -17,7 +17,6 @@ from identity_common.oauth import (
     invalid_grant,
     invalid_scope,
     invalid_target,
-    temporarily_unavailable,
 )
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
@@ -299,13 +298,10 @@ def _require_user_consent(authorization: Authorization, client: ApplicationState
     """Refuse an authorization that a third-party application got while it was first-party, without the user's consent.
 
     Raises:
-        OAuthError: ``invalid_grant``; ``temporarily_unavailable`` until ``Authorizations.settle`` has recorded which
-            it was.
+        OAuthError: ``invalid_grant``.
     """
-    if not client.is_third_party or authorization.first_party is False:
+    if not client.is_third_party or not authorization.first_party:
         return
-    if authorization.first_party is None:
-        raise temporarily_unavailable("the authorizations are being prepared")
     _log.info("authorization.refused", reason="begun as a first party", authorization_id=authorization.id)
     raise not_acceptable()
 

@@ -1,7 +1,6 @@
 """Which consents were given on a page, and which authorizations began while their application was first-party.
 
-NULL: recorded before that was. token-service settles these rows at its next start, once it knows the applications: only
-picks of organizations are certain, since first-party applications offer none.
+NULL: recorded before that was. Only picks of organizations are certain, since first-party applications offer none.
 """
 
 from alembic import op
