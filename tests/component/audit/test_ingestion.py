@@ -190,7 +190,7 @@ async def test_a_malformed_message_is_skipped_counted_and_logged(trail: Trail) -
 
 
 async def test_text_and_numbers_that_cannot_be_stored_are_replaced_and_the_entry_stays(trail: Trail) -> None:
-    """Each as an earlier release could have published it; the others in its message are as they were."""
+    """Though no publisher sends them; the others in the message are as they were."""
     ingestion = await trail.ingest()
     good = msgspec.json.encode(trail.entry(1))
     bad: list[tuple[bytes, dict[str, Any]]] = [

@@ -147,13 +147,12 @@ _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def read_token(token: object, expected: Expectations, *, max_chars: int = MAX_TOKEN_CHARS) -> UnverifiedToken:
+def read_token(token: object, expected: Expectations) -> UnverifiedToken:
     """Parse an access token and check what needs no key: size, form and header.
 
     Args:
         token: As presented; anything.
         expected: Names the accepted algorithms.
-        max_chars: Longer tokens are rejected.
 
     Raises:
         TokenInvalid: It is not a JWS in compact form, its ``typ`` is not an access token's, its algorithm is not
@@ -162,19 +161,16 @@ def read_token(token: object, expected: Expectations, *, max_chars: int = MAX_TO
     Source:
         RFC 9068 section 4 (``typ`` is ``at+jwt`` or ``application/at+jwt``, never ``alg`` none).
     """
-    return read_jws(token, expected.algorithms, types=ACCESS_TOKEN_TYPES, max_chars=max_chars)
+    return read_jws(token, expected.algorithms, types=ACCESS_TOKEN_TYPES)
 
 
-def read_jws(
-    token: object, algorithms: Sequence[str], *, types: frozenset[str], max_chars: int = MAX_TOKEN_CHARS
-) -> UnverifiedToken:
+def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str]) -> UnverifiedToken:
     """Parse a signed token of any class; see ``read_token``.
 
     Args:
         token: In compact form.
         algorithms: The accepted ones.
         types: The accepted values of ``typ`` in lower case: the class of the token.
-        max_chars: Longer tokens are rejected.
 
     Raises:
         TokenInvalid: The token is malformed or not of this class.
@@ -185,7 +181,7 @@ def read_jws(
     """
     if not isinstance(token, str):
         raise TokenInvalid("malformed")
-    if len(token) > max_chars:
+    if len(token) > MAX_TOKEN_CHARS:
         raise TokenInvalid("too_large")
     segments = _COMPACT_FORM.fullmatch(token)
     if segments is None:

@@ -1,7 +1,7 @@
 """Entries of the audit trail as JSON. What a caller chose never keeps an entry out of the trail.
 
 A member that cannot be stored as it is gets replaced or left out, and ``altered`` names it. The service that publishes
-the entry does this, and so does the ingestion: the entry may come from an earlier release.
+the entry does this, and so does the ingestion, so that no entry can block those behind it.
 """
 
 import math

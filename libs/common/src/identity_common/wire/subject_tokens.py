@@ -31,10 +31,10 @@ class BegunImpersonation(NamedTuple):
         return f"{self.issued_to} {self.user_id}"
 
     @classmethod
-    def parse(cls, stored: bytes) -> "BegunImpersonation | None":
-        """Return what is stored; None if it is from the previous release, which stored the application alone."""
+    def parse(cls, stored: bytes) -> "BegunImpersonation":
+        """Return what ``format`` returned."""
         issued_to, _, user_id = stored.decode().partition(" ")
-        return cls(issued_to, user_id) if user_id else None
+        return cls(issued_to, user_id)
 
 
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):

@@ -114,8 +114,8 @@ class Impersonations:
             (stored,) = await self._redis.execute("MGET", impersonation_key(self._tenant_id, impersonation_id))
         except StoreUnavailable as error:
             stored, unavailable = None, error
-        if stored is not None and (begun := BegunImpersonation.parse(stored)) is not None:
-            return begun
+        if stored is not None:
+            return BegunImpersonation.parse(stored)
         found = await self._register.find(impersonation_id)
         if found is not None:
             return BegunImpersonation(found.issued_to, found.user_id)

@@ -8,7 +8,7 @@ from token_service.tokens.keys import SigningKeys
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Subject, client and session of one of our ID tokens; older ones have no session."""
+    """Subject, client and session of one of our ID tokens; no session if its authorization has none."""
 
     user_id: str
     client_id: str
