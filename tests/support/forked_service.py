@@ -5,6 +5,7 @@ To import a service takes a process two seconds of CPU time, and the tests start
 
 import functools
 import gc
+import importlib
 import multiprocessing
 import os
 import runpy
@@ -34,6 +35,8 @@ _IMPORTED: Final = [
     "uvicorn.protocols.http.httptools_impl",
     __name__,
 ]
+_CATCH_UP_WAIT_S: Final = 2.0
+"""So long that it ends on a busy machine too; after a shorter one a refusal would be correct."""
 
 
 class ForkedService:
@@ -93,5 +96,8 @@ def _run(package: str, arguments: Sequence[str], environment: Mapping[str, str],
     for descriptor, path in ((1, log), (2, errors)):
         with path.open("ab") as output:
             os.dup2(output.fileno(), descriptor)
+    for name in ("token_service.app", "template_service.app"):
+        app = importlib.import_module(name)
+        vars(app)["create_app"] = functools.partial(app.create_app, catch_up_wait_s=_CATCH_UP_WAIT_S)
     sys.argv[1:] = arguments
     runpy.run_module(package, run_name="__main__", alter_sys=True)

@@ -36,7 +36,7 @@ from tests.support.waiting import eventually
 MANAGEMENT_API = "https://default.service.internal/api"
 _READY_TIMEOUT_S = 300
 _ANSWER_TIMEOUT_S = 30
-_WAITS = {"REVISION_WAIT_S": "5", "CATCH_UP_WAIT_S": "2"}
+_WAITS = {"REVISION_WAIT_S": "5"}
 """Of the services, so long that they end on a busy machine too; after shorter ones a refusal would be correct."""
 
 T = TypeVar("T")

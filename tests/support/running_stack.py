@@ -12,7 +12,8 @@ import uvicorn
 
 import management_service.app
 import management_service.commands
-from all_in_one.dispatcher import Dispatcher
+import token_service.app
+from all_in_one.dispatcher import AsgiApp, Dispatcher
 from all_in_one.stack import Stack
 from identity_common.http.routing import Service
 from identity_common.http.server import SERVER_OPTIONS
@@ -21,13 +22,19 @@ from provision.credentials import Credentials, ManagementApi
 from stead import ManagementClient, TokenResponse, exchange_subject_token
 from tests.support.processes import free_port
 from tests.support.recorder import Recorder
+from token_service.directory.catch_up import CATCH_UP_WAIT_S
 
 _CLAIMS_TIME_MS = 500
 """So long that an honest call of a claims function ends on a busy machine too."""
 
 
-class _BootstrapsHere(Stack):
+class _Stack(Stack):
     """Creates the first client in this process: a process of its own takes two seconds of CPU time to start."""
+
+    catch_up_wait_s = CATCH_UP_WAIT_S
+
+    def _token_app(self) -> AsgiApp:
+        return token_service.app.create_app(self.token, catch_up_wait_s=self.catch_up_wait_s)  # type: ignore[return-value]
 
     def _bootstrap(self) -> ManagementApi:
         return msgspec.convert(
@@ -56,6 +63,7 @@ class RunningStack:
         *,
         tenant_id: str = "default",
         environment: Mapping[str, str] | None = None,
+        catch_up_wait_s: float = CATCH_UP_WAIT_S,
         **token_settings: Any,
     ) -> None:
         self.tenant_id = tenant_id
@@ -65,12 +73,13 @@ class RunningStack:
         self.issuer = f"{self.base_url}/oidc"
         self.http = httpx.Client(base_url=self.base_url, timeout=30)
         self.recorder = recorder or Recorder()
-        self._stack = _BootstrapsHere(
+        self._stack = _Stack(
             addresses,
             base_url=self.base_url,
             directory=directory,
             environment={**(environment or {}), "TENANT_ID": tenant_id},
         )
+        self._stack.catch_up_wait_s = catch_up_wait_s
         token_settings = {"claims_time_ms": _CLAIMS_TIME_MS, **token_settings}
         self._stack.token = msgspec.structs.replace(self._stack.token, **token_settings)
         self._port = port

@@ -384,7 +384,7 @@ async def world_of_late_news(servers: ServerAddresses, directory: Path, **token_
     Args:
         servers: The servers behind it.
         directory: For its files.
-        token_settings: For example how long token-service waits for a revision.
+        token_settings: For example how long token-service waits for a revision, or to catch up.
     """
     async with TcpProxy(servers.token_nats_url, delay_s=_LATE_S) as wire:
         stack = RunningStack(

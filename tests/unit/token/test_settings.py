@@ -50,9 +50,7 @@ def test_the_required_variables_are_enough() -> None:
         signing_algorithm="ES256",
         directory_max_age_s=900,
         revision_wait_s=2.0,
-        catch_up_wait_s=0.5,
         redis_replicas=0,
-        signing_keys_refresh_s=30.0,
     )
     assert settings.issuer == "https://id.example.com/oidc"
     assert settings.jwks_address == "https://id.example.com/oidc/jwks"
@@ -202,9 +200,7 @@ def test_production_requires_https_except_for_loopback() -> None:
         ("REVISION_WAIT_S", "-0.1", "must be a number of at least 0"),
         ("REVISION_WAIT_S", "nan", "must be a number of at least 0"),
         ("REVISION_WAIT_S", "inf", "must be a number of at least 0"),
-        ("CATCH_UP_WAIT_S", "-1", "must be a number of at least 0"),
         ("REDIS_REPLICAS", "-1", "must be a number of at least 0"),
-        ("SIGNING_KEYS_REFRESH_S", "0", "must be a number of at least 1"),
     ],
 )
 def test_numbers_have_bounds(variable: str, value: str, least: str) -> None:

@@ -24,7 +24,7 @@ import template_service.app
 import template_service.settings
 import token_service.app
 import token_service.settings
-from all_in_one.dispatcher import Dispatcher
+from all_in_one.dispatcher import AsgiApp, Dispatcher
 from all_in_one.home import home_page
 from identity_common.http.server import SERVER_OPTIONS
 from identity_common.settings import InvalidSettingsError, ServiceSettings
@@ -126,11 +126,14 @@ class Stack:
         return Dispatcher(
             {
                 "management": management_service.app.create_app(self.management),  # type: ignore[dict-item]
-                "token": token_service.app.create_app(self.token),  # type: ignore[dict-item]
+                "token": self._token_app(),
                 "template": template_service.app.create_app(self.template),  # type: ignore[dict-item]
             },
             home=home_page(self._base_url, self._directory),
         )
+
+    def _token_app(self) -> AsgiApp:
+        return token_service.app.create_app(self.token)  # type: ignore[return-value]
 
     def log_start(self) -> None:
         """Log the version, the address and the settings that differ from their defaults."""

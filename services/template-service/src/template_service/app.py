@@ -41,7 +41,7 @@ from template_service.document.routes import OrganizationTemplateController
 from template_service.document.service import OrganizationTemplate
 from template_service.fan_out.backlog import measure_fan_out
 from template_service.fan_out.worker import FanOut
-from template_service.known.freshness import Directory
+from template_service.known.freshness import CATCH_UP_WAIT_S, Directory
 from template_service.management_events import ManagementEvents
 from template_service.member_permissions.access import ReadAccess
 from template_service.member_permissions.cache import PermissionCache
@@ -86,10 +86,15 @@ _CONTROLLERS: Final[tuple[ControllerRouterHandler, ...]] = (
 )
 
 
-def create_app(settings: Settings) -> Litestar:
-    """Return the ASGI app; its lifespan starts and stops everything that runs beside the requests."""
+def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) -> Litestar:
+    """Return the ASGI app; its lifespan starts and stops everything that runs beside the requests.
+
+    Args:
+        settings: From the environment.
+        catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus before it is refused.
+    """
     connections = _Connections(settings)
-    background = _Background(settings, connections)
+    background = _Background(settings, connections, catch_up_wait_s=catch_up_wait_s)
     tokens = _unrevoked_tokens(settings, connections)
     registry, samples = _measure(settings, connections, background)
     return create_service_app(
@@ -133,7 +138,7 @@ class _Connections:
 class _Background:
     """Background tasks."""
 
-    def __init__(self, settings: Settings, connections: _Connections) -> None:
+    def __init__(self, settings: Settings, connections: _Connections, *, catch_up_wait_s: float) -> None:
         tenant_id, bus, engine = settings.tenant_id, connections.bus, connections.engine
         self._connections = connections
         self.published = Progress()
@@ -144,7 +149,7 @@ class _Background:
             self.management_events.seen,
             tenant_id=tenant_id,
             revision_wait_s=settings.revision_wait_s,
-            catch_up_wait_s=settings.catch_up_wait_s,
+            catch_up_wait_s=catch_up_wait_s,
         )
         republication = Republication(self.changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
         self._relay = Relay(

@@ -13,19 +13,17 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         redis_url: ``redis://user:password@host:port/0``; holds the revocations of access tokens.
         database_connections: Size of the PostgreSQL pool, besides four connections for look-ups and a few for workers.
         revision_wait_s: How long a request waits for the revision of management-service that it requires.
-        catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus before it is refused.
     """
 
     redis_url: Secret
     database_connections: int = 10
     revision_wait_s: float = 2.0
-    catch_up_wait_s: float = 0.5
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of this service."""
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
-        found += cls.too_small(values, revision_wait_s=0, catch_up_wait_s=0)
+        found += cls.too_small(values, revision_wait_s=0)
         if values.get("database_connections", 1) < 1:
             found.append("DATABASE_CONNECTIONS: must be at least 1")
         return found

@@ -12,6 +12,7 @@ from identity_common.serving import run_restoration
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import connect_redis
+from token_service.directory.catch_up import CATCH_UP_WAIT_S
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.feed_keys import NotValidKeyController
@@ -56,9 +57,14 @@ async def _restored(settings: Settings) -> None:
         await engine.dispose()
 
 
-def create_app(settings: Settings) -> Litestar:
-    """Return the app; its lifespan starts and stops everything that runs in the background."""
-    shared = Shared(settings, versions=VERSIONS)
+def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) -> Litestar:
+    """Return the app; its lifespan starts and stops everything that runs in the background.
+
+    Args:
+        settings: From the environment.
+        catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus before it is refused.
+    """
+    shared = Shared(settings, versions=VERSIONS, catch_up_wait_s=catch_up_wait_s)
     grants = token_grants(settings, shared)
     return create_service_app(
         service="token",

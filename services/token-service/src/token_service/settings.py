@@ -18,10 +18,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         signing_algorithm: Algorithm of new signing keys: ``ES256``, ``EdDSA`` or ``RS256``.
         directory_max_age_s: How long the bus may be silent before requests get 503.
         revision_wait_s: How long a request waits for the revision that it requires.
-        catch_up_wait_s: How long a request with an unknown id waits to catch up with the bus before it is refused.
         redis_replicas: How many replicas of Redis must acknowledge a taken subject token, or a revocation; 0 if none
             can be promoted.
-        signing_keys_refresh_s: How often the signing keys are loaded.
         actor_tokens_by_exchange: Whether a token from an exchange is accepted as an actor token.
         refresh_token_grace_s: How long a rotated refresh token may be used again, in case the response was lost.
         database_connections: Size of the PostgreSQL pool, besides four connections for workers.
@@ -39,8 +37,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         claims_time_ms: Time limit of one call; 1 to 1000, since the Management API waits 2 s for a test.
         claims_memory_mib: Memory limit of one call.
         claims_result_bytes: Size limit of its result as JSON; 2 to 65536, since tokens travel in a header.
-        claims_microtasks: Limit of promise jobs that one call may queue.
-        claims_nesting: Limit of the nesting depth of its result.
     """
 
     redis_url: Secret
@@ -49,9 +45,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     signing_algorithm: str = "ES256"
     directory_max_age_s: int = 900
     revision_wait_s: float = 2.0
-    catch_up_wait_s: float = 0.5
     redis_replicas: int = 0
-    signing_keys_refresh_s: float = 30.0
     actor_tokens_by_exchange: bool = False
     refresh_token_grace_s: float = 10.0
     database_connections: int = 10
@@ -67,8 +61,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     claims_time_ms: int = 100
     claims_memory_mib: int = 32
     claims_result_bytes: int = 16 * 1024
-    claims_microtasks: int = 10_000
-    claims_nesting: int = 16
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
@@ -85,9 +77,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             values,
             directory_max_age_s=1,
             revision_wait_s=0,
-            catch_up_wait_s=0,
             redis_replicas=0,
-            signing_keys_refresh_s=1,
             refresh_token_grace_s=0,
             database_connections=1,
             password_window_s=1,
@@ -98,6 +88,4 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             claims_workers=0,
             claims_test_workers=1,
             claims_memory_mib=8,
-            claims_microtasks=1,
-            claims_nesting=1,
         )

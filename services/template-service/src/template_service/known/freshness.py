@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from nats.errors import Error as NatsError
 
@@ -13,6 +13,9 @@ from identity_common.failures import UNKNOWN_RELATION, Conflict, NotYetThere
 from identity_common.progress import Progress, TooManyWaitersError
 
 T = TypeVar("T")
+
+CATCH_UP_WAIT_S: Final = 0.5
+"""Far longer than an event is under way while the bus is well; a refusal may wait this long while it is not."""
 
 
 def not_arrived() -> NotYetThere:

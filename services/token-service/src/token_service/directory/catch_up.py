@@ -14,6 +14,9 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.revisions import Source
 from token_service.directory.freshness import Freshness
 
+CATCH_UP_WAIT_S: Final = 0.5
+"""Far longer than an event is under way while the bus is well; a refusal may wait this long while it is not."""
+
 _MAX_WAITING: Final = 2_000
 
 

@@ -26,8 +26,6 @@ class ClaimsFunction:
             time_ms=settings.claims_time_ms,
             memory_mib=settings.claims_memory_mib,
             result_bytes=settings.claims_result_bytes,
-            microtasks=settings.claims_microtasks,
-            nesting=settings.claims_nesting,
         )
         count, for_tests = settings.claims_workers or len(os.sched_getaffinity(0)), settings.claims_test_workers
         is_needed = in_memory.has_claims_function.is_set

@@ -39,13 +39,13 @@ from token_service.tokens.user_claims import UserClaims
 class Shared:
     """Connections, directory, keys, authorizations, the verification of tokens, the audit trail and metrics."""
 
-    def __init__(self, settings: Settings, *, versions: Path) -> None:
+    def __init__(self, settings: Settings, *, versions: Path, catch_up_wait_s: float) -> None:
         tenant_id = settings.tenant_id
         self.connections = connections = Connections(settings)
         engine, bus, commands = connections.engine, connections.bus, connections.commands
         self._eviction_watch = EvictionWatch(connections.redis)
         ends_seen = Freshness()
-        self.directory = _directory(settings, connections, ends_seen)
+        self.directory = _directory(settings, connections, ends_seen, catch_up_wait_s=catch_up_wait_s)
         self.revocations = Revocations(
             engine, connections.redis, commands, tenant_id=tenant_id, replicas=settings.redis_replicas
         )
@@ -116,7 +116,9 @@ class Shared:
             yield
 
 
-def _directory(settings: Settings, connections: Connections, ends_seen: Freshness) -> Directory:
+def _directory(
+    settings: Settings, connections: Connections, ends_seen: Freshness, *, catch_up_wait_s: float
+) -> Directory:
     bus, tenant_id = connections.bus, settings.tenant_id
     return Directory(
         bus,
@@ -125,6 +127,6 @@ def _directory(settings: Settings, connections: Connections, ends_seen: Freshnes
         tenant_id=tenant_id,
         max_age_s=settings.directory_max_age_s,
         revision_wait_s=settings.revision_wait_s,
-        catch_up_wait_s=settings.catch_up_wait_s,
+        catch_up_wait_s=catch_up_wait_s,
         further=(ends_seen,),
     )

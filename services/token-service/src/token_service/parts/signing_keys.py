@@ -24,7 +24,6 @@ def signing_keys(
         revocations,
         tenant_id=settings.tenant_id,
         algorithm=cast("SigningAlgorithm", settings.signing_algorithm),
-        refresh_s=settings.signing_keys_refresh_s,
         longest_lifetime_s=longest_lifetime_s(in_memory),
     )
 

@@ -34,6 +34,7 @@ from token_service.tokens.signing import (
 _log = get_logger(__name__)
 
 JWKS_MAX_AGE_S: Final = 300
+REFRESH_S: Final = 30.0
 
 KeyStatus = Literal["Next", "Current", "Previous"]
 
@@ -156,8 +157,8 @@ class SigningKeys:
         retirements: Notified of each deleted key, and consulted before every signature.
         tenant_id: The tenant.
         algorithm: The default for new keys.
-        refresh_s: Seconds between loads of the keys.
         longest_lifetime_s: Returns the longest lifetime that a token can currently have, in seconds.
+        refresh_s: Seconds between loads of the keys.
     """
 
     def __init__(
@@ -168,8 +169,8 @@ class SigningKeys:
         *,
         tenant_id: str,
         algorithm: SigningAlgorithm,
-        refresh_s: float,
         longest_lifetime_s: Callable[[], int],
+        refresh_s: float = REFRESH_S,
         clock: Clock = now_ms,
     ) -> None:
         self._engine = engine
