@@ -24,7 +24,7 @@ COPY libs /source/libs
 COPY services /source/services
 RUN /build/bin/python -m pip wheel --quiet --no-index --no-build-isolation --no-deps --wheel-dir /wheels \
       /source/libs/sdk /source/libs/common /source/services/token-service /source/services/management-service \
-      /source/services/template-service /source/services/provision
+      /source/services/template-service /source/services/provision /source/services/verifier
 
 FROM build AS token-service-packages
 COPY locks/token-service.lock /locks/
@@ -62,9 +62,9 @@ FROM build AS verifier-packages
 COPY locks/verifier.lock /locks/
 RUN $INSTALL --require-hashes --no-deps --requirement /locks/verifier.lock
 COPY --from=wheels /wheels /wheels
-RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* \
+RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_verifier-* \
  && /opt/stead/bin/python /slim.py \
- && /opt/stead/bin/python -c "import stead.verifier.__main__, uvloop, httptools"
+ && /opt/stead/bin/python -c "import verifier.__main__, uvloop, httptools"
 
 # Beyond the base: the packages, a user id without a name that owns nothing, and a hash of the sources.
 FROM python:3.13-slim AS runtime
@@ -114,8 +114,8 @@ ENTRYPOINT ["python", "-m", "provision"]
 
 FROM runtime AS verifier
 LABEL org.opencontainers.image.title="stead-verifier" \
-      org.opencontainers.image.description="Verifier of access tokens for reverse proxies: nginx, Caddy, Traefik and Envoy"
+      org.opencontainers.image.description="Access-token verifier of Stead for reverse proxies: nginx, Caddy, Traefik and Envoy"
 COPY --from=verifier-packages /opt/stead /opt/stead
 EXPOSE 8000
-ENTRYPOINT ["python", "-m", "stead.verifier"]
+ENTRYPOINT ["python", "-m", "verifier"]
 CMD ["--host", "0.0.0.0"]

@@ -6,7 +6,7 @@ DESK_PORT ?= 3100
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service \
-	services/provision services/all-in-one
+	services/provision services/verifier services/all-in-one
 RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -155,7 +155,7 @@ messages: $(INSTALLED) ##+ update the catalogues of the pages; `make messages NE
 				-i $(VENV)/pages.pot -l $$(basename $$file .po | tr - _) -o $$file; done; done
 
 EXPORT := uv export --quiet --no-header --no-annotate --no-emit-workspace --no-emit-project --format requirements.txt
-IMAGES := token-service management-service template-service provision
+IMAGES := token-service management-service template-service provision verifier
 
 lock: ##+ pin the newest releases that fit (needs uv)
 	@uv lock --quiet --upgrade
@@ -165,7 +165,6 @@ lock: ##+ pin the newest releases that fit (needs uv)
 	@# Litestar needs these two only to generate examples in OpenAPI documents, which is switched off.
 	@for image in $(IMAGES); do $(EXPORT) --package stead-$$image --all-extras --no-dev --no-emit-package faker \
 		--no-emit-package polyfactory --output-file locks/$$image.lock; done
-	@$(EXPORT) --package stead-sdk --extra verifier --no-dev --output-file locks/verifier.lock
 	@rm uv.lock
 	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
 		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock || exit 1; done

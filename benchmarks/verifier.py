@@ -105,7 +105,7 @@ class _Bench:
         arguments = ["--issuer", issuer.name, "--audience", RESOURCE, "--jwks-url", f"{issuer.url}/oidc/jwks"]
         arguments += ["--feed-url", issuer.url, "--client-id", issuer.client.id, "--port", str(verifier)]
         address = running.enter_context(
-            serving([sys.executable, "-m", "stead.verifier", *arguments], verifier, CLIENT_SECRET=issuer.client.secret)
+            serving([sys.executable, "-m", "verifier", *arguments], verifier, CLIENT_SECRET=issuer.client.secret)
         )
         eventually(lambda: "stead_verifier_feed_fresh 1.0" in httpx.get(f"{address}/metrics").text)
         main = directory / "nginx.conf"

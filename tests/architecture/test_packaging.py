@@ -55,6 +55,7 @@ def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
         "stead-sdk",
         "stead-template-service",
         "stead-token-service",
+        "stead-verifier",
     ]
 
 
@@ -124,7 +125,7 @@ def test_nothing_tells_to_install_a_workspace_package_from_a_registry() -> None:
     assert {str(path): found for path, text in texts.items() if (found := named_installations(text))} == {}
 
 
-@pytest.mark.parametrize("words", ["stead-sdk", "'stead-sdk[verifier]'", '"stead_common[tracing]>=0.1"', "-U stead"])
+@pytest.mark.parametrize("words", ["stead-sdk", "'stead-sdk[events]'", '"stead_common[tracing]>=0.1"', "-U stead"])
 def test_such_a_command_is_found(words: str) -> None:
     assert len(named_installations(f"Run `pip install {words}` first.")) == 1
 

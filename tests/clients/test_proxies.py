@@ -169,7 +169,7 @@ async def verifier(world: World, feed: TcpProxy) -> AsyncIterator[str]:
     port = free_port()
     client_id, secret = world.machine.basic
     arguments = ["--issuer", world.stack.issuer, "--audience", world.resource, "--feed-url", feed.url]
-    command = [sys.executable, "-m", "stead.verifier", *arguments, "--port", str(port)]
+    command = [sys.executable, "-m", "verifier", *arguments, "--port", str(port)]
     with ExitStack() as running:
         started = serving(command, port, CLIENT_ID=client_id, CLIENT_SECRET=secret)
         address = await asyncio.to_thread(running.enter_context, started)  # the feed's proxy runs in this event loop

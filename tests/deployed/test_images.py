@@ -81,9 +81,7 @@ def test_an_image_says_what_it_is(image: str) -> None:
 
 
 def described(image: str) -> str:
-    """Return the description of the package; the verifier is a part of one."""
-    if image == "verifier":
-        return "Verifier of access tokens for reverse proxies: nginx, Caddy, Traefik and Envoy"
+    """Return the description of the package."""
     project = tomllib.loads((ROOT / f"services/{image}/pyproject.toml").read_text())["project"]
     return str(project["description"])
 

@@ -225,7 +225,7 @@ def system(
             assert feed.wait_until_fresh(WAIT_S)
         port = free_port()
         command = [
-            *(sys.executable, "-m", "stead.verifier", "--port", str(port), "--issuer", deployment.issuer),
+            *(sys.executable, "-m", "verifier", "--port", str(port), "--issuer", deployment.issuer),
             *("--audience", RESOURCE, "--feed-url", second, "--jwks-url", f"{first}/oidc/jwks"),
             *("--stale-after-s", str(WAIT_S)),
         ]

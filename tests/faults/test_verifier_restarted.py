@@ -54,7 +54,7 @@ class Verifiers:
                 port = free_port()
                 arguments = [*self._arguments[name], "--port", str(port)]
                 log = self._logs / f"{name}.log"
-                verifier = ForkedService("stead.verifier", *arguments, environment=self._environment, log=log)
+                verifier = ForkedService("verifier", *arguments, environment=self._environment, log=log)
                 addresses[name] = started.enter_context(accepting(verifier, port))
             yield addresses
 

@@ -16,7 +16,6 @@ from identity_common.settings import ServiceSettings
 from provision.__main__ import main
 from provision.passwords import Passwords
 from provision.render import Hosts, Keys, secret_manifests
-from stead.verifier.settings import read_settings
 from tests.support.manifests import (
     APP,
     ROOT,
@@ -30,6 +29,7 @@ from tests.support.manifests import (
     rendered,
     selects,
 )
+from verifier.settings import read_settings
 
 pytestmark = pytest.mark.manifests
 

@@ -72,7 +72,7 @@ class Readers:
 @contextmanager
 def verifier_process(arguments: list[str], **environment: str) -> Iterator[httpx.Client]:
     port = free_port()
-    command = [sys.executable, "-m", "stead.verifier", *arguments, "--port", str(port)]
+    command = [sys.executable, "-m", "verifier", *arguments, "--port", str(port)]
     with (
         serving(command, port, cwd=None, **environment) as address,
         httpx.Client(base_url=address, timeout=30) as process,

@@ -13,8 +13,8 @@ from identity_common.serving import run_service
 from identity_common.settings import ServiceSettings
 from identity_common.telemetry.logs import log_start
 from identity_common.version import VERSION
-from stead.verifier.__main__ import main as verifier
 from tests.support.captured_logs import captured_logs
+from verifier.__main__ import main as verifier
 
 
 def test_every_command_prints_its_version_without_any_setting(

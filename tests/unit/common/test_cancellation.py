@@ -15,6 +15,7 @@ PACKAGES = (
     "token_service",
     "management_service",
     "template_service",
+    "verifier",
     "all_in_one",
 )
 

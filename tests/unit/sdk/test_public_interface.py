@@ -208,7 +208,7 @@ def test_the_library_imports_no_other_package_of_ours_and_no_framework() -> None
         )
     }
     others = imported - sys.stdlib_module_names
-    assert others == {"stead", "cryptography", "httpx2", "jwt", "msgspec", "nats", "prometheus_client", "uvicorn"}
+    assert others == {"stead", "cryptography", "httpx2", "jwt", "msgspec", "nats"}
 
 
 def test_the_public_names_of_the_events_are_these() -> None:

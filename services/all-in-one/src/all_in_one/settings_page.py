@@ -68,7 +68,7 @@ Command-line options only: see `python -m provision --help`. The exception is `p
 
 ## The verifier process
 
-Command-line options (see `python -m stead.verifier --help` and [the guide](../guides/proxy.md)) or, except for `--host`
+Command-line options (see `python -m verifier --help` and [the guide](../guides/proxy.md)) or, except for `--host`
 and `--port`, variables of the same names in capitals. `CLIENT_SECRET`, or the file that `CLIENT_SECRET_FILE` names, has
 the secret of the application that reads the not-valid feed.
 

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection of a service: bounded, and notified when the server stops."""
 
+from identity_common.http.bounded_connection import BoundedConnection
 from identity_common.stopping import notify_stopping
-from stead._connection import BoundedConnection
 
 
 class HttpConnection(BoundedConnection):

@@ -23,8 +23,8 @@ from stead._bearer import (
 from stead.errors import TokenInvalid, Unavailable
 from stead.not_valid import NotValidFeed
 from stead.verification import AccessToken
-from stead.verifier.checks import Check, check_at, identity_headers
 from stead.verifiers import AsyncAccessTokenVerifier
+from verifier.checks import Check, check_at, identity_headers
 
 _Send = Callable[[Any], Awaitable[None]]
 

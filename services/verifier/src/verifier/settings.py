@@ -81,7 +81,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         SystemExit: An option is unknown, or ``--help`` or ``--version`` was given and has been printed.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m stead.verifier",
+        prog="python -m verifier",
         description="Verify access tokens for a reverse proxy. --issuer may be ISSUER in the environment, and so on.",
         allow_abbrev=False,
     )

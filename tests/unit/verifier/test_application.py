@@ -11,17 +11,22 @@ import pytest
 import pytest_asyncio
 
 from stead import AsyncAccessTokenVerifier, NotValidFeed, ProxiedCaller, proxied_caller
-from stead.verifier.__main__ import main
-from stead.verifier.app import VerifierApplication
-from stead.verifier.checks import check_at
-from stead.verifier.settings import InvalidSettings, read_settings
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, Jwks, SigningKey, token
+from verifier.__main__ import main
+from verifier.app import VerifierApplication
+from verifier.checks import check_at
+from verifier.settings import InvalidSettings, read_settings
 
 KEY, JUNK = SigningKey("key"), SigningKey("junk")
 GOOD = token(KEY)
 IMPERSONATED = token(KEY, act={"sub": "agent0000001"}, gty="token-exchange")
 WITHIN = token(KEY, organization_id="org000000001")
 REQUIRED = ["--issuer", ISSUER, "--audience", AUDIENCE]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Final
 
 import uvicorn
 
-from stead._connection import BoundedConnection
+from identity_common.http.bounded_connection import BoundedConnection
 from stead.not_valid import NotValidFeed
-from stead.verifier.app import VerifierApplication
-from stead.verifier.settings import InvalidSettings, Settings, read_settings
 from stead.verifiers import AsyncAccessTokenVerifier
+from verifier.app import VerifierApplication
+from verifier.settings import InvalidSettings, Settings, read_settings
 
 _KEEP_ALIVE_S: Final = 75  # longer than a proxy keeps idle connections, so that the proxy closes them
 _GRACEFUL_SHUTDOWN_S: Final = 10
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
         app = application(settings)
     except (InvalidSettings, ValueError) as error:
-        print(f"stead.verifier: invalid settings\n{error}", file=sys.stderr)
+        print(f"verifier: invalid settings\n{error}", file=sys.stderr)
         return 2
     uvicorn.run(
         app,
