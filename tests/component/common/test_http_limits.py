@@ -18,8 +18,7 @@ import pytest
 import uvicorn
 import uvloop
 
-from identity_common.http.bounded_connection import ConnectionLimits
-from identity_common.http.connection import HttpConnection
+from identity_common.http.connection import ConnectionLimits, HttpConnection
 from identity_common.http.server import SERVER_OPTIONS
 from tests.support.captured_logs import captured_logs
 from tests.support.waiting import WAIT_S

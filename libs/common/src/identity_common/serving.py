@@ -5,7 +5,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import asyncpg
 import uvicorn
@@ -13,7 +13,7 @@ from nats.errors import Error as NatsError
 from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.http.server import SERVER_OPTIONS
+from identity_common.http.server import GRACEFUL_SHUTDOWN_S, SERVER_OPTIONS
 from identity_common.outbox.restoration import StillRunningError
 from identity_common.settings import InvalidSettingsError, ServiceSettings
 from identity_common.stores.migrations import UnknownSchemaError
@@ -28,9 +28,6 @@ class CommandError(Exception):
     """A command failed; ``str()`` is a one-line reason."""
 
 
-_GRACEFUL_SHUTDOWN_S: Final = 10
-
-
 def serve(package: str, *, host: str, port: int, workers: int) -> None:
     """Serve ``<package>.asgi:app`` until a signal stops it."""
     uvicorn.run(
@@ -39,7 +36,7 @@ def serve(package: str, *, host: str, port: int, workers: int) -> None:
         port=port,
         workers=workers,
         **SERVER_OPTIONS,
-        timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
+        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
     )
 
 

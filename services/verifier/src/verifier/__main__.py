@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 
-from identity_common.http.bounded_connection import BoundedConnection
-from stead.not_valid import NotValidFeed
-from stead.verifiers import AsyncAccessTokenVerifier
+from identity_common.http.server import GRACEFUL_SHUTDOWN_S, SERVER_OPTIONS
+from stead import AsyncAccessTokenVerifier, NotValidFeed
 from verifier.app import VerifierApplication
 from verifier.settings import InvalidSettings, Settings, read_settings
-
-_KEEP_ALIVE_S: Final = 75  # longer than a proxy keeps idle connections, so that the proxy closes them
-_GRACEFUL_SHUTDOWN_S: Final = 10
 
 
 def application(settings: Settings) -> VerifierApplication:
@@ -60,16 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app,
         host=settings.host,
         port=settings.port,
-        loop="uvloop",
-        http=BoundedConnection,
-        ws="none",
-        lifespan="on",
+        **{**SERVER_OPTIONS, "log_config": LOGGING_CONFIG},  # plain text: it logs only what uvicorn does
         log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
+        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
     )
     return 0
 

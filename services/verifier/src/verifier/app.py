@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from stead import AccessToken, AsyncAccessTokenVerifier, NotValidFeed, TokenInvalid, Unavailable
 from stead._bearer import (
     INVALID_TOKEN,
     ONE_ORGANIZATION,
@@ -20,10 +21,6 @@ from stead._bearer import (
     invalid_request,
     unavailable,
 )
-from stead.errors import TokenInvalid, Unavailable
-from stead.not_valid import NotValidFeed
-from stead.verification import AccessToken
-from stead.verifiers import AsyncAccessTokenVerifier
 from verifier.checks import Check, check_at, identity_headers
 
 _Send = Callable[[Any], Awaitable[None]]

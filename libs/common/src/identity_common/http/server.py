@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+GRACEFUL_SHUTDOWN_S: Final = 10
+"""How long a process that is told to stop completes its requests."""
+
 _KEEP_ALIVE_S: Final = 75  # longer than a proxy in front keeps idle connections, so that the proxy closes them
 
 SERVER_OPTIONS: Final[Mapping[str, Any]] = {
