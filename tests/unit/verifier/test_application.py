@@ -10,12 +10,13 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
+from identity_common.settings import InvalidSettingsError
 from stead import AsyncAccessTokenVerifier, NotValidFeed, ProxiedCaller, proxied_caller
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, Jwks, SigningKey, token
 from verifier.__main__ import main
 from verifier.app import VerifierApplication
 from verifier.checks import check_at
-from verifier.settings import InvalidSettings, read_settings
+from verifier.settings import read_settings
 
 KEY, JUNK = SigningKey("key"), SigningKey("junk")
 GOOD = token(KEY)
@@ -240,13 +241,23 @@ def test_options_win_over_the_environment_and_a_secret_may_be_a_file(tmp_path: P
         (["--port", "65536"], {}, ["PORT: not a port"]),
         ([], {"CLIENT_SECRET": "x"}, ["CLIENT_ID and CLIENT_SECRET: set both or neither"]),
         (["--client-id", "c"], {"CLIENT_SECRET": "x"}, ["CLIENT_ID: of use only with FEED_URL"]),
+        (
+            ["--client-id", "c", "--feed-url", "https://id.example.com"],
+            {"CLIENT_SECRET_FILE": "/nowhere"},
+            ["CLIENT_SECRET_FILE: cannot be read (FileNotFoundError)"],
+        ),
+        (
+            ["--client-id", "c", "--feed-url", "https://id.example.com"],
+            {"CLIENT_SECRET": "x", "CLIENT_SECRET_FILE": "/nowhere"},
+            ["CLIENT_SECRET: set it or CLIENT_SECRET_FILE, not both"],
+        ),
     ],
 )
 def test_all_invalid_settings_are_reported_at_once(
     arguments: list[str], environment: dict[str, Any], problems: list[str]
 ) -> None:
     required = REQUIRED if "must be set" not in problems[0] else []
-    with pytest.raises(InvalidSettings) as invalid:
+    with pytest.raises(InvalidSettingsError) as invalid:
         read_settings([*required, *arguments], environment)
     assert str(invalid.value).splitlines() == problems
 

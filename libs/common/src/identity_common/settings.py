@@ -126,7 +126,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         problems: list[str] = []
         for field in msgspec.structs.fields(cls):
             variable = field.name.upper()
-            text = _text(environment, variable, problems)
+            text = text_of(environment, variable, problems)
             if text is None:
                 continue
             if text:
@@ -147,8 +147,8 @@ def is_secret(kind: object) -> bool:
     return any(_SECRET in getattr(each, "__metadata__", ()) for each in (kind, *get_args(kind)))
 
 
-def _text(environment: Mapping[str, str], variable: str, problems: list[str]) -> str | None:
-    """Return the value of a variable, from the environment or a file; None after a problem."""
+def text_of(environment: Mapping[str, str], variable: str, problems: list[str]) -> str | None:
+    """Return the value of a variable, from the environment or a file; empty without one, None after a problem."""
     text, path = environment.get(variable, ""), environment.get(f"{variable}_FILE", "")
     if not path:
         return text

@@ -10,9 +10,10 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from identity_common.http.server import GRACEFUL_SHUTDOWN_S, SERVER_OPTIONS
+from identity_common.settings import InvalidSettingsError
 from stead import AsyncAccessTokenVerifier, NotValidFeed
 from verifier.app import VerifierApplication
-from verifier.settings import InvalidSettings, Settings, read_settings
+from verifier.settings import Settings, read_settings
 
 
 def application(settings: Settings) -> VerifierApplication:
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments, os.environ)
         app = application(settings)
-    except (InvalidSettings, ValueError) as error:
+    except (InvalidSettingsError, ValueError) as error:
         print(f"verifier: invalid settings\n{error}", file=sys.stderr)
         return 2
     uvicorn.run(

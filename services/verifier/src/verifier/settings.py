@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
-from stead.not_valid.feed import WhenStale
+from identity_common.settings import InvalidSettingsError, text_of
+from identity_common.version import VERSION
 
-
-class InvalidSettings(Exception):  # noqa: N818 - the name reads as the answer
-    """Settings are missing or invalid; the text has one line for each, without its value."""
+WhenStale = Literal["closed", "open"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +74,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     """Read the options, and the environment for those that are not given. An empty variable counts as absent.
 
     Raises:
-        InvalidSettings: One line for every setting that is missing or invalid.
+        InvalidSettingsError: One line for every setting that is missing or invalid.
         SystemExit: An option is unknown, or ``--help`` or ``--version`` was given and has been printed.
     """
     parser = argparse.ArgumentParser(
@@ -85,15 +82,15 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         description="Verify access tokens for a reverse proxy. --issuer may be ISSUER in the environment, and so on.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=version("stead-sdk"))
+    parser.add_argument("--version", action="version", version=VERSION)
     for name, text in _VARIABLES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", default=environment.get(name.upper()), help=text)
     parser.add_argument("--host", help="address to listen on, 127.0.0.1")
     parser.add_argument("--port", help="port to listen on, 8000")
     given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
     problems: list[str] = []
-    secret = _secret(environment, problems)
-    values: dict[str, object] = {} if secret is None else {"client_secret": secret}
+    secret = text_of(environment, "CLIENT_SECRET", problems)
+    values: dict[str, object] = {} if secret == "" else {"client_secret": secret}
     for field in msgspec.structs.fields(Settings):
         if field.name not in given:
             if field.required:
@@ -105,20 +102,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
             problems.append(f"{field.name.upper()}: not acceptable")
     problems += _contradictions(values)
     if problems:
-        raise InvalidSettings("\n".join(problems))
+        raise InvalidSettingsError("\n".join(problems))
     return msgspec.convert(values, Settings)
-
-
-def _secret(environment: Mapping[str, str], problems: list[str]) -> str | None:
-    secret, path = environment.get("CLIENT_SECRET"), environment.get("CLIENT_SECRET_FILE")
-    if secret and path:
-        problems.append("CLIENT_SECRET: set it or CLIENT_SECRET_FILE, not both")
-    elif path:
-        try:
-            return Path(path).read_text().strip() or None
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"CLIENT_SECRET_FILE: cannot be read ({type(error).__name__})")
-    return secret or None
 
 
 def _contradictions(values: Mapping[str, object]) -> list[str]:
