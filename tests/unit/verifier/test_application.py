@@ -1,28 +1,22 @@
-"""The verifier process for proxies: its checks, the headers of its answers, and its settings."""
+"""The verifier process for proxies: its responses to checks, its health and its metrics."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from identity_common.settings import InvalidSettingsError
 from stead import AsyncAccessTokenVerifier, NotValidFeed, ProxiedCaller, proxied_caller
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, Jwks, SigningKey, token
-from verifier.__main__ import main
 from verifier.app import VerifierApplication
-from verifier.checks import check_at
-from verifier.settings import read_settings
 
 KEY, JUNK = SigningKey("key"), SigningKey("junk")
 GOOD = token(KEY)
 IMPERSONATED = token(KEY, act={"sub": "agent0000001"}, gty="token-exchange")
 WITHIN = token(KEY, organization_id="org000000001")
-REQUIRED = ["--issuer", ISSUER, "--audience", AUDIENCE]
 
 
 @pytest.fixture
@@ -171,97 +165,3 @@ async def test_before_the_feed_is_read_impersonations_are_refused_and_counted(ke
         "stead_verifier_feed_age_seconds +Inf",
         "stead_verifier_feed_accepted_stale_total 1.0",
     } <= set(metrics)
-
-
-@pytest.mark.parametrize(
-    ("path", "scopes"),
-    [
-        (b"/check/-", set()),
-        (b"/check/-/~/orders/1", set()),
-        (b"/check/-/~", set()),
-        (b"/check/a/b:50%", None),  # of a proxy that has decoded a scope
-        (b"/check/a/~b", None),
-        (b"/check/read:orders/~/../-/x", {"read:orders"}),
-        (b"/check/read:orders/~/%2e%2e//check/-", {"read:orders"}),
-        (b"/check/a%20b", {"a", "b"}),
-        (b"/check/-%20-", {"-"}),
-        (b"/check/a%252Fb", {"a%2Fb"}),
-        (b"/check/-*", {"-*"}),
-        (b"/check/", None),
-        (b"/check", None),
-        (b"/check//-", None),
-        (b"//check/-", None),
-        (b"/check/a%20", None),
-        (b"/check/a%22", None),
-        (b"/check/%C3%BC", None),
-        (b"/check-in/-", None),
-    ],
-)
-def test_the_scope_is_the_segment_after_the_check_whatever_follows(path: bytes, scopes: set[str] | None) -> None:
-    check = check_at(path)
-    assert (None if check is None else set(check.scopes)) == scopes
-
-
-def test_options_win_over_the_environment_and_a_secret_may_be_a_file(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("s3cret\n")
-    environment = {
-        "AUDIENCE": "https://other.example.com",
-        "FEED_URL": "https://id.example.com",
-        "CLIENT_ID": "client",
-        "CLIENT_SECRET_FILE": str(tmp_path / "secret"),
-        "WHEN_STALE": "closed",
-        "REJECT_STALE_PERMISSIONS": "true",
-        "JWKS_URL": "",
-    }
-    arguments = [*REQUIRED, "--leeway-s", "5", "--clock-leeway-s", "0", "--port", "9000"]
-    settings = read_settings(arguments, environment)
-    assert (settings.audience, settings.client_secret, settings.when_stale) == (AUDIENCE, "s3cret", "closed")
-    assert (settings.leeway_s, settings.port, settings.jwks_url) == (5.0, 9000, None)
-    assert (settings.reject_stale_permissions, settings.clock_leeway_s) == (True, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "environment", "problems"),
-    [
-        ([], {}, ["--issuer or ISSUER: must be set", "--audience or AUDIENCE: must be set"]),
-        (
-            ["--leeway-s", "soon", "--when-stale", "ajar"],
-            {},
-            ["LEEWAY_S: not acceptable", "WHEN_STALE: not acceptable"],
-        ),
-        (["--stale-after-s", "0"], {}, ["STALE_AFTER_S: must be a positive number of seconds"]),
-        (["--leeway-s", "nan"], {}, ["LEEWAY_S: must be a number of seconds, 0 or more"]),
-        (["--clock-leeway-s", "-1"], {}, ["CLOCK_LEEWAY_S: must be a number of seconds, 0 or more"]),
-        (
-            ["--reject-stale-permissions", "sometimes"],
-            {},
-            ["REJECT_STALE_PERMISSIONS: not acceptable"],
-        ),
-        ([], {"REJECT_STALE_PERMISSIONS": "true"}, ["REJECT_STALE_PERMISSIONS: of use only with FEED_URL"]),
-        (["--port", "65536"], {}, ["PORT: not a port"]),
-        ([], {"CLIENT_SECRET": "x"}, ["CLIENT_ID and CLIENT_SECRET: set both or neither"]),
-        (["--client-id", "c"], {"CLIENT_SECRET": "x"}, ["CLIENT_ID: of use only with FEED_URL"]),
-        (
-            ["--client-id", "c", "--feed-url", "https://id.example.com"],
-            {"CLIENT_SECRET_FILE": "/nowhere"},
-            ["CLIENT_SECRET_FILE: cannot be read (FileNotFoundError)"],
-        ),
-        (
-            ["--client-id", "c", "--feed-url", "https://id.example.com"],
-            {"CLIENT_SECRET": "x", "CLIENT_SECRET_FILE": "/nowhere"},
-            ["CLIENT_SECRET: set it or CLIENT_SECRET_FILE, not both"],
-        ),
-    ],
-)
-def test_all_invalid_settings_are_reported_at_once(
-    arguments: list[str], environment: dict[str, Any], problems: list[str]
-) -> None:
-    required = REQUIRED if "must be set" not in problems[0] else []
-    with pytest.raises(InvalidSettingsError) as invalid:
-        read_settings([*required, *arguments], environment)
-    assert str(invalid.value).splitlines() == problems
-
-
-def test_an_address_that_is_none_ends_the_process(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*REQUIRED, "--feed-url", "id.example.com"]) == 2
-    assert "invalid settings" in capsys.readouterr().err
