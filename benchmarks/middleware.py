@@ -12,7 +12,7 @@ from typing import Any, Final
 import uvloop
 
 from stead import AsyncAccessTokenVerifier
-from stead.middleware import AccessTokenMiddleware
+from stead.verify.middleware import AccessTokenMiddleware
 
 _REQUESTS: Final = 2_000
 _ROUNDS: Final = 9

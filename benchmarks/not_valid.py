@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from stead.not_valid._state import FeedState
-from stead.not_valid.entries import ALWAYS, NotValid
-from stead.not_valid.messages import Message, Snapshot, encoded_records
-from stead.verification import AccessToken
+from stead.verify.access_tokens import AccessToken
+from stead.verify.feed.entries import ALWAYS, NotValid
+from stead.verify.feed.messages import Message, Snapshot, encoded_records
+from stead.verify.feed.state import FeedState
 
 _TOKENS: Final = 2_000
 _ROUNDS: Final = 9

@@ -125,16 +125,19 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "component/template/test_fan_out.py",
     ),
     (
-        f"{SDK}/verifiers.py",
+        f"{SDK}/verify/verifiers.py",
         "unit/sdk/test_verified_tokens.py unit/sdk/test_key_source.py protocol/test_rfc9068_*verification.py",
     ),
-    (f"{SDK}/verification.py", "unit/sdk/test_verified_tokens.py protocol/test_rfc9068_*verification.py"),
+    (f"{SDK}/verify/access_tokens.py", "unit/sdk/test_verified_tokens.py protocol/test_rfc9068_*verification.py"),
     (
-        f"{SDK}/not_valid/",
+        f"{SDK}/verify/feed/",
         "unit/sdk/test_not_valid_feed.py component/token/test_not_valid_feed_in_verifiers.py",
     ),
     (f"{SDK}/audit/tree.py", "unit/sdk/test_audit_tree.py component/audit/test_tree.py"),
-    (f"{SDK}/_key", "unit/sdk/test_key_set.py unit/sdk/test_key_source.py protocol/test_rfc9068_*verification.py"),
+    (
+        f"{SDK}/verify/key",
+        "unit/sdk/test_key_set.py unit/sdk/test_key_source.py protocol/test_rfc9068_*verification.py",
+    ),
 )
 TOO_LONG: Final = (
     "component/template/test_fan_out.py::test_a_message_too_large_says_that_it_is_incomplete",

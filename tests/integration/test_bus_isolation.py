@@ -16,7 +16,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from provision import ServerAddresses
-from stead.not_valid.messages import subject_of
+from stead.verify.feed.messages import subject_of
 from tests.support.bus_clients import EVENTUALLY_S, NAME, SERVICES, SETTLED_S, connected, consumer, make_streams
 from tests.support.waiting import WAIT_S, round_trip
 

@@ -11,8 +11,8 @@ import pytest
 
 from identity_common.clock import now_ms
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
-from stead.impersonations import ImpersonationSegments
 from stead.models import SubjectToken
+from stead.verify.impersonations import ImpersonationSegments
 from tests.support.world import Client, World
 
 

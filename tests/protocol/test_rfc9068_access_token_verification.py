@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead import AccessToken, AccessTokenVerifier, TokenInvalid
-from stead.verification import Expectations, KeySet, TokenChecker, read_token
+from stead.verify.access_tokens import Expectations, KeySet, TokenChecker, read_token
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, SigningKey, b64, claims, compact, jwks, token
 
 KEY = SigningKey("current")

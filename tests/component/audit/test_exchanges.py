@@ -22,7 +22,7 @@ from identity_common.wire.audit import AuditEntry, audit_subject
 from identity_common.wire.revocations import CopyPosition, position_key
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
-from stead.impersonations import ImpersonationSegments
+from stead.verify.impersonations import ImpersonationSegments
 from tests.support.at_a_browser import PASSWORD, Person, application
 from tests.support.audit_entries import entries_on_the_bus
 from tests.support.captured_logs import captured_logs

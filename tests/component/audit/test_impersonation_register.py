@@ -12,7 +12,7 @@ import pytest
 
 from identity_common.clock import now_ms
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject
-from stead.impersonations import ImpersonationSegments
+from stead.verify.impersonations import ImpersonationSegments
 from tests.support.management_api import Management, issues, refusal
 from tests.support.waiting import WAIT_S
 

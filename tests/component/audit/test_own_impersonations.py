@@ -11,8 +11,8 @@ import pytest
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
-from stead.impersonations import ImpersonationSegments
 from stead.models import SubjectToken
+from stead.verify.impersonations import ImpersonationSegments
 from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import Verifier
 from tests.support.issuer import Issuer

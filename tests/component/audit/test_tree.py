@@ -20,11 +20,11 @@ from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject, 
 from management_service.app import create_app
 from management_service.audit.service import AuditTrail
 from management_service.audit.store import TrailFilters
-from stead._keys import KeySet
 from stead.audit import Head, Report, is_consistent, is_included, read_head, root_of, verify_export
 from stead.audit.__main__ import main
 from stead.audit.heads import InvalidHead, decoded, encoded, signed_by
 from stead.audit.leaves import personal_hash
+from stead.verify.keys import KeySet
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.waiting import WAIT_S

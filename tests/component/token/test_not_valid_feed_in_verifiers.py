@@ -17,7 +17,7 @@ import pytest
 
 from identity_common.clock import now_ms
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid, Unavailable
-from stead.not_valid.messages import subject_of
+from stead.verify.feed.messages import subject_of
 from tests.support.authorizing import Stores, in_stores
 from tests.support.signing_in import SignIn
 from tests.support.tcp_proxy import TcpProxy

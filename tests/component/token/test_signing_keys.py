@@ -17,7 +17,7 @@ from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
 from provision import ServerAddresses
 from stead import AccessTokenVerifier
-from stead.verification import Expectations, TokenChecker, read_token
+from stead.verify.access_tokens import Expectations, TokenChecker, read_token
 from tests.support.running_stack import RunningStack
 from tests.support.settable_clock import Time
 from tests.support.waiting import eventually_here

@@ -22,7 +22,7 @@ from identity_common.wire.audit import AuditEntry
 from identity_common.wire.revocations import CopyPosition, cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
-from stead.impersonations import ImpersonationSegments
+from stead.verify.impersonations import ImpersonationSegments
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Requirement, SubjectSnapshot
 from token_service.directory.keys import organizations_key, state_key

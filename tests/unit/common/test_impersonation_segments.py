@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from identity_common.wire.revocations import cutoff_id
-from stead.impersonations import Impersonation, ImpersonationSegments
-from stead.not_valid.entries import impersonation_lookups
-from stead.verification import AccessToken
+from stead.verify.access_tokens import AccessToken
+from stead.verify.feed.entries import impersonation_lookups
+from stead.verify.impersonations import Impersonation, ImpersonationSegments
 from token_service.not_valid.rules import of_revocation
 
 BEGUN = 1_795_000_000_123

@@ -7,7 +7,7 @@ import pytest
 from identity_common.wire.audit import AuditEntry
 from management_service.impersonations.stories import Trace, ended_parties, ending_parties, outer_ids, story
 from management_service.party_ends import PartyEnd
-from stead.impersonations import ImpersonationSegments
+from stead.verify.impersonations import ImpersonationSegments
 
 HOUR = 3_600_000
 

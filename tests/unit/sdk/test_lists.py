@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from stead import ApiError, AsyncManagementClient, ManagementClient, Role
-from stead._lists import ListRequest, PageReader
+from stead.manage.lists import ListRequest, PageReader
 from tests.unit.sdk.http_server import Answer, Received
 from tests.unit.sdk.service import Service
 

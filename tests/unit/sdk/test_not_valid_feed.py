@@ -16,14 +16,12 @@ import pytest
 
 from stead import AccessTokenVerifier, AsyncAccessTokenVerifier
 from stead.errors import TokenInvalid, Unavailable
-from stead.impersonations import actors_of, organization_of
-from stead.not_valid import NotValidFeed
-from stead.not_valid._endpoint import repeat
-from stead.not_valid._http_source import _data_of
-from stead.not_valid._records import Records
-from stead.not_valid._state import FeedState, Gap
-from stead.not_valid.entries import ALWAYS, Kind, Narrowed, NotValid, entry_of, lookups_of, narrowed_entries, unpack
-from stead.not_valid.messages import (
+from stead.verify.access_tokens import AccessToken, KeySet
+from stead.verify.feed import NotValidFeed
+from stead.verify.feed.endpoint import repeat
+from stead.verify.feed.entries import ALWAYS, Kind, Narrowed, NotValid, entry_of, lookups_of, narrowed_entries, unpack
+from stead.verify.feed.http_source import _data_of
+from stead.verify.feed.messages import (
     MESSAGE_TYPE,
     SNAPSHOT_TYPE,
     InvalidFeed,
@@ -33,7 +31,9 @@ from stead.not_valid.messages import (
     read_message,
     read_snapshot,
 )
-from stead.verification import AccessToken, KeySet
+from stead.verify.feed.records import Records
+from stead.verify.feed.state import FeedState, Gap
+from stead.verify.impersonations import actors_of, organization_of
 from tests.support.waiting import WAIT_S, eventually
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, compact, jwks

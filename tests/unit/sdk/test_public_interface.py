@@ -17,8 +17,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import stead
-import stead._operations
 import stead.events
+import stead.manage.operations
 from stead import (
     ApiError,
     ApplicationSecret,
@@ -41,8 +41,8 @@ from stead import (
     async_exchange_subject_token,
     exchange_subject_token,
 )
-from stead._http import json_request
-from stead.token_endpoint import request_exchange
+from stead._transport.http import json_request
+from stead.sign_in.token_endpoint import request_exchange
 from tests.unit.sdk.http_server import Answer
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, SigningKey, token
 from tests.unit.sdk.service import ACTOR_TOKEN, CLIENT_ID, CLIENT_SECRET, PASSWORD, SUBJECT_TOKEN, Service
@@ -131,7 +131,7 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_what_an_operation_returns_has_a_public_name() -> None:
-    name, path = stead._operations.__name__, stead._operations.__path__
+    name, path = stead.manage.operations.__name__, stead.manage.operations.__path__
     modules = [import_module(f"{name}.{module.name}") for module in iter_modules(path)]
     functions = [each for module in modules for _, each in inspect.getmembers(module, inspect.isfunction)]
     returned = [get_type_hints(each)["return"] for each in functions if each.__module__.startswith(name)]

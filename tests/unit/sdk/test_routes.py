@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead import Access, OrganizationAware
-from stead._routes import Declared, Demand, Routes, TokenDemand
+from stead.verify.routes import Declared, Demand, Routes, TokenDemand
 
 ROUTES = Routes(
     {

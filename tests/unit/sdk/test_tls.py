@@ -18,7 +18,7 @@ from stead import (
     Unavailable,
     exchange_subject_token,
 )
-from stead._tls import default_ssl_context
+from stead._transport.tls import default_ssl_context
 
 
 def exchange(address: str) -> object:

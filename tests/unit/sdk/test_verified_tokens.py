@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stead import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid
-from stead._signed_claims import SignedClaims
-from stead.verification import Expectations, KeySet, TokenChecker, read_token
+from stead.verify.access_tokens import Expectations, KeySet, TokenChecker, read_token
+from stead.verify.signed_claims import SignedClaims
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks, token
 
 KEY = SigningKey("current")

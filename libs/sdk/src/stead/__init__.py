@@ -27,7 +27,6 @@ Everything that blocks has an asyncio twin whose name begins with ``Async`` or `
 the public interface. Failures are raised as ``IdentityError``; ``stead.errors`` shows the tree.
 """
 
-from stead.client import AsyncIdentityClient, IdentityClient, MemoryStorage, Storage
 from stead.errors import (
     ApiError,
     CallerUnknown,
@@ -43,9 +42,7 @@ from stead.errors import (
     Unavailable,
     VersionMismatch,
 )
-from stead.invitations import accept_invitation, async_accept_invitation
-from stead.management import AsyncManagementClient, ManagementClient
-from stead.middleware import Access, AccessTokenMiddleware, OrganizationAware, access_token_of
+from stead.manage.clients import AsyncManagementClient, ManagementClient
 from stead.models import (
     Application,
     ApplicationSecret,
@@ -87,17 +84,20 @@ from stead.models import (
     TestedClaims,
     User,
 )
-from stead.not_valid import NotValidFeed
-from stead.proxied import ProxiedCaller, proxied_caller
-from stead.token_endpoint import (
+from stead.sign_in.identity_client import AsyncIdentityClient, IdentityClient, MemoryStorage, Storage
+from stead.sign_in.invitations import accept_invitation, async_accept_invitation
+from stead.sign_in.token_endpoint import (
     TokenResponse,
     async_client_credentials,
     async_exchange_subject_token,
     client_credentials,
     exchange_subject_token,
 )
-from stead.verification import AccessToken
-from stead.verifiers import AccessTokenVerifier, AsyncAccessTokenVerifier
+from stead.verify.access_tokens import AccessToken
+from stead.verify.feed import NotValidFeed
+from stead.verify.middleware import Access, AccessTokenMiddleware, OrganizationAware, access_token_of
+from stead.verify.proxied import ProxiedCaller, proxied_caller
+from stead.verify.verifiers import AccessTokenVerifier, AsyncAccessTokenVerifier
 
 __all__ = [
     # verification

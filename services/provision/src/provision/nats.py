@@ -9,7 +9,7 @@ import msgspec
 from identity_common.bus.streams import MIRROR_DELIVERY, SERVICES_API, STREAMS, SUBSCRIBERS_API
 from identity_common.wire.audit import AUDIT_HEAD_PREFIX, STREAM_AUDIT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
-from stead.not_valid.messages import SUBJECT_PREFIX
+from stead.verify.feed.messages import SUBJECT_PREFIX
 
 
 def _reading(stream: str) -> tuple[str, ...]:

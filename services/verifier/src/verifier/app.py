@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from stead import AccessToken, AsyncAccessTokenVerifier, NotValidFeed, TokenInvalid, Unavailable
-from stead._bearer import (
+from stead.verify.bearer import (
     INVALID_TOKEN,
     ONE_ORGANIZATION,
     Refusal,

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from stead import AccessToken
-from stead.proxied import ACTOR, ORGANIZATION, SCOPE, SUBJECT, written, written_scopes
+from stead.verify.proxied import ACTOR, ORGANIZATION, SCOPE, SUBJECT, written, written_scopes
 
 _CHECK: Final = re.compile(rb"/check(-in-organization)?/([^/?]+)(?:/~(?:/.*)?)?", re.DOTALL)
 _SCOPE_TOKEN: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 section 3.3

@@ -25,7 +25,7 @@ from identity_common.http.request_headers import header_values
 from identity_common.http.versions import Versions
 from identity_common.telemetry.logs import get_logger
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
-from stead.impersonations import Impersonation
+from stead.verify.impersonations import Impersonation
 
 _log = get_logger(__name__)
 

@@ -13,7 +13,7 @@ from identity_common.wire.revocations import (
     revocation_key,
     revoking_ids,
 )
-from stead.impersonations import Impersonation
+from stead.verify.impersonations import Impersonation
 
 
 class CopyNotWhole(StoreUnavailable):

@@ -66,7 +66,7 @@ def revoking_ids(token_id: str, kid: str) -> tuple[str, ...]:
     """Return the ids whose revocation revokes a token: its own, its signing key's, and every segment before the last.
 
     ``jti`` of a token that descends from an authorization is ``<authorization>.<random>``; that of a token obtained by
-    exchange begins with its impersonations (``stead.impersonations``).
+    exchange begins with its impersonations (``stead.verify.impersonations``).
     """
     return (token_id, retired_key_id(kid), *token_id.split(".")[:-1])
 

@@ -4,11 +4,11 @@
 trusts the service: every hash is computed from the export.
 """
 
-from stead._keys import KeySet
 from stead.audit.export import Finding, Report, verify_export
 from stead.audit.heads import Head, InvalidHead, read_head
 from stead.audit.leaves import PERSONAL_MEMBERS, leaf_of
 from stead.audit.tree import is_consistent, is_included, root_of
+from stead.verify.keys import KeySet
 
 __all__ = [
     "PERSONAL_MEMBERS",

@@ -15,9 +15,9 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from stead._keys import KeySet
 from stead.audit.export import Finding, verify_export
 from stead.audit.heads import Head, InvalidHead, decoded, read_head
+from stead.verify.keys import KeySet
 
 _TIMEOUT_S: Final = 10
 _MAX_BYTES: Final = 1_000_000

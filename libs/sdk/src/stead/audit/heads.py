@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from stead._keys import KeySet
 from stead.audit.tree import HASH_BYTES
 from stead.errors import TokenInvalid
-from stead.verification import read_jws, verify_signature
+from stead.verify.access_tokens import read_jws, verify_signature
+from stead.verify.keys import KeySet
 
 HEAD_TYPE: Final = "audit-head+jwt"
 ALGORITHM: Final = "EdDSA"

@@ -13,7 +13,7 @@ from stead.event_types import permission_order
 from stead.events._member_permissions import organization_permissions
 from stead.events._member_snapshots import MemberSnapshot
 from stead.events._permission_change import PermissionChange, diffed_against
-from stead.management import AsyncManagementClient
+from stead.manage.clients import AsyncManagementClient
 
 _RETRY_S: Final = 1.0
 _MAX_RETRY_S: Final = 30.0

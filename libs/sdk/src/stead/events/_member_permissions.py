@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stead.errors import Conflict, NotFound
 from stead.event_types import GrantedPermission, MemberType, permission_order
-from stead.management import AsyncManagementClient
+from stead.manage.clients import AsyncManagementClient
 
 
 async def organization_permissions(

@@ -22,7 +22,7 @@ from stead.events._member_permissions import organization_permissions
 from stead.events._member_snapshots import MemberSnapshot, MemberSnapshots
 from stead.events._permission_change import KIND, decode_permissions, snapshot_of
 from stead.events._start_position import StartPosition
-from stead.management import AsyncManagementClient
+from stead.manage.clients import AsyncManagementClient
 
 _MAX_AGE_S: Final = 15.0
 _log = logging.getLogger("stead.events")

@@ -12,7 +12,7 @@ from stead.events._decoding import EventDecoder, checked_organization_id, subjec
 from stead.events._member_snapshots import MemberSnapshots
 from stead.events._permission_change import KIND, PermissionChange, change_from, decode_permissions, snapshot_of
 from stead.events._start_position import Since, StartPosition
-from stead.management import AsyncManagementClient
+from stead.manage.clients import AsyncManagementClient
 
 
 def permission_changes(

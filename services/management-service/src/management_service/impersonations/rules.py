@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.failures import Conflict, Issue, invalid_input
 from identity_common.fields import Body, Id
-from stead.impersonations import ALL, party
+from stead.verify.impersonations import ALL, party
 
 _ID: Final = re.compile("[0-9a-z]{21}")
 _SUBJECT_TOKEN_MS: Final = 3_600_000

@@ -15,7 +15,7 @@ from management_service.party_ends import (
     resource_party,
     user_party,
 )
-from stead.impersonations import ImpersonationSegments, parties_of
+from stead.verify.impersonations import ImpersonationSegments, parties_of
 
 _REFUSED: Final = "token.exchange.refused"
 _ENDS: Final = frozenset({"EndImpersonation", "EndOwnImpersonation"})

@@ -25,7 +25,7 @@ from identity_common.failures import AnyFailure, missing_by_id
 from identity_common.http.conditional import is_known
 from identity_common.http.problems import ApiError
 from stead import AccessToken, TokenInvalid
-from stead.impersonations import actors_of
+from stead.verify.impersonations import actors_of
 from template_service.known.freshness import Directory
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import Member, PermissionState, StateKey

@@ -2,7 +2,7 @@
 
 Owns collecting it from the revocations and the bus, its keys, and what the endpoints serve. Does not own why something
 is not valid (``token_service.presented_tokens``, the other services), nor the entries and messages, which the SDK
-defines for both sides (``stead.not_valid``).
+defines for both sides (``stead.verify.feed``).
 """
 
 from token_service.not_valid.keys import (

@@ -18,7 +18,7 @@ from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
-from stead.not_valid.messages import ALGORITHM
+from stead.verify.feed.messages import ALGORITHM
 from token_service.audit.writes import record_write
 from token_service.tokens.keys import JwkSet
 from token_service.tokens.signing import (

@@ -8,7 +8,7 @@ import msgspec
 from identity_common.wire.events import ApplicationState, NarrowingState, ResourceState, UserState
 from identity_common.wire.revocations import cutoff_id, retired_key_id
 from stead.event_types import MemberPermissionsState, MemberState, OrganizationState
-from stead.not_valid.entries import ALWAYS, MAX_LEEWAY_S, Narrowed, NotValid, entry_of, narrowed_entries
+from stead.verify.feed.entries import ALWAYS, MAX_LEEWAY_S, Narrowed, NotValid, entry_of, narrowed_entries
 
 LEEWAY_S: Final = MAX_LEEWAY_S
 """Seconds: a verifier's maximum leeway, and for how long a token may still be issued from outdated state."""
@@ -21,7 +21,7 @@ class Change(NamedTuple):
     """The meaning of an event for the feed.
 
     Attributes:
-        entry: See ``stead.not_valid.entries``.
+        entry: See ``stead.verify.feed.entries``.
         not_before: Seconds since the epoch, or ``ALWAYS``; of lost permissions a part of a revision.
         since_s: Seconds since the epoch: it concerns tokens that were issued before, or a moment after.
         only_if_known: Whether this only replaces an earlier record; what never ended needs no record.

@@ -26,8 +26,8 @@ from identity_common.clock import Clock, now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE, event_subject
-from stead.not_valid.entries import NotValid
-from stead.not_valid.messages import MAX_MESSAGE_RECORDS, MESSAGE_TYPE, Message, encoded_records, subject_of
+from stead.verify.feed.entries import NotValid
+from stead.verify.feed.messages import MAX_MESSAGE_RECORDS, MESSAGE_TYPE, Message, encoded_records, subject_of
 from token_service.not_valid.keys import FeedKeys
 from token_service.not_valid.rules import LEEWAY_S, Change, latest, of_event, of_revocation
 from token_service.not_valid.tail import CHANNEL, LiveMessage

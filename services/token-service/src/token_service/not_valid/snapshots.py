@@ -13,8 +13,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from stead.not_valid.entries import NotValid
-from stead.not_valid.messages import (
+from stead.verify.feed.entries import NotValid
+from stead.verify.feed.messages import (
     MAX_MESSAGE_RECORDS,
     MESSAGE_TYPE,
     SNAPSHOT_TYPE,

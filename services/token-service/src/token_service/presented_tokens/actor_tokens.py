@@ -7,7 +7,7 @@ import msgspec
 
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
-from stead.impersonations import ImpersonationSegments
+from stead.verify.impersonations import ImpersonationSegments
 from token_service.directory import Directory
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.claims import Actor, actor_chain

@@ -13,8 +13,8 @@ import msgspec
 
 from identity_common.wire.events import ApplicationState
 from stead.errors import TokenInvalid
-from stead.impersonations import Impersonation, actors_of
-from stead.verification import AccessToken, Expectations, TokenChecker, read_token
+from stead.verify.access_tokens import AccessToken, Expectations, TokenChecker, read_token
+from stead.verify.impersonations import Impersonation, actors_of
 from token_service.directory import Directory, Person, Subject
 from token_service.presented_tokens.liveness import TokenState, why_token_not_live
 from token_service.presented_tokens.revocations import Revocations

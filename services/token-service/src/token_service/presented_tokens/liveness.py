@@ -6,7 +6,7 @@ import msgspec
 
 from identity_common.wire.events import ApplicationState
 from stead.event_types import MemberType
-from stead.verification import AccessToken
+from stead.verify.access_tokens import AccessToken
 from token_service.directory import Membership, Person
 from token_service.tokens.claims import is_outdated
 

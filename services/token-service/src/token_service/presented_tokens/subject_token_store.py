@@ -21,7 +21,7 @@ from identity_common.stores.redis import Argument, RedisCommands, execute_on_rep
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.revocations import LUA_IS_WHOLE, cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import LUA_READ_RECORD, PREFIX, SubjectTokenRecord, subject_token_key
-from stead.impersonations import Impersonation, ImpersonationSegments, party
+from stead.verify.impersonations import Impersonation, ImpersonationSegments, party
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Requirement, SubjectSnapshot
 from token_service.directory.keys import LUA_IS_CURRENT, LUA_READ_MEMBERSHIPS, DirectoryKeys

@@ -10,7 +10,7 @@ import msgspec
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from stead.impersonations import actors_of, parties_of
+from stead.verify.impersonations import actors_of, parties_of
 from token_service.audit import AuditedTokenRequest
 from token_service.directory import Directory, Membership, Person, SubjectSnapshot
 from token_service.directory.freshness import highest

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stead.impersonations import actors_of
+from stead.verify.impersonations import actors_of
 
 MAX_ACTOR_DEPTH: Final = 4
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from stead.errors import TokenInvalid
-from stead.id_token import issued_claims, read_id_token
+from stead.sign_in.id_token import issued_claims, read_id_token
 from token_service.tokens.keys import SigningKeys
 
 

@@ -27,7 +27,7 @@ from identity_common.wire.revocations import (
     revocation_key,
     revocation_value,
 )
-from stead.impersonations import Impersonation
+from stead.verify.impersonations import Impersonation
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
 from token_service.store_errors import database_answers, redis_unavailable

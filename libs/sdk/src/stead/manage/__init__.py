@@ -1,0 +1,1 @@
+"""The Management API: its clients, their operations and lists."""

@@ -1,0 +1,373 @@
+"""The clients of the Management API.
+
+Owns authentication and the revisions seen. Does not own the operations: ``operations`` describes them, and
+``operation_groups`` names them, once for both clients.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+
+import httpx2 as httpx
+
+from stead._transport import http as _http
+from stead._transport.http import AsyncRun, Operation, Request, Run
+from stead._transport.revisions import HEADER as REVISION_HEADER
+from stead._transport.revisions import HighestRevisions, checked_revision
+from stead._transport.tls import default_ssl_context
+from stead.manage import operation_groups as groups
+from stead.manage.access_token import AsyncClientToken, AsyncSuppliedToken, ClientToken, SuppliedToken
+from stead.sign_in.token_endpoint import TokenResponse, request_client_credentials
+
+__all__ = ["AccessTokenSupplier", "AsyncAccessTokenSupplier", "AsyncManagementClient", "ManagementClient"]
+
+T = TypeVar("T")
+R = TypeVar("R", Run, AsyncRun)
+
+_RESOURCE: Final = "https://default.service.internal/api"
+_TIMEOUT_S: Final = 10.0
+
+AccessTokenSupplier: TypeAlias = Callable[[str | None], str]
+"""Returns an access token for the Management API. The argument is the token that was refused, or None."""
+AsyncAccessTokenSupplier: TypeAlias = Callable[[str | None], Awaitable[str]]
+"""The asynchronous ``AccessTokenSupplier``."""
+
+
+class _Client(Generic[R]):
+    """The part of both clients that needs no I/O."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        client_id: str,
+        client_secret: str,
+        is_supplied: bool,
+        resource: str,
+        scope: str,
+        revision: str | None,
+        headers: Mapping[str, str] | None,
+        run: R,
+        is_async: bool,
+    ) -> None:
+        if is_supplied and (client_id or client_secret):
+            raise ValueError("give credentials or access_token, not both")
+        if not is_supplied and not (client_id and client_secret):
+            raise ValueError("client_id and client_secret must not be empty")
+        self._base_url = _http.checked_base_url(base_url)
+        self._client_id = client_id
+        self._client_secret = client_secret
+        self._resource = resource
+        self._scope = scope
+        self._sent_headers = dict(headers or {})
+        self._revisions = HighestRevisions()
+        if revision is not None:
+            self._revisions.observe(checked_revision(revision))
+        self.users: groups.Users[R] = groups.Users(run, is_async=is_async)
+        self.applications: groups.Applications[R] = groups.Applications(run, is_async=is_async)
+        self.resources: groups.Resources[R] = groups.Resources(run, is_async=is_async)
+        self.roles: groups.Roles[R] = groups.Roles(run, is_async=is_async)
+        self.organization_permissions: groups.OrganizationPermissions[R] = groups.OrganizationPermissions(
+            run, is_async=is_async
+        )
+        self.organization_roles: groups.OrganizationRoles[R] = groups.OrganizationRoles(run, is_async=is_async)
+        self.organization_template: groups.OrganizationTemplate[R] = groups.OrganizationTemplate(run, is_async=is_async)
+        self.organizations: groups.Organizations[R] = groups.Organizations(run, is_async=is_async)
+        self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
+        self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
+        self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
+        self.impersonations: groups.Impersonations[R] = groups.Impersonations(run, is_async=is_async)
+
+    @property
+    def last_revision(self) -> str | None:
+        """The highest revisions seen, such as ``management:97, template:184``; None before the first one.
+
+        Pass it to a request made elsewhere, such as ``exchange_subject_token(…, revision=…)``, so that its
+        response includes the changes made with this client.
+        """
+        return self._revisions.header
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._base_url!r}, client_id={self._client_id!r})"
+
+    def _token_operation(self) -> Operation[TokenResponse]:
+        return request_client_credentials(
+            client_id=self._client_id, client_secret=self._client_secret, resource=self._resource, scope=self._scope
+        )
+
+    def _headers(self, token: str | None) -> dict[str, str]:
+        headers = dict(self._sent_headers)
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        revision = self._revisions.header
+        if revision is not None:
+            headers[REVISION_HEADER] = revision
+        return headers
+
+    def _observed(self, answer: httpx.Response) -> httpx.Response:
+        self._revisions.observe(answer.headers.get(REVISION_HEADER))
+        return answer
+
+
+class ManagementClient(_Client[Run]):
+    """A client of the Management API. Safe for threads.
+
+    ::
+
+        with ManagementClient("https://id.example.com", client_id=..., client_secret=...) as client:
+            user = client.users.create(username="ada")
+            organization = client.organizations.create("Analytical Engines")
+            client.organizations.add_users(organization.id, [user.id])
+            client.organizations.assign_user_roles(organization.id, user.id, role_names=["editor"])
+            for user in client.users.list(search="ada"):
+                print(user.id)
+
+    It authenticates with client credentials, and caches and renews its access token. Each request carries the highest
+    ``Identity-Revision`` seen, so that its response includes all changes made with this client before. It never
+    retries, with one exception: a request that was refused with 401, and therefore not carried out, is sent once more
+    with a new token.
+
+    Lists are fetched page by page during iteration, from the beginning each time.
+
+    The result of ``get``, and a ``page()`` that has a whole list, has an ``etag``. A write with it as ``if_match``
+    raises ``VersionMismatch``, and changes nothing, if another write came in between.
+
+    Attributes:
+        users: Users, their API roles and consents.
+        applications: OAuth clients, their secrets and API roles.
+        resources: API resources and their scopes.
+        roles: API roles, their scopes and holders.
+        organization_permissions: Permissions of the organization template.
+        organization_roles: Roles of the organization template.
+        organization_template: The organization template as one document.
+        organizations: Organizations, their members and the members' roles.
+        custom_claims: The function that adds claims to access tokens.
+        logs: The audit trail.
+        subject_tokens: One-time tokens that represent a user.
+        impersonations: Impersonations, each of which begins with a subject token.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        client_id: str = "",
+        client_secret: str = "",
+        access_token: AccessTokenSupplier | None = None,
+        resource: str = _RESOURCE,
+        scope: str = "all",
+        revision: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+        http: httpx.Client | None = None,
+    ) -> None:
+        """Create a client; nothing is sent yet.
+
+        Args:
+            base_url: Base address of the service, such as ``https://id.example.com``.
+            client_id: A machine-to-machine application that may call the Management API.
+            client_secret: One of its valid secrets.
+            access_token: Supplies access tokens in place of the credentials, such as those of a person who signed in.
+            resource: Resource indicator of the Management API; independent of the address.
+            scope: ``all``, or a narrower one: ``read``, ``subject-tokens``.
+            revision: ``last_revision`` of another client, whose changes the responses to this one must include.
+            headers: Sent with each request.
+            timeout_s: Timeout of each request in seconds; ignored if ``http`` is given.
+            clock: Monotonic clock in seconds, for the age of the token.
+            http: Client for all requests, for a proxy or your own certificates. You close it.
+
+        Raises:
+            ValueError: ``base_url`` is not an http or https URL, ``revision`` is malformed, or there are neither
+                credentials nor a supplier, or both.
+        """
+        super().__init__(
+            base_url,
+            client_id=client_id,
+            client_secret=client_secret,
+            is_supplied=access_token is not None,
+            resource=resource,
+            scope=scope,
+            revision=revision,
+            headers=headers,
+            run=self._run,
+            is_async=False,
+        )
+        self._http = http if http is not None else httpx.Client(timeout=timeout_s, verify=default_ssl_context())
+        self._http_is_ours = http is None
+        self._token: ClientToken | SuppliedToken = (
+            ClientToken(self._request_token, clock=clock) if access_token is None else SuppliedToken(access_token)
+        )
+
+    def request(
+        self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
+    ) -> Any:
+        """Send a request to the Management API that has no method of its own.
+
+        ::
+
+            status = client.request("GET", "/api/status")
+
+        Args:
+            method: HTTP method.
+            path: From the root of the service, percent-encoded: ``/api/users``.
+            json: The body; None for none.
+            params: Query parameters.
+
+        Returns:
+            The decoded JSON of the response; None if it has no body.
+
+        Raises:
+            ApiError: The service refused.
+            OAuthError: The service issues no token to this client.
+            Unavailable: The service did not answer, or asked for a later retry.
+        """
+        return self._run(_any_request(method, path, json, params))
+
+    def close(self) -> None:
+        """Close the connections, except those of an ``http`` that you passed in."""
+        if self._http_is_ours:
+            self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, operation: Operation[T]) -> T:
+        return _http.run(operation, self._send_authorized)
+
+    def _send_authorized(self, request: Request) -> httpx.Response:
+        token = self._token.value()
+        answer = self._send(request, token)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            answer = self._send(request, self._token.value(refused=token))
+        return answer
+
+    def _request_token(self) -> TokenResponse:
+        return _http.run(self._token_operation(), self._send)
+
+    def _send(self, request: Request, token: str | None = None) -> httpx.Response:
+        return self._observed(_http.send(self._http, self._base_url, request, self._headers(token)))
+
+
+class AsyncManagementClient(_Client[AsyncRun]):
+    """A client of the Management API for the tasks of one event loop; see ``ManagementClient``.
+
+    ::
+
+        async with AsyncManagementClient("https://id.example.com", client_id=..., client_secret=...) as client:
+            user = await client.users.create(username="ada")
+            async for user in client.users.list(search="ada"):
+                print(user.id)
+
+    Attributes:
+        users: Users, their API roles and consents.
+        applications: OAuth clients, their secrets and API roles.
+        resources: API resources and their scopes.
+        roles: API roles, their scopes and holders.
+        organization_permissions: Permissions of the organization template.
+        organization_roles: Roles of the organization template.
+        organization_template: The organization template as one document.
+        organizations: Organizations, their members and the members' roles.
+        custom_claims: The function that adds claims to access tokens.
+        logs: The audit trail.
+        subject_tokens: One-time tokens that represent a user.
+        impersonations: Impersonations, each of which begins with a subject token.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        client_id: str = "",
+        client_secret: str = "",
+        access_token: AsyncAccessTokenSupplier | None = None,
+        resource: str = _RESOURCE,
+        scope: str = "all",
+        revision: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        """Create a client; see ``ManagementClient`` for the arguments.
+
+        Raises:
+            ValueError: ``base_url`` is not an http or https URL, ``revision`` is malformed, or there are neither
+                credentials nor a supplier, or both.
+        """
+        super().__init__(
+            base_url,
+            client_id=client_id,
+            client_secret=client_secret,
+            is_supplied=access_token is not None,
+            resource=resource,
+            scope=scope,
+            revision=revision,
+            headers=headers,
+            run=self._run,
+            is_async=True,
+        )
+        self._http = http if http is not None else httpx.AsyncClient(timeout=timeout_s, verify=default_ssl_context())
+        self._http_is_ours = http is None
+        self._token: AsyncClientToken | AsyncSuppliedToken = (
+            AsyncClientToken(self._request_token, clock=clock)
+            if access_token is None
+            else AsyncSuppliedToken(access_token)
+        )
+
+    async def request(
+        self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
+    ) -> Any:
+        """Send a request to the Management API; see ``ManagementClient.request``.
+
+        Raises:
+            ApiError: The service refused.
+            OAuthError: The service issues no token to this client.
+            Unavailable: The service did not answer, or asked for a later retry.
+        """
+        return await self._run(_any_request(method, path, json, params))
+
+    async def aclose(self) -> None:
+        """Close the connections, except those of an ``http`` that you passed in."""
+        if self._http_is_ours:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, operation: Operation[T]) -> T:
+        return await _http.async_run(operation, self._send_authorized)
+
+    async def _send_authorized(self, request: Request) -> httpx.Response:
+        token = await self._token.value()
+        answer = await self._send(request, token)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            answer = await self._send(request, await self._token.value(refused=token))
+        return answer
+
+    async def _request_token(self) -> TokenResponse:
+        return await _http.async_run(self._token_operation(), self._send)
+
+    async def _send(self, request: Request, token: str | None = None) -> httpx.Response:
+        return self._observed(await _http.async_send(self._http, self._base_url, request, self._headers(token)))
+
+
+def _any_request(method: str, path: str, json: object, params: Mapping[str, str | int] | None) -> Operation[Any]:
+    answer = yield _http.json_request(method, path, json, params=params)
+    if not answer.content:
+        _http.require_success(answer)
+        return None
+    return _http.decode(answer, Any)

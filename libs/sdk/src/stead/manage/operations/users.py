@@ -1,0 +1,269 @@
+"""Users, their API roles and their consents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from stead._transport.http import IfMatch, Operation, api_path, command, decode, json_request
+from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
+from stead.manage.operations._bodies import FreeForm, SearchField, create_body, patch_body
+from stead.models import Consent, Invitation, Role, User
+
+
+def create_user(
+    *,
+    username: str | None = None,
+    password: str | None = None,
+    name: str | None = None,
+    primary_email: str | None = None,
+    primary_phone: str | None = None,
+    avatar: str | None = None,
+    is_email_verified: bool | None = None,
+    custom_data: FreeForm | None = None,
+    profile: FreeForm | None = None,
+) -> Operation[User]:
+    """Create a user.
+
+    ::
+
+        user = client.users.create(username="ada", primary_email="ada@example.com")
+
+    Raises:
+        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use`` or
+            ``user.invalid_phone``: not in international form (E.164).
+        InvalidInput: A member of the request is invalid.
+    """
+    body = create_body(
+        username=username,
+        password=password,
+        name=name,
+        primaryEmail=primary_email,
+        primaryPhone=primary_phone,
+        avatar=avatar,
+        isEmailVerified=is_email_verified,
+        customData=custom_data,
+        profile=profile,
+    )
+    return decode((yield json_request("POST", api_path("users"), body)), User)
+
+
+def get_user(user_id: str) -> Operation[User]:
+    """Return a user.
+
+    Raises:
+        NotFound: The id is unknown.
+    """
+    return decode((yield json_request("GET", api_path("users", user_id))), User)
+
+
+def list_users(
+    *,
+    search: str | None = None,
+    exact: Mapping[SearchField, str] | None = None,
+    like: Mapping[SearchField, str] | None = None,
+    joint: Literal["and", "or"] = "and",
+    ids: Iterable[str] = (),
+    without_role_id: str | None = None,
+    without_organization_id: str | None = None,
+    page_size: int = MAX_PAGE_SIZE,
+) -> ListRequest[User]:
+    """Iterate over the users, ordered by name.
+
+    ::
+
+        client.users.list(exact={"primaryEmail": "ada@example.com"})
+        client.users.list(like={"username": "ada%"})
+
+    Args:
+        search: Only users with this text in their id, name, user name, e-mail address or phone number.
+        exact: Only users whose fields have these values, ignoring case except for the id.
+        like: The same; each ``%`` stands for any text.
+        joint: Whether all of these conditions must hold, or one.
+        ids: Only users with one of these ids, 100 at most; empty for all.
+        without_role_id: Only users that do not have this API role.
+        without_organization_id: Only users that are not members of this organization.
+        page_size: Items per request, 1 to 100.
+
+    Raises:
+        ValueError: A field is in both ``exact`` and ``like``.
+        InvalidInput: A text is empty or longer than 128 characters.
+        Conflict: ``user.search_too_slow``; ``organization.too_many_members`` if the organization of
+            ``without_organization_id`` has more than 200,000.
+    """
+    params: dict[str, str | list[str] | None] = {
+        "search": search,
+        "ids": list(ids),
+        "excludeRoleId": without_role_id,
+        "excludeOrganizationId": without_organization_id,
+    }
+    for mode, texts in (("exact", exact or {}), ("like", like or {})):
+        for field, text in texts.items():
+            if f"mode.{field}" in params:
+                raise ValueError(f"{field} is in both exact and like")
+            params |= {f"search.{field}": text, f"mode.{field}": mode}
+    if exact or like:
+        params["joint"] = joint
+    return ListRequest(api_path("users"), User, page_size=page_size, params=params)
+
+
+def update_user(
+    user_id: str,
+    *,
+    username: str | UnsetType | None = UNSET,
+    name: str | UnsetType | None = UNSET,
+    primary_email: str | UnsetType | None = UNSET,
+    primary_phone: str | UnsetType | None = UNSET,
+    avatar: str | UnsetType | None = UNSET,
+    is_email_verified: bool | UnsetType = UNSET,
+    custom_data: FreeForm | UnsetType | None = UNSET,
+    profile: FreeForm | UnsetType | None = UNSET,
+    if_match: IfMatch = UNSET,
+) -> Operation[User]:
+    """Change the given members; None clears a member.
+
+    Raises:
+        NotFound: The id is unknown.
+        InvalidInput: A member of the request is invalid.
+        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use``,
+            ``user.invalid_phone``: not in international form (E.164); or ``user.last_administrator``.
+        VersionMismatch: ``if_match`` does not name the current version.
+    """
+    body = patch_body(
+        username=username,
+        name=name,
+        primaryEmail=primary_email,
+        primaryPhone=primary_phone,
+        avatar=avatar,
+        isEmailVerified=is_email_verified,
+        customData=custom_data,
+        profile=profile,
+    )
+    return decode((yield json_request("PATCH", api_path("users", user_id), body, if_match=if_match)), User)
+
+
+def delete_user(user_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
+    """Delete a user. Their tokens become invalid.
+
+    Raises:
+        NotFound: The id is unknown.
+        Conflict: ``user.last_administrator``.
+        VersionMismatch: ``if_match`` does not name the current version.
+    """
+    return command("DELETE", api_path("users", user_id), if_match=if_match)
+
+
+def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
+    """Suspend a user, or lift the suspension. Tokens issued before a suspension stay invalid after it.
+
+    Raises:
+        NotFound: The id is unknown.
+        Conflict: ``user.last_administrator``.
+    """
+    return command("PATCH", api_path("users", user_id, "is-suspended"), {"isSuspended": suspended})
+
+
+def set_user_password(user_id: str, password: str) -> Operation[None]:
+    """Set a user's password. All tokens issued before become invalid; the limit of sign-in attempts is lifted.
+
+    Raises:
+        NotFound: The id is unknown.
+        InvalidInput: The password is not acceptable.
+    """
+    return command("PATCH", api_path("users", user_id, "password"), {"password": password})
+
+
+def invite_user(user_id: str, *, minutes: int | None = None) -> Operation[Invitation]:
+    """Invite a user to choose a password, in place of an earlier invitation of this user.
+
+    The invitation can be accepted once, until it expires, the user's password is set otherwise, or the user is
+    suspended; see ``accept_invitation``.
+
+    Args:
+        user_id: Who is invited.
+        minutes: How long it is valid; a day by default.
+
+    Raises:
+        NotFound: The id is unknown.
+        InvalidInput: ``minutes`` is less than 1, or more than 30 days.
+    """
+    body = create_body(minutes=minutes)
+    return decode((yield json_request("POST", api_path("users", user_id, "invitation"), body)), Invitation)
+
+
+def withdraw_user_invitation(user_id: str) -> Operation[None]:
+    """Withdraw the invitation of a user, if there is one.
+
+    Raises:
+        NotFound: The id is unknown.
+    """
+    return command("DELETE", api_path("users", user_id, "invitation"))
+
+
+def clear_user_sign_in_attempts(user_id: str) -> Operation[None]:
+    """Reset the count of wrong passwords, so that a user may sign in again at once.
+
+    Raises:
+        NotFound: The id is unknown.
+    """
+    return command("POST", api_path("users", user_id, "sign-in-attempts", "clear"))
+
+
+def list_user_roles(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
+    """Iterate over a user's API roles, ordered by name.
+
+    Raises:
+        NotFound: The user does not exist.
+    """
+    return ListRequest(api_path("users", user_id, "roles"), Role, page_size=page_size)
+
+
+def assign_user_roles(user_id: str, role_ids: Iterable[str]) -> Operation[None]:
+    """Assign API roles to a user, in addition to their other roles.
+
+    Raises:
+        NotFound: The user does not exist.
+        Conflict: A role does not exist or is for applications.
+    """
+    return command("POST", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
+
+
+def replace_user_roles(user_id: str, role_ids: Iterable[str], *, if_match: IfMatch = UNSET) -> Operation[None]:
+    """Make these the only API roles of a user.
+
+    Raises:
+        NotFound: The user does not exist.
+        Conflict: A role does not exist or is for applications; ``user.last_administrator``.
+        VersionMismatch: ``if_match`` does not name the current version.
+    """
+    return command("PUT", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)}, if_match=if_match)
+
+
+def remove_user_role(user_id: str, role_id: str) -> Operation[None]:
+    """Remove an API role from a user.
+
+    Raises:
+        NotFound: The user does not exist, or does not have the role.
+        Conflict: ``user.last_administrator``.
+    """
+    return command("DELETE", api_path("users", user_id, "roles", role_id))
+
+
+def list_user_consents(user_id: str) -> Operation[list[Consent]]:
+    """Return the consents of a user, one per application.
+
+    Raises:
+        NotFound: The user does not exist.
+    """
+    return decode((yield json_request("GET", api_path("users", user_id, "consents"))), list[Consent])
+
+
+def withdraw_user_consent(user_id: str, application_id: str) -> Operation[None]:
+    """Withdraw a user's consent for an application. The tokens it obtained for the user become invalid.
+
+    Raises:
+        NotFound: The user has given this application no consent.
+    """
+    return command("DELETE", api_path("users", user_id, "consents", application_id))

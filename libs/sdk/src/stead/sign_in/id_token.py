@@ -1,0 +1,97 @@
+"""The rules for ID tokens (OpenID Connect Core 1.0 section 3.1.3.7), without I/O."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from stead.errors import TokenInvalid
+from stead.verify.access_tokens import UnverifiedToken, numeric_date, read_jws, verify_signature
+from stead.verify.keys import SUPPORTED_ALGORITHMS, KeySet
+
+_TYPES: Final = frozenset({"jwt", ""})
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def read_id_token(id_token: object) -> UnverifiedToken:
+    """Parse an ID token; an access token is rejected.
+
+    Raises:
+        TokenInvalid: It is malformed, or its header is not an ID token's.
+    """
+    return read_jws(id_token, SUPPORTED_ALGORITHMS, types=_TYPES)
+
+
+def check_id_token(
+    token: UnverifiedToken,
+    *,
+    keys: KeySet,
+    issuer: str,
+    client_id: str,
+    access_token: str | None,
+    nonce: str | None,
+    now: float,
+    leeway_s: float = 60.0,
+) -> Mapping[str, Any]:
+    """Verify an ID token and return its claims.
+
+    Args:
+        token: From ``read_id_token``.
+        keys: The issuer's keys.
+        issuer: The required value of ``iss``.
+        client_id: The only permitted audience.
+        access_token: The access token issued with it, to check ``at_hash``; None if there was none.
+        nonce: From the authorization request; None for an ID token from a refresh.
+        now: Seconds since the epoch.
+        leeway_s: Tolerated clock difference in seconds.
+
+    Raises:
+        TokenInvalid: The signature or a claim is wrong.
+    """
+    claims = issued_claims(token, keys=keys, issuer=issuer)
+    if claims.get("aud") not in (client_id, [client_id]):
+        raise TokenInvalid("wrong_audience")
+    if not isinstance(claims.get("sub"), str):
+        raise TokenInvalid("invalid_claims")
+    if now >= numeric_date(claims, "exp") + leeway_s:
+        raise TokenInvalid("expired")
+    if nonce is not None and not _same(claims.get("nonce"), nonce):
+        raise TokenInvalid("invalid_claims")
+    if (
+        access_token is not None
+        and "at_hash" in claims
+        and not _same(claims["at_hash"], _half_hash(access_token, token.algorithm))
+    ):
+        raise TokenInvalid("invalid_claims")
+    return claims
+
+
+def issued_claims(token: UnverifiedToken, *, keys: KeySet, issuer: str) -> dict[str, Any]:
+    """Verify signature and issuer of an ID token, and return its claims; expiry and audience are not checked.
+
+    Raises:
+        TokenInvalid: The issuer did not sign it.
+    """
+    signed = verify_signature(token, keys)
+    try:
+        claims = _decode(signed.payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise TokenInvalid("malformed") from None
+    if claims.get("iss") != issuer:
+        raise TokenInvalid("wrong_issuer")
+    return claims
+
+
+def _same(claim: object, expected: str) -> bool:
+    return isinstance(claim, str) and hmac.compare_digest(claim.encode(), expected.encode())
+
+
+def _half_hash(access_token: str, algorithm: str) -> str:
+    """Return the ``at_hash`` of an access token: the left half of its hash (section 3.1.3.6)."""
+    digest = (hashlib.sha512 if algorithm == "EdDSA" else hashlib.sha256)(access_token.encode("ascii")).digest()
+    return base64.urlsafe_b64encode(digest[: len(digest) // 2]).rstrip(b"=").decode()

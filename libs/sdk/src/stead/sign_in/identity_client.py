@@ -1,0 +1,397 @@
+"""The client for applications that users sign in to: authorization code flow with PKCE, and token renewal.
+
+``IdentityClient`` (threads) and ``AsyncIdentityClient`` (tasks) run the same operations (``operations``) over the
+same state (``state``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx2 as httpx
+
+from stead._transport import http as _http
+from stead._transport.http import Operation
+from stead._transport.tls import default_ssl_context
+from stead.errors import Unavailable
+from stead.sign_in.operations import TIMEOUT_S, OidcOperations, ScopesWatch
+from stead.sign_in.state import ClientState, MemoryStorage, Storage
+from stead.verify.access_tokens import UnverifiedToken
+from stead.verify.key_source import AsyncKeySource, KeyFreshness, KeySource
+from stead.verify.keys import KeySet
+
+__all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "Storage"]
+
+_KEYS_MIN_INTERVAL_S: Final = 5.0
+_RETRY_DELAY_S: Final = 1.0
+
+
+class _Client:
+    """The part of both clients that needs no I/O.
+
+    Attributes:
+        state: The stored state; for tests and tools.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        client_id: str,
+        client_secret: str | None,
+        *,
+        scopes: Iterable[str],
+        resources: Iterable[str],
+        storage: Storage | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.state = ClientState(
+            base_url,
+            client_id=client_id,
+            scopes=scopes,
+            resources=resources,
+            storage=MemoryStorage() if storage is None else storage,
+            clock=clock,
+        )
+        self._operations = OidcOperations(self.state, client_secret)
+
+    def sign_in_url(self, redirect_uri: str, prompt: str | None = None, *, login_hint: str | None = None) -> str:
+        """Begin a sign-in: return the address to which to redirect the browser.
+
+        Args:
+            redirect_uri: The callback address, registered for the application.
+            prompt: ``login`` forces a new sign-in; ``consent`` asks for consent again, which is necessary after scopes
+                were added; ``none`` never shows a page.
+            login_hint: Prefills the user name.
+        """
+        return self.state.begin(redirect_uri, prompt=prompt, login_hint=login_hint)
+
+    def is_signed_in(self) -> bool:
+        """Tell whether a user is signed in, according to the storage; nothing is sent."""
+        return self.state.is_signed_in()
+
+    def claims(self) -> Mapping[str, Any]:
+        """Return the claims of the user's ID token.
+
+        Raises:
+            SignInRequired: No user is signed in.
+        """
+        return self.state.signed_in().claims
+
+    def clear_organization_token(self, organization_id: str) -> None:
+        """Drop the cached token of an organization, so that the next one has the user's current permissions.
+
+        Raises:
+            SignInRequired: No user is signed in.
+        """
+        self.state.drop_token(self.state.target_key(None, organization_id))
+
+    def sign_out_url(self, post_logout_redirect_uri: str | None = None) -> str:
+        """Sign out here, and return the address to which to redirect the browser to end the session there too."""
+        return self.state.sign_out(post_logout_redirect_uri)
+
+
+class IdentityClient(_Client):
+    """Signs a user in and gets tokens on their behalf. Safe for threads.
+
+    ::
+
+        client = IdentityClient(
+            "https://id.example.com",
+            client_id=...,
+            client_secret=...,
+            scopes=["read:orders"],
+            resources=["https://orders.example.com/api"],
+            storage=session_storage,
+        )
+        redirect(client.sign_in_url("https://app.example.com/callback"))
+        # in the handler of /callback
+        claims = client.handle_callback(request.url)
+        # from then on
+        token = client.get_access_token("https://orders.example.com/api")
+
+    A client belongs to one user: give it a storage of that user, such as the session of a web framework or a file of a
+    native application. Tokens are cached and renewed when needed, with one refresh at a time.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        client_id: str,
+        client_secret: str | None = None,
+        *,
+        scopes: Iterable[str] = (),
+        resources: Iterable[str] = (),
+        storage: Storage | None = None,
+        clock: Callable[[], float] = time.time,
+        http: httpx.Client | None = None,
+    ) -> None:
+        """Create a client; nothing is sent yet.
+
+        Args:
+            base_url: Base address of the service.
+            client_id: The application.
+            client_secret: Secret of a Traditional application; None for Native and SPA.
+            scopes: Scopes to request besides ``openid``, ``offline_access`` and ``profile``: those of the resources;
+                for organizations, ``urn:service:scope:organizations`` and each organization permission in use.
+            resources: Resource indicators of the APIs to call.
+            storage: The user's storage; by default, in memory for the lifetime of the client.
+            clock: Returns seconds since the epoch.
+            http: Client for all requests; you close it.
+
+        Raises:
+            ValueError: ``base_url`` is not an http or https URL.
+        """
+        super().__init__(
+            base_url,
+            client_id,
+            client_secret,
+            scopes=scopes,
+            resources=resources,
+            storage=storage,
+            clock=clock,
+        )
+        self._http = http or httpx.Client(timeout=TIMEOUT_S, verify=default_ssl_context())
+        self._owns_http = http is None
+        self._keys = KeySource(
+            f"{self.state.issuer}/jwks",
+            freshness=KeyFreshness(floor_s=_KEYS_MIN_INTERVAL_S),
+            clock=clock,
+            timeout_s=TIMEOUT_S,
+            http=self._http,
+        )
+        self._refreshing = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, except those of an ``http`` that you passed in."""
+        if self._owns_http:
+            self._http.close()
+
+    def handle_callback(self, url: str) -> Mapping[str, Any]:
+        """Complete a sign-in: redeem the code, and return the claims of the ID token.
+
+        Args:
+            url: The full address of the callback request, with its query.
+
+        Raises:
+            SignInRequired: The user or the service refused, or this client did not begin the sign-in.
+            OAuthError: The code was refused.
+            TokenInvalid: The ID token was rejected.
+            Unavailable: The service did not answer.
+        """
+        sign_in, code = self.state.answered(url)
+        redeemed = self._run(self._operations.redeem(sign_in, code))
+        keys = self._keys_for(redeemed.id_token)
+        return self._operations.signed_in(redeemed, keys, target=self.state.target_key(None, None))
+
+    def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
+        """Return an access token, from the cache if it is valid for at least 30 s more.
+
+        Args:
+            resource: Resource indicator of the API to call; None for the userinfo endpoint.
+            organization_id: Limits the token to one organization; without ``resource``, requests an organization token.
+
+        Raises:
+            SignInRequired: No user is signed in, or the session has ended.
+            OAuthError: The service refused: the resource was not requested at sign-in, or the user is not a member.
+            Unavailable: The service did not answer.
+        """
+        return self._token(resource, organization_id)
+
+    def get_organization_token(self, organization_id: str) -> str:
+        """Return an organization token; see ``get_access_token``."""
+        return self.get_access_token(organization_id=organization_id)
+
+    def fetch_user_info(self) -> dict[str, Any]:
+        """Return the user's claims from the userinfo endpoint.
+
+        Raises:
+            SignInRequired: No user is signed in, or the session has ended.
+            Unavailable: The service did not answer.
+        """
+        return self._run(self._operations.user_info(self.get_access_token()))
+
+    def watch_organization_scopes(self, organization_id: str) -> Iterator[str]:
+        """Yield an organization token, and a new one whenever the user's permissions in the organization change.
+
+        ::
+
+            for token in client.watch_organization_scopes(organization_id):
+                connection.replace_token(token)
+
+        Blocks while nothing changes. While the service is unavailable, retries with a delay.
+
+        Raises:
+            SignInRequired: The user has signed out.
+            OAuthError: ``access_denied``: the user is no longer a member, or the organization was deleted. Or any
+                refusal of ``get_access_token``.
+            ApiError: The response does not come from the service.
+        """
+        watch = ScopesWatch()
+        while True:
+            try:
+                token = self._token(None, organization_id)
+                watch.record(self._run(self._operations.watch(organization_id, token, watch.etag)))
+                if watch.is_due:
+                    self.clear_organization_token(organization_id)
+                    with self._refreshing:  # excludes a token that another caller requested before the change
+                        token = self._refreshed(None, organization_id, watch.revision)
+                    watch.is_due = False
+                    yield token
+            except Unavailable as error:
+                time.sleep(error.retry_after or _RETRY_DELAY_S)
+
+    def _token(self, resource: str | None, organization_id: str | None) -> str:
+        target = self.state.target_key(resource, organization_id)
+        token = self.state.usable_token(target)
+        if token is None:
+            with self._refreshing:
+                token = self.state.usable_token(target)  # obtained while this caller waited
+                if token is None:
+                    token = self._refreshed(resource, organization_id)
+        return token
+
+    def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
+        """Return a new token; the caller holds the lock."""
+        target = self.state.target_key(resource, organization_id)
+        while True:
+            refreshed = self._run(self._operations.refresh(resource, organization_id, revision))
+            keys = self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
+            if self._operations.renewed(refreshed, keys, target=target):
+                return refreshed.response.access_token
+
+    def _keys_for(self, token: UnverifiedToken) -> KeySet:
+        keys = self._keys.keys()
+        return keys if token.key_id in keys else self._keys.keys(stale=keys)
+
+    def _run(self, operation: Operation[_http.T]) -> _http.T:
+        return _http.run(operation, lambda request: _http.send(self._http, self.state.base_url, request, {}))
+
+
+class AsyncIdentityClient(_Client):
+    """Signs a user in and gets tokens on their behalf, in the tasks of one event loop; see ``IdentityClient``."""
+
+    def __init__(
+        self,
+        base_url: str,
+        client_id: str,
+        client_secret: str | None = None,
+        *,
+        scopes: Iterable[str] = (),
+        resources: Iterable[str] = (),
+        storage: Storage | None = None,
+        clock: Callable[[], float] = time.time,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        """Create a client; see ``IdentityClient`` for the arguments.
+
+        Raises:
+            ValueError: ``base_url`` is not an http or https URL.
+        """
+        super().__init__(
+            base_url,
+            client_id,
+            client_secret,
+            scopes=scopes,
+            resources=resources,
+            storage=storage,
+            clock=clock,
+        )
+        self._http = http or httpx.AsyncClient(timeout=TIMEOUT_S, verify=default_ssl_context())
+        self._owns_http = http is None
+        self._keys = AsyncKeySource(
+            f"{self.state.issuer}/jwks",
+            freshness=KeyFreshness(floor_s=_KEYS_MIN_INTERVAL_S),
+            clock=clock,
+            timeout_s=TIMEOUT_S,
+            http=self._http,
+        )
+        self._refreshing = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections, except those of an ``http`` that you passed in."""
+        if self._owns_http:
+            await self._http.aclose()
+
+    async def handle_callback(self, url: str) -> Mapping[str, Any]:
+        """Complete a sign-in; see ``IdentityClient.handle_callback``."""
+        sign_in, code = self.state.answered(url)
+        redeemed = await self._run(self._operations.redeem(sign_in, code))
+        keys = await self._keys_for(redeemed.id_token)
+        return self._operations.signed_in(redeemed, keys, target=self.state.target_key(None, None))
+
+    async def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
+        """Return an access token; see ``IdentityClient.get_access_token``."""
+        return await self._token(resource, organization_id)
+
+    async def get_organization_token(self, organization_id: str) -> str:
+        """Return an organization token; see ``get_access_token``."""
+        return await self.get_access_token(organization_id=organization_id)
+
+    async def fetch_user_info(self) -> dict[str, Any]:
+        """Return the user's claims; see ``IdentityClient.fetch_user_info``."""
+        return await self._run(self._operations.user_info(await self.get_access_token()))
+
+    async def watch_organization_scopes(self, organization_id: str) -> AsyncIterator[str]:
+        """Yield organization tokens; see ``IdentityClient.watch_organization_scopes``."""
+        watch = ScopesWatch()
+        while True:
+            try:
+                token = await self._token(None, organization_id)
+                watch.record(await self._run(self._operations.watch(organization_id, token, watch.etag)))
+                if watch.is_due:
+                    self.clear_organization_token(organization_id)
+                    async with self._refreshing:  # excludes a token that another caller requested before the change
+                        token = await self._refreshed(None, organization_id, watch.revision)
+                    watch.is_due = False
+                    yield token
+            except Unavailable as error:
+                await asyncio.sleep(error.retry_after or _RETRY_DELAY_S)
+
+    async def _token(self, resource: str | None, organization_id: str | None) -> str:
+        target = self.state.target_key(resource, organization_id)
+        token = self.state.usable_token(target)
+        if token is None:
+            async with self._refreshing:
+                token = self.state.usable_token(target)  # obtained while this caller waited
+                if token is None:
+                    token = await self._refreshed(resource, organization_id)
+        return token
+
+    async def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
+        """Return a new token; the caller holds the lock."""
+        target = self.state.target_key(resource, organization_id)
+        while True:
+            refreshed = await self._run(self._operations.refresh(resource, organization_id, revision))
+            keys = await self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
+            if self._operations.renewed(refreshed, keys, target=target):
+                return refreshed.response.access_token
+
+    async def _keys_for(self, token: UnverifiedToken) -> KeySet:
+        keys = await self._keys.keys()
+        return keys if token.key_id in keys else await self._keys.keys(stale=keys)
+
+    async def _run(self, operation: Operation[_http.T]) -> _http.T:
+        return await _http.async_run(
+            operation, lambda request: _http.async_send(self._http, self.state.base_url, request, {})
+        )

@@ -1,0 +1,295 @@
+"""The stored state of an ``IdentityClient``: pending sign-ins, the signed-in user, and cached tokens. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import msgspec
+
+from stead._transport import http as _http
+from stead.errors import SignInRequired
+from stead.sign_in.token_endpoint import TokenResponse
+
+_ORGANIZATIONS: Final = ":scope:organizations"
+_RENEW_AHEAD_S: Final = 30.0
+_MAX_SIGN_INS: Final = 16
+_ANSWER: Final = frozenset({"code", "state", "iss", "error", "error_description"})
+
+
+class Storage(Protocol):
+    """A key-value store of one user, such as the session of a web framework or a file of a native application.
+
+    ::
+
+        class SessionStorage:
+            def __init__(self, session: dict[str, str]) -> None:
+                self.session = session
+
+            def get(self, key: str) -> str | None:
+                return self.session.get(key)
+
+            def set(self, key: str, value: str) -> None:
+                self.session[key] = value
+
+            def remove(self, key: str) -> None:
+                self.session.pop(key, None)
+
+    The values are secrets: refresh tokens and access tokens. Only one client at a time may use a storage.
+    """
+
+    def get(self, key: str) -> str | None:
+        """Return a value; None if there is none."""
+
+    def set(self, key: str, value: str) -> None:
+        """Store a value."""
+
+    def remove(self, key: str) -> None:
+        """Remove a value; a no-op if there is none."""
+
+
+class MemoryStorage:
+    """A ``Storage`` in memory, for tests and short-lived programs."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def get(self, key: str) -> str | None:
+        """Return a value; None if there is none."""
+        return self._values.get(key)
+
+    def set(self, key: str, value: str) -> None:
+        """Store a value."""
+        self._values[key] = value
+
+    def remove(self, key: str) -> None:
+        """Remove a value; a no-op if there is none."""
+        self._values.pop(key, None)
+
+
+class SignIn(msgspec.Struct, frozen=True):
+    """A pending sign-in, stored under its ``state``."""
+
+    code_verifier: str
+    nonce: str
+    redirect_uri: str
+
+
+class StoredToken(msgspec.Struct, frozen=True):
+    """An access token and its expiry in seconds since the epoch."""
+
+    access_token: str
+    expires_at: float
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """The signed-in user and their tokens.
+
+    Attributes:
+        claims: The claims of the ID token.
+        tokens: Access tokens by target; see ``ClientState.target_key``.
+    """
+
+    id_token: str
+    claims: dict[str, Any]
+    refresh_token: str | None
+    tokens: dict[str, StoredToken]
+
+    def __repr__(self) -> str:
+        return f"SignedIn({self.claims.get('sub')!r})"
+
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class ClientState:
+    """The state of one client, in its storage.
+
+    Every read-modify-write holds a lock, which is never held across a request. The state may therefore change while a
+    request is in flight: its result is stored only if the sign-in that it belongs to is still current, which the
+    refresh token identifies.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        client_id: str,
+        scopes: Iterable[str],
+        resources: Iterable[str],
+        storage: Storage,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.base_url = _http.checked_base_url(base_url)
+        self.issuer = _http.issuer_at(base_url)
+        self.client_id = client_id
+        self.scopes = tuple(dict.fromkeys(("openid", "offline_access", "profile", *scopes)))
+        namespaces = [scope.removesuffix(_ORGANIZATIONS) for scope in self.scopes if scope.endswith(_ORGANIZATIONS)]
+        reserved = [f"{namespace}:resource:organizations" for namespace in namespaces]
+        self.resources = tuple(dict.fromkeys((*resources, *reserved)))
+        self.clock = clock
+        self._storage = storage
+        self._lock = threading.Lock()
+        holder = f"{self.base_url}\n{client_id}"
+        self._key = f"identity:{hashlib.sha256(holder.encode()).hexdigest()[:32]}"
+
+    def begin(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> str:
+        """Store a pending sign-in; return the address of its authorization request."""
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        with self._lock:
+            sign_ins = dict(list(self._sign_ins().items())[-_MAX_SIGN_INS + 1 :])
+            sign_ins[state] = SignIn(verifier, nonce, redirect_uri)
+            self._storage.set(f"{self._key}:sign-ins", _encode(sign_ins).decode())
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        query = {
+            "client_id": self.client_id,
+            "redirect_uri": redirect_uri,
+            "response_type": "code",
+            "scope": " ".join(self.scopes),
+            "resource": list(self.resources),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        query |= {name: value for name, value in (("prompt", prompt), ("login_hint", login_hint)) if value}
+        return f"{self.issuer}/auth?{urlencode(query, doseq=True)}"
+
+    def answered(self, url: str) -> tuple[SignIn, str]:
+        """Return the pending sign-in of a callback, and its code. A callback cannot be replayed.
+
+        Raises:
+            SignInRequired: The service refused, or this client did not begin the sign-in.
+        """
+        received = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+        parameters = dict(received)
+        if len([name for name, _ in received if name in _ANSWER]) != len(_ANSWER & parameters.keys()):
+            raise SignInRequired(
+                "repeated_parameter", "the callback repeats a parameter, which RFC 6749 section 3.1 forbids"
+            )
+        with self._lock:
+            sign_ins = self._sign_ins()
+            sign_in = sign_ins.pop(parameters.get("state", ""), None)
+            if sign_in is None or not _is_same_address(url, sign_in.redirect_uri):
+                raise SignInRequired("unknown_state", "this client did not begin the sign-in")
+            self._storage.set(f"{self._key}:sign-ins", _encode(sign_ins).decode())
+        if parameters.get("iss") != self.issuer:  # RFC 9207 section 2.4: reject a response from another server
+            raise SignInRequired("wrong_issuer", "the callback comes from another issuer")
+        if "code" not in parameters:
+            raise SignInRequired(parameters.get("error", "no_code"), parameters.get("error_description", ""))
+        return sign_in, parameters["code"]
+
+    def signed_in(self) -> SignedIn:
+        """Return the signed-in user.
+
+        Raises:
+            SignInRequired: No user is signed in.
+        """
+        stored = self._storage.get(f"{self._key}:signed-in")
+        if stored is None:
+            raise SignInRequired("not_signed_in")
+        return msgspec.json.decode(stored, type=SignedIn)
+
+    def is_signed_in(self) -> bool:
+        """Tell whether a user is signed in."""
+        return self._storage.get(f"{self._key}:signed-in") is not None
+
+    def usable_token(self, target: str) -> str | None:
+        """Return a cached token for a target, unless it expires soon."""
+        token = self.signed_in().tokens.get(target)
+        return token.access_token if token and token.expires_at - _RENEW_AHEAD_S > self.clock() else None
+
+    def sign_in(self, response: TokenResponse, *, target: str, claims: Mapping[str, Any], requested_at: float) -> None:
+        """Store a signed-in user in place of the previous one; pending sign-ins are kept."""
+        token = StoredToken(response.access_token, requested_at + response.expires_in)
+        signed_in = SignedIn(response.id_token or "", dict(claims), response.refresh_token, {target: token})
+        with self._lock:
+            self._keep(signed_in)
+
+    def renew(
+        self,
+        before: SignedIn,
+        response: TokenResponse,
+        *,
+        target: str,
+        claims: Mapping[str, Any],
+        requested_at: float,
+    ) -> bool:
+        """Store the result of a refresh; return False if the user has signed out or in again meanwhile.
+
+        Args:
+            before: The signed-in user when the refresh was requested.
+            response: The result.
+            target: The target of the access token.
+            claims: The claims of the latest ID token.
+            requested_at: Seconds since the epoch.
+        """
+        token = StoredToken(response.access_token, requested_at + response.expires_in)
+        with self._lock:
+            if not self._is_still(before):
+                return False
+            self._keep(
+                SignedIn(
+                    id_token=response.id_token or before.id_token,
+                    claims=dict(claims),
+                    refresh_token=response.refresh_token or before.refresh_token,
+                    tokens=self.signed_in().tokens | {target: token},
+                )
+            )
+            return True
+
+    def end(self, before: SignedIn) -> bool:
+        """Remove the signed-in user; return False, and keep it, if it belongs to another sign-in by now."""
+        with self._lock:
+            if self.is_signed_in() and not self._is_still(before):
+                return False
+            self._storage.remove(f"{self._key}:signed-in")
+            return True
+
+    def drop_token(self, target: str) -> None:
+        """Remove the cached token for a target.
+
+        Raises:
+            SignInRequired: No user is signed in.
+        """
+        with self._lock:
+            signed_in = self.signed_in()
+            tokens = {key: token for key, token in signed_in.tokens.items() if key != target}
+            self._keep(msgspec.structs.replace(signed_in, tokens=tokens))
+
+    def target_key(self, resource: str | None, organization_id: str | None) -> str:
+        """Return the cache key of a target: everything that distinguishes two tokens."""
+        return "\n".join((resource or "", organization_id or "", " ".join(sorted(self.scopes))))
+
+    def sign_out(self, post_logout_redirect_uri: str | None) -> str:
+        """Remove all state; return the address of the end-session endpoint."""
+        query = {"client_id": self.client_id}
+        with self._lock:
+            if self.is_signed_in():
+                query["id_token_hint"] = self.signed_in().id_token
+            self._storage.remove(f"{self._key}:signed-in")
+            self._storage.remove(f"{self._key}:sign-ins")
+        if post_logout_redirect_uri:
+            query["post_logout_redirect_uri"] = post_logout_redirect_uri
+        return f"{self.issuer}/session/end?{urlencode(query)}"
+
+    def _is_still(self, before: SignedIn) -> bool:
+        return self.is_signed_in() and self.signed_in().refresh_token == before.refresh_token
+
+    def _keep(self, signed_in: SignedIn) -> None:
+        self._storage.set(f"{self._key}:signed-in", _encode(signed_in).decode())
+
+    def _sign_ins(self) -> dict[str, SignIn]:
+        stored = self._storage.get(f"{self._key}:sign-ins")
+        return msgspec.json.decode(stored, type=dict[str, SignIn]) if stored else {}
+
+
+def _is_same_address(url: str, redirect_uri: str) -> bool:
+    """Tell whether a callback has the path of the redirect URI; a proxy may change the host."""
+    return urlsplit(url).path == urlsplit(redirect_uri).path
