@@ -41,7 +41,7 @@ from stead import (
     async_exchange_subject_token,
     exchange_subject_token,
 )
-from stead._transport.http import json_request
+from stead._transport.api import json_request
 from stead.sign_in.token_endpoint import request_exchange
 from tests.unit.sdk.http_server import Answer
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, SigningKey, token

@@ -1,1 +1,1 @@
-"""Requests and responses: operations without I/O, the HTTP that carries them, and what every service sends back."""
+"""What all clients share: operations without I/O, HTTP, and the requests and responses of ``/api``."""

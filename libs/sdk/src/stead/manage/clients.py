@@ -13,8 +13,9 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import httpx2 as httpx
 
-from stead._transport import http as _http
-from stead._transport.http import AsyncRun, Operation, Request, Run
+from stead._transport.api import decode, json_request, require_success
+from stead._transport.http import async_send, checked_base_url, send
+from stead._transport.operations import AsyncRun, Operation, Request, Run, async_run, run
 from stead._transport.revisions import HEADER as REVISION_HEADER
 from stead._transport.revisions import HighestRevisions, checked_revision
 from stead._transport.tls import default_ssl_context
@@ -57,7 +58,7 @@ class _Client(Generic[R]):
             raise ValueError("give credentials or access_token, not both")
         if not is_supplied and not (client_id and client_secret):
             raise ValueError("client_id and client_secret must not be empty")
-        self._base_url = _http.checked_base_url(base_url)
+        self._base_url = checked_base_url(base_url)
         self._client_id = client_id
         self._client_secret = client_secret
         self._resource = resource
@@ -241,7 +242,7 @@ class ManagementClient(_Client[Run]):
         self.close()
 
     def _run(self, operation: Operation[T]) -> T:
-        return _http.run(operation, self._send_authorized)
+        return run(operation, self._send_authorized)
 
     def _send_authorized(self, request: Request) -> httpx.Response:
         token = self._token.value()
@@ -251,10 +252,10 @@ class ManagementClient(_Client[Run]):
         return answer
 
     def _request_token(self) -> TokenResponse:
-        return _http.run(self._token_operation(), self._send)
+        return run(self._token_operation(), self._send)
 
     def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._observed(_http.send(self._http, self._base_url, request, self._headers(token)))
+        return self._observed(send(self._http, self._base_url, request, self._headers(token)))
 
 
 class AsyncManagementClient(_Client[AsyncRun]):
@@ -349,7 +350,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         await self.aclose()
 
     async def _run(self, operation: Operation[T]) -> T:
-        return await _http.async_run(operation, self._send_authorized)
+        return await async_run(operation, self._send_authorized)
 
     async def _send_authorized(self, request: Request) -> httpx.Response:
         token = await self._token.value()
@@ -359,15 +360,15 @@ class AsyncManagementClient(_Client[AsyncRun]):
         return answer
 
     async def _request_token(self) -> TokenResponse:
-        return await _http.async_run(self._token_operation(), self._send)
+        return await async_run(self._token_operation(), self._send)
 
     async def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._observed(await _http.async_send(self._http, self._base_url, request, self._headers(token)))
+        return self._observed(await async_send(self._http, self._base_url, request, self._headers(token)))
 
 
 def _any_request(method: str, path: str, json: object, params: Mapping[str, str | int] | None) -> Operation[Any]:
-    answer = yield _http.json_request(method, path, json, params=params)
+    answer = yield json_request(method, path, json, params=params)
     if not answer.content:
-        _http.require_success(answer)
+        require_success(answer)
         return None
-    return _http.decode(answer, Any)
+    return decode(answer, Any)

@@ -1,7 +1,7 @@
 """Lists of the Management API, fetched page by page during iteration.
 
 ``ListRequest`` describes a list, ``CursorRequest`` one with cursors; a ``Reader`` is one pass over it, with one
-operation (see ``_transport.http``) per page; ``Listing`` and ``AsyncListing`` are what callers iterate over.
+operation (see ``_transport.operations``) per page; ``Listing`` and ``AsyncListing`` are what callers iterate over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import httpx2 as httpx
 
-from stead._transport.http import AsyncRun, Operation, Request, Run, decode, json_request, unexpected_answer
+from stead._transport.api import decode, json_request, unexpected_answer
+from stead._transport.operations import AsyncRun, Operation, Request, Run
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from stead._transport.http import AsyncRun, Operation, Run
+from stead._transport.operations import AsyncRun, Operation, Run
 from stead.manage.lists import AsyncListing, Listing, ListRequest
 from stead.manage.operations import (
     applications,

@@ -15,8 +15,8 @@ from typing import Any, Final, Self
 
 import httpx2 as httpx
 
-from stead._transport import http as _http
-from stead._transport.http import Operation
+from stead._transport.http import async_send, send
+from stead._transport.operations import Operation, T, async_run, run
 from stead._transport.tls import default_ssl_context
 from stead.errors import Unavailable
 from stead.sign_in.operations import TIMEOUT_S, OidcOperations, ScopesWatch
@@ -276,8 +276,8 @@ class IdentityClient(_Client):
         keys = self._keys.keys()
         return keys if token.key_id in keys else self._keys.keys(stale=keys)
 
-    def _run(self, operation: Operation[_http.T]) -> _http.T:
-        return _http.run(operation, lambda request: _http.send(self._http, self.state.base_url, request, {}))
+    def _run(self, operation: Operation[T]) -> T:
+        return run(operation, lambda request: send(self._http, self.state.base_url, request, {}))
 
 
 class AsyncIdentityClient(_Client):
@@ -391,7 +391,5 @@ class AsyncIdentityClient(_Client):
         keys = await self._keys.keys()
         return keys if token.key_id in keys else await self._keys.keys(stale=keys)
 
-    async def _run(self, operation: Operation[_http.T]) -> _http.T:
-        return await _http.async_run(
-            operation, lambda request: _http.async_send(self._http, self.state.base_url, request, {})
-        )
+    async def _run(self, operation: Operation[T]) -> T:
+        return await async_run(operation, lambda request: async_send(self._http, self.state.base_url, request, {}))

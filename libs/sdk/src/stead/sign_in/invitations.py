@@ -7,7 +7,9 @@ from typing import Final
 
 import httpx2 as httpx
 
-from stead._transport.http import async_run, async_send, checked_base_url, command, run, send
+from stead._transport.api import command
+from stead._transport.http import async_send, checked_base_url, send
+from stead._transport.operations import async_run, run
 from stead._transport.tls import default_ssl_context
 
 _PATH: Final = "/api/invitations/accept"

@@ -8,8 +8,9 @@ from typing import Any, Final
 import httpx2 as httpx
 import msgspec
 
-from stead._transport import http as _http
-from stead._transport.http import Operation, Request
+from stead._transport.api import UNEXPECTED_ANSWER, api_path, decode, require_success
+from stead._transport.http import raise_if_unavailable
+from stead._transport.operations import Operation, Request
 from stead._transport.revisions import HEADER as REVISION_HEADER
 from stead.errors import Conflict, NotFound, OAuthError, SignInRequired
 from stead.sign_in.id_token import check_id_token, read_id_token
@@ -133,14 +134,14 @@ class OidcOperations:
         """Read the user's claims."""
         request = Request(method="GET", path=_USERINFO, headers={"Authorization": f"Bearer {access_token}"})
         answer = yield request
-        _http.raise_if_unavailable(answer)
+        raise_if_unavailable(answer)
         if answer.status_code in {401, 403}:
             raise SignInRequired("not_signed_in", "the access token is no longer accepted")
-        return _http.decode(answer, dict[str, Any])
+        return decode(answer, dict[str, Any])
 
     def watch(self, organization_id: str, access_token: str, etag: str | None) -> Operation[httpx.Response]:
         """Read the user's permissions in an organization; with an ETag, wait until they change."""
-        path = _http.api_path("organizations", organization_id, "users", self.state.signed_in().claims["sub"], "scopes")
+        path = api_path("organizations", organization_id, "users", self.state.signed_in().claims["sub"], "scopes")
         headers = {"Authorization": f"Bearer {access_token}"}
         if etag is not None:
             headers |= {"If-None-Match": etag, "Prefer": f"wait={_WAIT_S}"}
@@ -187,9 +188,9 @@ class ScopesWatch(msgspec.Struct):
         if answer.status_code in {401, 403}:
             raise SignInRequired("not_granted", "the organization's permissions can no longer be read")
         try:
-            _http.require_success(answer)
+            require_success(answer)
         except (NotFound, Conflict) as gone:
-            if gone.code == _http.UNEXPECTED_ANSWER:
+            if gone.code == UNEXPECTED_ANSWER:
                 raise
             description = "the user is not a member of the organization, or the organization does not exist"
             raise OAuthError("access_denied", description, status=gone.status, request_id=gone.request_id) from None

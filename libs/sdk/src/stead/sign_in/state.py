@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 
-from stead._transport import http as _http
+from stead._transport.http import checked_base_url, issuer_at
 from stead.errors import SignInRequired
 from stead.sign_in.token_endpoint import TokenResponse
 
@@ -126,8 +126,8 @@ class ClientState:
         storage: Storage,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.base_url = _http.checked_base_url(base_url)
-        self.issuer = _http.issuer_at(base_url)
+        self.base_url = checked_base_url(base_url)
+        self.issuer = issuer_at(base_url)
         self.client_id = client_id
         self.scopes = tuple(dict.fromkeys(("openid", "offline_access", "profile", *scopes)))
         namespaces = [scope.removesuffix(_ORGANIZATIONS) for scope in self.scopes if scope.endswith(_ORGANIZATIONS)]

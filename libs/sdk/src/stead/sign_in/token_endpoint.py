@@ -14,8 +14,8 @@ from urllib.parse import quote_plus, urlencode
 import httpx2 as httpx
 import msgspec
 
-from stead._transport import http as _http
-from stead._transport.http import Operation, Request
+from stead._transport.http import async_send, checked_base_url, raise_if_unavailable, request_id, retry_after, send
+from stead._transport.operations import Operation, Request, async_run, run
 from stead._transport.revisions import HEADER as REVISION_HEADER
 from stead._transport.revisions import checked_revision
 from stead._transport.tls import default_ssl_context
@@ -352,7 +352,7 @@ _UNEXPECTED: Final = _Refusal("unexpected_answer", "the response does not come f
 
 
 def _read(answer: httpx.Response, *, secrets: Iterable[str | None]) -> TokenResponse:
-    _http.raise_if_unavailable(answer)
+    raise_if_unavailable(answer)
     if answer.status_code == httpx.codes.OK:
         response = _issued(answer)
         if response is not None:
@@ -367,8 +367,8 @@ def _read(answer: httpx.Response, *, secrets: Iterable[str | None]) -> TokenResp
         refusal.error,
         description,
         status=answer.status_code,
-        retry_after=_http.retry_after(answer),
-        request_id=_http.request_id(answer),
+        retry_after=retry_after(answer),
+        request_id=request_id(answer),
     )
 
 
@@ -390,18 +390,18 @@ def _refusal(answer: httpx.Response) -> _Refusal:
 
 
 def _run(operation: Operation[TokenResponse], base_url: str, http: httpx.Client | None) -> TokenResponse:
-    address = _http.checked_base_url(base_url)
+    address = checked_base_url(base_url)
     if http is not None:
-        return _http.run(operation, lambda request: _http.send(http, address, request, {}))
+        return run(operation, lambda request: send(http, address, request, {}))
     with httpx.Client(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:
-        return _http.run(operation, lambda request: _http.send(own, address, request, {}))
+        return run(operation, lambda request: send(own, address, request, {}))
 
 
 async def _async_run(
     operation: Operation[TokenResponse], base_url: str, http: httpx.AsyncClient | None
 ) -> TokenResponse:
-    address = _http.checked_base_url(base_url)
+    address = checked_base_url(base_url)
     if http is not None:
-        return await _http.async_run(operation, lambda request: _http.async_send(http, address, request, {}))
+        return await async_run(operation, lambda request: async_send(http, address, request, {}))
     async with httpx.AsyncClient(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:
-        return await _http.async_run(operation, lambda request: _http.async_send(own, address, request, {}))
+        return await async_run(operation, lambda request: async_send(own, address, request, {}))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import httpx2 as httpx
 
-from stead._transport import http as _http
+from stead._transport.http import issuer_at
 from stead.verify.access_tokens import AccessToken, Expectations, TokenChecker
 from stead.verify.feed import NotValidFeed
 from stead.verify.feed.entries import MAX_LEEWAY_S
@@ -244,4 +244,4 @@ def _check_of(
 def _issuer(base_url: str | None, issuer: str | None) -> str:
     if (base_url is None) == (issuer is None):
         raise ValueError("give either base_url or issuer")
-    return _http.issuer_at(base_url) if base_url is not None else str(issuer)
+    return issuer_at(base_url) if base_url is not None else str(issuer)

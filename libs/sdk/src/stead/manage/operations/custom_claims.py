@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
-from stead._transport.http import IfMatch, IfNoneMatch, Operation, api_path, command, decode, json_request
+from stead._transport.api import IfMatch, IfNoneMatch, api_path, command, decode, json_request
+from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
 from stead.manage.operations._bodies import FreeForm, TokenKind, create_body, patch_body
 from stead.models import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from stead._transport.http import Operation, api_path, command, decode, json_request
+from stead._transport.api import api_path, command, decode, json_request
+from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, CursorRequest
 from stead.manage.operations._bodies import create_body, flag
 from stead.models import Impersonation

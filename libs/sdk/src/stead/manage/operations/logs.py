@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stead._transport.http import Operation, api_path, decode, json_request
+from stead._transport.api import api_path, decode, json_request
+from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, CursorRequest
 from stead.models import AuditEntry, AuditFigure, ConsistencyProof, InclusionProof, SignedHead
 

@@ -9,16 +9,8 @@ import httpx2 as httpx
 import msgspec
 from msgspec import UNSET
 
-from stead._transport.http import (
-    IfMatch,
-    Operation,
-    Request,
-    api_path,
-    command,
-    decode,
-    json_request,
-    unexpected_answer,
-)
+from stead._transport.api import IfMatch, api_path, command, decode, json_request, unexpected_answer
+from stead._transport.operations import Operation, Request
 from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
 from stead.models import (
     HeldPermissions,

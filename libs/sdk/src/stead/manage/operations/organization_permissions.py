@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from stead._transport.http import IfMatch, Operation, api_path, command, decode, json_request
+from stead._transport.api import IfMatch, api_path, command, decode, json_request
+from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
 from stead.manage.operations._bodies import create_body, patch_body
 from stead.models import OrganizationPermission

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from stead._transport.http import IfMatch, Operation, api_path, decode, json_request
+from stead._transport.api import IfMatch, api_path, decode, json_request
+from stead._transport.operations import Operation
 from stead.models import OrganizationTemplate, TemplateReport
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from msgspec import UNSET, UnsetType
 
-from stead._transport.http import IfMatch, Operation, api_path, command, decode, json_request
+from stead._transport.api import IfMatch, api_path, command, decode, json_request
+from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
 from stead.manage.operations._bodies import RoleType, create_body, patch_body
 from stead.models import Application, Role, Scope, User

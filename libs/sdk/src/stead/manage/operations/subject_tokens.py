@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from stead._transport.http import Operation, api_path, decode, json_request
+from stead._transport.api import api_path, decode, json_request
+from stead._transport.operations import Operation
 from stead.manage.operations._bodies import FreeForm, create_body
 from stead.models import SubjectToken
 
