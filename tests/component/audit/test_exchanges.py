@@ -35,7 +35,7 @@ from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
 from token_service.directory.keys import state_key
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
+from token_service.presented_tokens.subject_token_taker import SpentSubjectToken, SubjectTokenStore
 
 DENIED = access_denied("not a member", reason="organization.not_a_member")
 UNKNOWN_TARGET = invalid_target("the resource is unknown")

@@ -28,7 +28,7 @@ from token_service.directory import Requirement, SubjectSnapshot
 from token_service.directory.keys import organizations_key, state_key
 from token_service.directory.projection import ProjectionState
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_store import (
+from token_service.presented_tokens.subject_token_taker import (
     SpentSubjectToken,
     SubjectTokenStore,
     UnspentSubjectToken,

@@ -36,7 +36,7 @@ from tests.support.waiting import WAIT_S, eventually, eventually_here
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory.keys import state_key
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_store import SpentSubjectToken, SubjectTokenStore
+from token_service.presented_tokens.subject_token_taker import SpentSubjectToken, SubjectTokenStore
 
 pytestmark = pytest.mark.slow
 

@@ -32,7 +32,7 @@ from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.presented_tokens.actor_tokens import ActorTokens
-from token_service.presented_tokens.subject_token_store import UnspentSubjectToken
+from token_service.presented_tokens.subject_token_taker import UnspentSubjectToken
 from token_service.presented_tokens.subject_tokens import Exchange, SubjectTokens, TakenSubjectToken
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey

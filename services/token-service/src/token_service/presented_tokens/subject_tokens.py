@@ -17,7 +17,7 @@ from token_service.directory.freshness import highest
 from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_store import SubjectTokenStore, UnspentSubjectToken
+from token_service.presented_tokens.subject_token_taker import SubjectTokenStore, UnspentSubjectToken
 
 _log = get_logger(__name__)
 
