@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
 
 class AuditedTokenRequest(msgspec.Struct, kw_only=True):
-    """Facts about a token request, completed by each phase.
+    """Facts about a token request, completed by each phase through the methods below.
 
     Attributes:
         address: Of the client.
@@ -82,9 +82,38 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
     reason: str | None = None
     is_taken: bool = False
 
-    def target(self, organization_id: str | None, resource: str | None) -> None:
-        """Set the target's organization and resource."""
+    def note_client(self, client_id: str, *, is_public: bool) -> None:
+        """Note which client is authenticated."""
+        self.client_id, self.is_public = client_id, is_public
+
+    def note_target(self, organization_id: str | None, resource: str | None) -> None:
+        """Note the organization and the resource of the target."""
         self.organization_id, self.resource = organization_id, resource
+
+    def note_actor(self, actor_id: str) -> None:
+        """Note the subject of a valid actor token."""
+        self.actor_id = actor_id
+
+    def note_user(self, user_id: str) -> None:
+        """Note the user of a code or refresh token."""
+        self.user_id = user_id
+
+    def note_taken(self, subject_token_id: str, *, user_id: str, issued_token_id: str) -> None:
+        """Note that a subject token is spent, and that its attempt has this ``jti`` in the audit trail."""
+        self.is_taken = True
+        self.subject_token_id, self.user_id, self.issued_token_id = subject_token_id, user_id, issued_token_id
+
+    def note_token(self, issued_token_id: str, *, scope: str) -> None:
+        """Note which token is issued, unless it is issued by exchange."""
+        self.issued_token_id, self.scope = issued_token_id, scope
+
+    def note_exchanged(self, *, scope: str, expires_at: int) -> None:
+        """Note the token that the attempt announced."""
+        self.scope, self.expires_at = scope, expires_at
+
+    def note_reason(self, reason: str) -> None:
+        """Note why the request is refused."""
+        self.reason = reason
 
 
 class TokenAudit:

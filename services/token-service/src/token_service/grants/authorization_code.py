@@ -157,8 +157,8 @@ class AuthorizationCodeGrant:
             _log.info("code.refused", reason="unknown, expired or another client's", client_id=prepared.client.id)
             raise not_acceptable()
         if not used.is_first_use:
-            prepared.requested_token.audited.user_id = used.code.authorization.user_id
-            prepared.requested_token.audited.reason = "authorization_code.reused"
+            prepared.requested_token.audited.note_user(used.code.authorization.user_id)
+            prepared.requested_token.audited.note_reason("authorization_code.reused")
             _log.warning("code.replayed", authorization_id=used.code.authorization.id)
             await self._authorizations.end(used.code.authorization.id)
             raise not_acceptable()

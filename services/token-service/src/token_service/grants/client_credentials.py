@@ -83,7 +83,7 @@ class ClientCredentialsGrant:
         target = await self._targets.requested(form, request.parameters)
         if target is None:
             raise invalid_target("name a resource or an organization")
-        request.audited.target(target.organization_id, target.indicator)
+        request.audited.note_target(target.organization_id, target.indicator)
         requested = parse_scope(form.scope or None)
         look = partial(self._holder, client, target, request.awaited)
         holder, granted = await granted_scopes(self._directory, target, requested, await look(), look)
@@ -126,7 +126,8 @@ class ClientCredentialsGrant:
         )
         async with self._custom_claims.reserved("client-credentials") as reserved:
             extra_claims = await reserved.claims(partial(client_arguments, self._directory.in_memory, token))
-        prepared.audited.issued_token_id, prepared.audited.scope = token.jti, format_scope(prepared.scopes)
+        scope = format_scope(prepared.scopes)
+        prepared.audited.note_token(token.jti, scope=scope)
         access_token = await self._issuer.issue(
             await key,
             subject=prepared.client.id,
@@ -144,5 +145,5 @@ class ClientCredentialsGrant:
             access_token=access_token,
             token_type="Bearer",  # noqa: S106 - a type, not a token
             expires_in=target.lifetime_s,
-            scope=prepared.audited.scope,
+            scope=scope,
         )

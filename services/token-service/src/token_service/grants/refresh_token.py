@@ -95,8 +95,8 @@ class RefreshTokenGrant:
             )
             raise not_acceptable()
         if await self._refresh_tokens.is_replayed(found):
-            prepared.requested_token.audited.user_id = found.authorization.user_id
-            prepared.requested_token.audited.reason = "refresh_token.reused"
+            prepared.requested_token.audited.note_user(found.authorization.user_id)
+            prepared.requested_token.audited.note_reason("refresh_token.reused")
             raise not_acceptable()
         decision = await self._tokens.decide(found.authorization, client, prepared.requested_token)
         async with self._tokens.reserved() as reserved:

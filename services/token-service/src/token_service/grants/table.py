@@ -152,7 +152,7 @@ class Grants:
         await self._keys.require_usable()
         was_there = self._directory.has_seen(request.awaited)  # read first: it may arrive during the checks
         client = await self._authenticator.authenticate(request.credentials)
-        request.audited.client_id, request.audited.is_public = client.id, request.credentials.method == "none"
+        request.audited.note_client(client.id, is_public=request.credentials.method == "none")
         grant = self._grants.get(request.parameters.require("grant_type"))
         if grant is None:
             raise unsupported_grant_type()

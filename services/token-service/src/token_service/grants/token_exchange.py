@@ -124,11 +124,12 @@ class TokenExchangeGrant:
         target = await self._target(form, request.parameters, requested)
         self._targets.require_scopes_fit(target, requested)
         audited = request.audited
-        audited.target(target.organization_id, target.indicator)
+        audited.note_target(target.organization_id, target.indicator)
         self._directory.require_people()
         at_least = {} if request.is_waiting else request.awaited
         actor = await self._actor_tokens.verify(form.actor_token, at_least=at_least) if form.actor_token else None
-        audited.actor_id = None if actor is None else actor.claim.sub
+        if actor is not None:
+            audited.note_actor(actor.claim.sub)
         exchange = Exchange(
             client_id=client.id,
             organization_id=target.organization_id,
@@ -233,9 +234,8 @@ class TokenExchangeGrant:
             jti=token.jti,
             extra_claims=extra_claims,
         )
-        audited = exchange.audited
-        audited.scope = format_scope(scopes)
-        audited.expires_at = now_ms() + target.lifetime_s * 1000
+        scope = format_scope(scopes)
+        exchange.audited.note_exchanged(scope=scope, expires_at=now_ms() + target.lifetime_s * 1000)
         _log.info(
             "subject-token.exchanged",
             subject_token_id=record.id,
@@ -248,7 +248,7 @@ class TokenExchangeGrant:
             issued_token_type=TOKEN_TYPE_ACCESS_TOKEN,
             token_type="Bearer",  # noqa: S106 - a type, not a token
             expires_in=target.lifetime_s,
-            scope=audited.scope,
+            scope=scope,
         )
 
     async def _read_again(self, taken: TakenSubjectToken, prepared: PreparedExchange) -> UserHolder:

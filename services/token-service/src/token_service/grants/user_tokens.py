@@ -120,7 +120,7 @@ class UserTokens:
             OAuthError: ``invalid_target``; ``temporarily_unavailable``.
         """
         target = await self._targets.requested(form, request.parameters) or self._targets.userinfo
-        request.audited.target(target.organization_id, target.indicator)
+        request.audited.note_target(target.organization_id, target.indicator)
         return RequestedToken(target=target, scopes=scopes, awaited=request.awaited, audited=request.audited)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
@@ -145,7 +145,7 @@ class UserTokens:
                 ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
         """
         audited = requested_token.audited
-        audited.user_id = authorization.user_id
+        audited.note_user(authorization.user_id)
         _require_user_consent(authorization, client)
         consented, target = authorization.consented, requested_token.target
         requested = self._requested(consented, requested_token)
@@ -157,7 +157,7 @@ class UserTokens:
         look = partial(self._live_user, authorization, requested_token)
         holder, scopes = await granted_scopes(self._directory, target, wanted, await look(), look)
         jti = new_jti(authorization.id)
-        audited.scope, audited.issued_token_id = format_scope(scopes), jti
+        audited.note_token(jti, scope=format_scope(scopes))
         return Decision(
             authorization=authorization,
             client=client,

@@ -166,7 +166,7 @@ class SubjectTokenStore:
                 when the backlog of the audit trail is full: it is not spent.
         """
         if not subject_token.startswith(PREFIX):
-            request.reason = "subject_token.malformed"
+            request.note_reason("subject_token.malformed")
             return None
         attempt = self._audit.attempt(request)
         of_subject = self._keys.of_subject(organization_id)
@@ -196,7 +196,7 @@ class SubjectTokenStore:
         except StoreUnavailable as error:
             raise redis_unavailable(error, "subject tokens cannot be read right now") from None
         if taken is None:
-            request.reason = "subject_token.unknown_or_spent"
+            request.note_reason("subject_token.unknown_or_spent")
             _log.info("subject-token.refused", reason="unknown or spent")
             return None
         if isinstance(taken, int):
@@ -204,13 +204,12 @@ class SubjectTokenStore:
             raise temporarily_unavailable("exchanges cannot be recorded right now", retry_after_s=_AUDIT_PAUSE_S)
         if len(taken) == 2:
             return UnspentSubjectToken(taken[0], bool(taken[1]))
-        request.is_taken = True
         record = _decode(taken[0])
         segments = ImpersonationSegments((*outer_ids, record.id), min(begun_at, record.minted_at))
-        request.subject_token_id, request.user_id = record.id, record.user_id
-        request.issued_token_id = segments.format(randomness)
+        token_id = segments.format(randomness)
+        request.note_taken(record.id, user_id=record.user_id, issued_token_id=token_id)
         if record.expires_at <= self._clock():
-            request.reason = "subject_token.expired"
+            request.note_reason("subject_token.expired")
             _log.info("subject-token.refused", reason="expired", subject_token_id=record.id)
             return None
         is_about_subject = taken[1].decode() == record.user_id
@@ -220,7 +219,7 @@ class SubjectTokenStore:
         impersonation = Impersonation((*parties, party("user", record.user_id)), segments.begun_at)
         readings = Readings(position, (ended,), cutoffs, at_least) if is_about_subject else None
         if await self._revocations.is_ended(record.id, impersonation, readings):
-            request.reason = "impersonation.ended"
+            request.note_reason("impersonation.ended")
             _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
             return None
-        return SpentSubjectToken(record, request.issued_token_id, snapshot if is_about_subject else None)
+        return SpentSubjectToken(record, token_id, snapshot if is_about_subject else None)

@@ -149,7 +149,7 @@ class SubjectTokens:
         if in_memory.application(record.issued_to) is None:
             reason, code = "the application that requested it was deleted", "application.deleted"
         if person is None or reason is not None:
-            exchange.audited.reason = code
+            exchange.audited.note_reason(code)
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
             raise not_acceptable()
         return LiveSubject(person, subject.membership, subject.memberships)
@@ -163,7 +163,7 @@ def _refused_actor(record: SubjectTokenRecord, exchange: Exchange) -> OAuthError
     Source:
         RFC 8693 sections 1.1 and 4.1.
     """
-    exchange.audited.reason = "actor.is_subject"
+    exchange.audited.note_reason("actor.is_subject")
     _log.info("subject-token.refused", reason="the actor is the subject", subject_token_id=record.id)
     return not_acceptable()
 
