@@ -35,7 +35,7 @@ from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
 from token_service.directory.keys import state_key
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_taker import SpentSubjectToken, SubjectTokenStore
+from token_service.presented_tokens.subject_token_taker import SpentSubjectToken, SubjectTokenTaker
 
 DENIED = access_denied("not a member", reason="organization.not_a_member")
 UNKNOWN_TARGET = invalid_target("the resource is unknown")
@@ -102,7 +102,7 @@ class Trail:
         await self._minting.set(subject_token_key(self.tenant_id, token), msgspec.json.encode(record), px=60_000)
         request = AuditedTokenRequest(client_id="web")
         revocations = Revocations(self._engine, self.redis, self.commands, tenant_id=self.tenant_id, replicas=0)
-        store = SubjectTokenStore(
+        store = SubjectTokenTaker(
             self.redis, self.commands, revocations, self.audit, tenant_id=self.tenant_id, replicas=0
         )
         await self.redis.set(state_key(self.tenant_id), COMPLETE)

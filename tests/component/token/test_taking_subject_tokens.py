@@ -30,7 +30,7 @@ from token_service.directory.projection import ProjectionState
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_token_taker import (
     SpentSubjectToken,
-    SubjectTokenStore,
+    SubjectTokenTaker,
     UnspentSubjectToken,
 )
 
@@ -59,11 +59,11 @@ class Redises:
         self.engine = create_database_engine(servers.token_database_url, service="tests", pool_size=1)
         self.tokens = self.taking(replicas=0)
 
-    def taking(self, *, replicas: int, backlog: int = 1000) -> SubjectTokenStore:
+    def taking(self, *, replicas: int, backlog: int = 1000) -> SubjectTokenTaker:
         commands = RedisCommands(self.redis)
         audit = TokenAudit(commands, tenant_id=self.tenant_id, backlog=backlog)
         revocations = Revocations(self.engine, self.redis, commands, tenant_id=self.tenant_id, replicas=0)
-        return SubjectTokenStore(self.redis, commands, revocations, audit, tenant_id=self.tenant_id, replicas=replicas)
+        return SubjectTokenTaker(self.redis, commands, revocations, audit, tenant_id=self.tenant_id, replicas=replicas)
 
     async def take(
         self,

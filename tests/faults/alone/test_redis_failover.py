@@ -36,7 +36,7 @@ from tests.support.waiting import WAIT_S, eventually, eventually_here
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory.keys import state_key
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_taker import SpentSubjectToken, SubjectTokenStore
+from token_service.presented_tokens.subject_token_taker import SpentSubjectToken, SubjectTokenTaker
 
 pytestmark = pytest.mark.slow
 
@@ -78,13 +78,13 @@ def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
         administrator.set(state_key("default"), COMPLETE)
 
 
-def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokenStore, "redis.asyncio.Redis"]:
+def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokenTaker, "redis.asyncio.Redis"]:
     client = connect_redis(addresses.token_redis_url, blocking=True)
     commands = RedisCommands(client)
     audit = TokenAudit(commands, tenant_id="default", backlog=1000)
     engine = create_database_engine(addresses.token_database_url, service="tests", pool_size=1)
     revocations = Revocations(engine, client, commands, tenant_id="default", replicas=replicas)
-    return SubjectTokenStore(client, commands, revocations, audit, tenant_id="default", replicas=replicas), client
+    return SubjectTokenTaker(client, commands, revocations, audit, tenant_id="default", replicas=replicas), client
 
 
 async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses: ServerAddresses) -> None:

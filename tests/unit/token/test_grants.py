@@ -54,7 +54,7 @@ from token_service.metrics import TokenServiceMetrics
 from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_taker import SubjectTokenStore
+from token_service.presented_tokens.subject_token_taker import SubjectTokenTaker
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey, JwkSet, KeyRing, SigningKeys
@@ -461,7 +461,7 @@ class Organizations:
             TokenExchangeGrant(
                 known.directory,
                 SubjectTokens(
-                    SubjectTokenStore(
+                    SubjectTokenTaker(
                         known.redis,
                         RedisCommands(known.redis),
                         known.revocations,

@@ -11,7 +11,7 @@ from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
 from token_service.parts.shared import Shared
 from token_service.presented_tokens.actor_tokens import ActorTokens
-from token_service.presented_tokens.subject_token_taker import SubjectTokenStore
+from token_service.presented_tokens.subject_token_taker import SubjectTokenTaker
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.settings import Settings
 from token_service.tokens.issuer import Issuer
@@ -36,7 +36,7 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
     )
     audit = shared.audit
     subject_tokens = SubjectTokens(
-        SubjectTokenStore(
+        SubjectTokenTaker(
             shared.connections.redis_for_takes,
             shared.connections.commands,
             shared.revocations,

@@ -17,7 +17,7 @@ from token_service.directory.freshness import highest
 from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.presented_tokens.revocations import Revocations
-from token_service.presented_tokens.subject_token_taker import SubjectTokenStore, UnspentSubjectToken
+from token_service.presented_tokens.subject_token_taker import SubjectTokenTaker, UnspentSubjectToken
 
 _log = get_logger(__name__)
 
@@ -72,8 +72,8 @@ class TakenSubjectToken(msgspec.Struct, frozen=True):
 class SubjectTokens:
     """Takes subject tokens and validates their subjects."""
 
-    def __init__(self, store: SubjectTokenStore, directory: Directory, revocations: Revocations) -> None:
-        self._store = store
+    def __init__(self, taker: SubjectTokenTaker, directory: Directory, revocations: Revocations) -> None:
+        self._taker = taker
         self._directory = directory
         self._revocations = revocations
 
@@ -95,7 +95,7 @@ class SubjectTokens:
                 the actor; ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
         actor, organization_id = exchange.actor, exchange.organization_id
-        spent = await self._store.take(
+        spent = await self._taker.take(
             subject_token,
             organization_id,
             required=self._directory.requirement(organization_id, at_least=exchange.awaited),

@@ -1,0 +1,185 @@
+"""The script that takes a subject token: what it is given, what it does, and what it answers.
+
+The script and its caller use the same names, those of the fields of ``Keys``, ``Arguments`` and ``Answer``. Positions
+exist in this module only.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from identity_common.stores.audit_streams import LUA_APPEND
+from identity_common.wire.revocations import LUA_IS_WHOLE
+from identity_common.wire.subject_tokens import LUA_READ_RECORD
+from token_service.directory.keys import LUA_IS_CURRENT, LUA_READ_MEMBERSHIPS, RecordKeys
+
+
+class Keys(NamedTuple):
+    """The keys that the script names.
+
+    Attributes:
+        subject_token: The subject token.
+        stream: The stream of the audit trail.
+        numbering: Of its entries.
+        position: Of the copy of the revocations.
+    """
+
+    subject_token: str
+    stream: str
+    numbering: str
+    position: str
+
+
+class Arguments(NamedTuple):
+    """The arguments that the script names.
+
+    Attributes:
+        backlog: How many entries may wait in the stream.
+        attempt_id: Id of the entry of the attempt.
+        attempt: The entry, without the members that the script adds.
+        outer_ids: Ids of the enclosing impersonations, each with a period behind it: the beginning of the ``jti``.
+        begun_by: When the outermost impersonation began at the latest, milliseconds since the epoch.
+        randomness: The end of the ``jti``.
+        least_position: Which the copy of the revocations must have reached.
+        in_memory: As in ``Requirement``; so are the next two.
+        heard_since: Milliseconds since the epoch.
+        at_least: As JSON.
+        most_memberships: How many memberships to read at most; 0 for none.
+        organizations_of: As in ``DirectoryKeys.memberships``; so are the next two.
+        organization: A prefix.
+        member: A prefix.
+        revocation_of: Prefix of a revocation; the id follows.
+        cutoff_of_user: Prefix of the cutoff for a user; the user's id follows.
+        cutoffs: How many keys of other cutoffs there are.
+    """
+
+    backlog: int
+    attempt_id: str
+    attempt: bytes
+    outer_ids: str
+    begun_by: int
+    randomness: str
+    least_position: int
+    in_memory: int
+    heard_since: int
+    at_least: bytes
+    most_memberships: int
+    organizations_of: str
+    organization: str
+    member: str
+    revocation_of: str
+    cutoff_of_user: str
+    cutoffs: int
+
+
+class Answer(NamedTuple):
+    """The answer of the script.
+
+    Attributes:
+        outcome: All but ``taken`` spend nothing. ``lacking``: the directory or the copy of the revocations is behind.
+        revision: Of the record, if something is lacking.
+        is_copy_whole: Whether the copy of the revocations lacks nothing, if something is lacking.
+        record: The record of the token, once it is taken; the others come with it.
+        user_id: Of the user that the script found in it.
+        revocation: Of the record's id.
+        position: Of the copy of the revocations.
+        cutoffs: Of the parties.
+        records: Of the user, as in ``SubjectSnapshot``.
+        memberships: Of the user; None if not read.
+    """
+
+    outcome: Literal[b"backlog-full", b"unknown", b"lacking", b"taken"]
+    revision: int
+    is_copy_whole: int | None
+    record: bytes
+    user_id: bytes
+    revocation: bytes | None
+    position: bytes | None
+    cutoffs: Sequence[bytes | None]
+    records: Sequence[bytes | None]
+    memberships: Sequence[bytes | None] | None
+
+
+def _named(values: str, names: Sequence[str], *, rest: str) -> str:
+    """Return the lines that name the script's keys or arguments, and the list of those that follow."""
+    return f"local {', '.join(names)} = unpack({values})\nlocal {rest} = {{unpack({values}, {len(names) + 1})}}\n"
+
+
+_ANSWER: Final = f"""
+local function answer(named)
+    return {{{", ".join(f"named.{name} or false" for name in Answer._fields)}}}
+end
+"""
+_REFUSE_IF_BACKLOG_IS_FULL: Final = """
+if redis.call('XLEN', stream) >= tonumber(backlog) then return answer{outcome = 'backlog-full'} end
+"""
+_FIND_RECORD: Final = f"""
+local record = redis.call('GET', subject_token)
+if not record then return answer{{outcome = 'unknown'}} end
+{LUA_READ_RECORD}
+"""
+_READ_SUBJECT: Final = """
+local keys = {revocation_of .. id, position, cutoff_of_user .. user_id, unpack(other_keys)}
+for _, prefix in ipairs(record_prefixes) do keys[#keys + 1] = prefix .. user_id end
+local found = redis.call('MGET', unpack(keys))
+local state = 4 + cutoffs
+"""
+_LEAVE_IF_LACKING: Final = """
+local is_copy_whole, least = is_whole(found[2], least_position), cjson.decode(at_least)
+least.management = math.max(least.management or 0, revision)
+if not is_copy_whole or revision > tonumber(in_memory) or not is_current(found[state], heard_since, least) then
+    return answer{outcome = 'lacking', revision = revision, is_copy_whole = is_copy_whole}
+end
+"""
+_TAKE: Final = """
+redis.call('DEL', subject_token)
+"""
+_RECORD_ATTEMPT: Final = """
+local begun_at = math.min(minted_at, tonumber(begun_by))
+local token_id = outer_ids .. id .. string.format('.%012x', begun_at) .. randomness
+local members = '"subjectTokenId":' .. cjson.encode(id) .. ',"userId":' .. cjson.encode(user_id)
+    .. ',"issuedTokenId":' .. cjson.encode(token_id) .. ','
+append(stream, numbering, attempt_id, {members .. attempt})
+"""
+_ANSWER_TAKEN: Final = """
+return answer{
+    outcome = 'taken', record = record, user_id = user_id,
+    revocation = found[1], position = found[2], cutoffs = {unpack(found, 3, state - 1)},
+    records = {unpack(found, state)},
+    memberships = most_memberships ~= '0'
+        and read_memberships(user_id, most_memberships, organizations_of, organization, member),
+}
+"""
+
+SCRIPT: Final = (
+    LUA_APPEND
+    + LUA_READ_MEMBERSHIPS
+    + LUA_IS_CURRENT
+    + LUA_IS_WHOLE
+    + _ANSWER
+    + _named("KEYS", Keys._fields, rest="other_keys")
+    + _named("ARGV", Arguments._fields, rest="record_prefixes")
+    + _REFUSE_IF_BACKLOG_IS_FULL
+    + _FIND_RECORD
+    + _READ_SUBJECT
+    + _LEAVE_IF_LACKING
+    + _TAKE
+    + _RECORD_ATTEMPT
+    + _ANSWER_TAKEN
+)
+
+
+def take_command(
+    keys: Keys, arguments: Arguments, *, cutoffs: Sequence[str], records: RecordKeys
+) -> list[str | bytes | int]:
+    """Return the command that runs the script.
+
+    ``EVAL``, not ``EVALSHA``: a missing script would need a second attempt.
+
+    Args:
+        keys: Named keys.
+        arguments: Named arguments.
+        cutoffs: Keys of the cutoffs for the parties that are known before the take.
+        records: Keys of the subject's records; the state comes first.
+    """
+    count = len(keys) + len(cutoffs) + len(records.keys)
+    return ["EVAL", SCRIPT, count, *keys, *cutoffs, *records.keys, *arguments, *records.prefixes]
