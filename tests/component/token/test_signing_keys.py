@@ -23,7 +23,7 @@ from tests.support.settable_clock import Time
 from tests.support.waiting import eventually_here
 from tests.support.world import World
 from token_service.presented_tokens.revocations import Revocations
-from token_service.tokens.issuer import Issuer
+from token_service.tokens.issuer import AccessTokenRequest, Issuer, new_jti
 from token_service.tokens.keys import (
     JWKS_MAX_AGE_S,
     NextKeyTooYoungError,
@@ -86,7 +86,10 @@ def statuses(keys: list[StoredKey]) -> list[str]:
 
 async def issue(keys: SigningKeys, time: Time) -> str:
     issuer, key = Issuer(ISSUER, clock=time), await keys.signing_key()
-    return await issuer.issue(key, subject="u1", audience=RESOURCE, client_id="c1", scopes=frozenset(), lifetime_s=3600)
+    content = AccessTokenRequest(
+        subject="u1", audience=RESOURCE, client_id="c1", scopes=frozenset(), lifetime_s=3600, jti=new_jti()
+    )
+    return await issuer.issue(key, content)
 
 
 def verifies(token: str, keys: SigningKeys, time: Time) -> bool:

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS
-from identity_common.wire.events import ApplicationState
 from token_service.claims_function.context import (
     MOST_ORGANIZATIONS,
     Arguments,
@@ -16,23 +15,8 @@ from token_service.claims_function.context import (
     user_context,
 )
 from token_service.directory import Directory, InMemoryDirectory, Membership, Person, TooManyMemberships
-from token_service.grants.targets import Target
+from token_service.grants.token_to_sign import TokenToSign
 from token_service.tokens.scopes import format_scope
-
-
-class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
-    """An access token that is about to be signed.
-
-    Attributes:
-        jti: From ``new_jti``.
-        organization: The subject's membership in the target's organization, if the target has one.
-    """
-
-    jti: str
-    client: ApplicationState
-    target: Target
-    scopes: frozenset[str]
-    organization: Membership | None = None
 
 
 async def user_arguments(
@@ -71,7 +55,7 @@ async def user_arguments(
         memberships,
         client=token.client,
         grant_type=grant_type,
-        organization=token.organization,
+        organization=token.holder.membership,
         subject_token_context=subject_token_context,
     )
     return Arguments(token=_argument(token, account_id=person.user.id), context=context)
@@ -80,7 +64,7 @@ async def user_arguments(
 async def client_arguments(in_memory: InMemoryDirectory, token: TokenToSign) -> Arguments:
     """Return the function's arguments for a client's own token."""
     context = client_context(
-        in_memory, token.client, grant_type=GRANT_CLIENT_CREDENTIALS, organization=token.organization
+        in_memory, token.client, grant_type=GRANT_CLIENT_CREDENTIALS, organization=token.holder.membership
     )
     return Arguments(token=_argument(token), context=context)
 

@@ -12,11 +12,12 @@ from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims
 from token_service.directory import Directory
-from token_service.grants.claims_arguments import TokenToSign, client_arguments
+from token_service.grants.claims_arguments import client_arguments
 from token_service.grants.form import GrantForm
 from token_service.grants.holders import ScopeHolder, granted_scopes, organization_roles
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
+from token_service.grants.token_to_sign import TokenToSign
 from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope, parse_scope
@@ -45,14 +46,10 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
     """A token that only needs to be signed.
 
     Attributes:
-        holder: The client, with the roles that the scopes come from.
         audited: Facts about the request for the audit trail.
     """
 
-    client: ApplicationState
-    target: Target
-    scopes: frozenset[str]
-    holder: ScopeHolder
+    token: TokenToSign
     audited: AuditedTokenRequest
 
 
@@ -91,7 +88,10 @@ class ClientCredentialsGrant:
             self._targets.report_unknown_scopes(
                 target, requested=requested, granted=granted, grant_type=self.grant_type, client_id=client.id
             )
-        return PreparedClientToken(client, target, granted, holder, request.audited)
+        token = TokenToSign(
+            subject=client.id, jti=new_jti(), client=client, target=target, scopes=granted, holder=holder
+        )
+        return PreparedClientToken(token, request.audited)
 
     async def _holder(self, client: ApplicationState, target: Target, awaited: Mapping[str, int]) -> ScopeHolder:
         """Return the client, with its API roles or its roles in the organization of the target."""
@@ -116,34 +116,14 @@ class ClientCredentialsGrant:
         Raises:
             OAuthError: ``access_denied``; ``temporarily_unavailable``.
         """
-        target = prepared.target
-        token = TokenToSign(
-            jti=new_jti(),
-            client=prepared.client,
-            target=target,
-            scopes=prepared.scopes,
-            organization=prepared.holder.membership,
-        )
+        token = prepared.token
         async with self._custom_claims.reserved("client-credentials") as reserved:
             extra_claims = await reserved.claims(partial(client_arguments, self._directory.in_memory, token))
-        scope = format_scope(prepared.scopes)
+        scope = format_scope(token.scopes)
         prepared.audited.note_token(token.jti, scope=scope)
-        access_token = await self._issuer.issue(
-            await key,
-            subject=prepared.client.id,
-            audience=target.audience,
-            client_id=prepared.client.id,
-            scopes=prepared.scopes,
-            lifetime_s=target.lifetime_s,
-            organization_id=target.organization_claim,
-            permissions_as_of=prepared.holder.permissions_as_of,
-            tokens_valid_after=prepared.holder.tokens_valid_after,
-            jti=token.jti,
-            extra_claims=extra_claims,
-        )
         return TokenResponse(
-            access_token=access_token,
+            access_token=await self._issuer.issue(await key, token.request(extra_claims)),
             token_type="Bearer",  # noqa: S106 - a type, not a token
-            expires_in=target.lifetime_s,
+            expires_in=token.target.lifetime_s,
             scope=scope,
         )

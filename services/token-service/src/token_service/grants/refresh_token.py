@@ -111,7 +111,7 @@ class RefreshTokenGrant:
         successor = await self._refresh_tokens.rotate(
             found,
             tokens_expire_at=decision.tokens_expire_at,
-            expires_at=self._successor_expires_at(found, decision.client),
+            expires_at=self._successor_expires_at(found, decision.token.client),
         )
         if successor is None:
             raise not_acceptable()

@@ -26,11 +26,12 @@ from identity_common.wire.events import ApplicationState
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.claims_function.context import MOST_ORGANIZATIONS
 from token_service.directory import Directory
-from token_service.grants.claims_arguments import TokenToSign, user_arguments
+from token_service.grants.claims_arguments import user_arguments
 from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, unsupported
 from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
+from token_service.grants.token_to_sign import TokenToSign
 from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.subject_token_taker import UnspentSubjectToken
 from token_service.presented_tokens.subject_tokens import Exchange, SubjectTokens, TakenSubjectToken
@@ -205,7 +206,7 @@ class TokenExchangeGrant:
             target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=client.id
         )
         token = TokenToSign(
-            jti=taken.token_id, client=client, target=target, scopes=scopes, organization=holder.membership
+            subject=record.user_id, jti=taken.token_id, client=client, target=target, scopes=scopes, holder=holder
         )
         arguments = partial(
             user_arguments,
@@ -219,21 +220,8 @@ class TokenExchangeGrant:
         )
         extra_claims = await reserved.claims(arguments)
         actor = exchange.actor.claim if exchange.actor else None
-        access_token = await self._issuer.issue(
-            await key,
-            subject=record.user_id,
-            audience=target.audience,
-            client_id=client.id,
-            scopes=scopes,
-            lifetime_s=target.lifetime_s,
-            organization_id=target.organization_claim,
-            grant_type=GRANT_TOKEN_EXCHANGE,
-            actor=actor,
-            permissions_as_of=holder.permissions_as_of,
-            tokens_valid_after=holder.tokens_valid_after,
-            jti=token.jti,
-            extra_claims=extra_claims,
-        )
+        content = token.request(extra_claims, grant_type=GRANT_TOKEN_EXCHANGE, actor=actor)
+        access_token = await self._issuer.issue(await key, content)
         scope = format_scope(scopes)
         exchange.audited.note_exchanged(scope=scope, expires_at=now_ms() + target.lifetime_s * 1000)
         _log.info(

@@ -24,11 +24,12 @@ from token_service.audit import AuditedTokenRequest
 from token_service.authorizations import Authorization, Consented, Consents
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Person
-from token_service.grants.claims_arguments import TokenToSign, user_arguments
+from token_service.grants.claims_arguments import user_arguments
 from token_service.grants.form import TargetForm
 from token_service.grants.holders import UserHolder, granted_scopes, not_a_member
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
+from token_service.grants.token_to_sign import TokenToSign
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer, new_jti
@@ -59,24 +60,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the tokens to sign.
 
     Attributes:
-        holder: The user, with the roles that the scopes come from.
-        scopes: The access token's scopes.
+        person: The user.
+        token: The access token.
         offline_access: Whether ``offline_access`` was both requested and consented to.
         awaited: Revisions that the user's records must include.
-        jti: The access token's id.
         claims: The ID token's claims; None if no ID token is issued.
         tokens_expire_at: When the access token expires, milliseconds since the epoch.
         extra_claims: Claims that the custom-claims function adds to the access token.
     """
 
     authorization: Authorization
-    client: ApplicationState
-    holder: UserHolder
-    target: Target
-    scopes: frozenset[str]
+    person: Person
+    token: TokenToSign
     offline_access: bool
     awaited: Mapping[str, int]
-    jti: str
     claims: PersonClaims | None
     tokens_expire_at: int
     extra_claims: Mapping[str, Any] = {}
@@ -156,17 +153,21 @@ class UserTokens:
         wanted = requested & _consented_for(consented, target)
         look = partial(self._live_user, authorization, requested_token)
         holder, scopes = await granted_scopes(self._directory, target, wanted, await look(), look)
-        jti = new_jti(authorization.id)
-        audited.note_token(jti, scope=format_scope(scopes))
-        return Decision(
-            authorization=authorization,
+        token = TokenToSign(
+            subject=holder.person.user.id,
+            jti=new_jti(authorization.id),
             client=client,
-            holder=holder,
             target=target,
             scopes=scopes,
+            holder=holder,
+        )
+        audited.note_token(token.jti, scope=format_scope(scopes))
+        return Decision(
+            authorization=authorization,
+            person=holder.person,
+            token=token,
             offline_access="offline_access" in requested & consented.scopes,
             awaited=requested_token.awaited,
-            jti=jti,
             claims=await self._claims(holder.person, requested & consented.scopes, picked, requested_token.awaited),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
@@ -181,19 +182,12 @@ class UserTokens:
         Raises:
             OAuthError: ``access_denied``; ``temporarily_unavailable``.
         """
-        token = TokenToSign(
-            jti=decision.jti,
-            client=decision.client,
-            target=decision.target,
-            scopes=decision.scopes,
-            organization=decision.holder.membership,
-        )
         extra_claims = await reserved.claims(
             partial(
                 user_arguments,
                 self._directory,
-                token,
-                decision.holder.person,
+                decision.token,
+                decision.person,
                 grant_type=grant_type,
                 at_least=decision.awaited,
             )
@@ -211,39 +205,28 @@ class UserTokens:
             refresh_token: The refresh token to return with them, if any.
             nonce: The authorization request's nonce, for the ID token.
         """
-        access_token = await self._issuer.issue(
-            key,
-            subject=decision.holder.person.user.id,
-            audience=decision.target.audience,
-            client_id=decision.client.id,
-            scopes=decision.scopes,
-            lifetime_s=decision.target.lifetime_s,
-            organization_id=decision.target.organization_claim,
-            permissions_as_of=decision.holder.permissions_as_of,
-            tokens_valid_after=decision.holder.tokens_valid_after,
-            jti=decision.jti,
-            extra_claims=decision.extra_claims,
-        )
+        token = decision.token
+        access_token = await self._issuer.issue(key, token.request(decision.extra_claims))
         id_token = None
         if decision.claims is not None:
             id_token = await self._issuer.issue_id_token(
                 key,
                 decision.claims,
-                client_id=decision.client.id,
-                lifetime_s=decision.client.id_token_ttl_s,
+                client_id=token.client.id,
+                lifetime_s=token.client.id_token_ttl_s,
                 auth_time=decision.authorization.auth_time,
                 nonce=nonce,
                 session_id=decision.authorization.session_id,
                 access_token=access_token,
-                tokens_valid_after=decision.holder.person.user.tokens_valid_after,
+                tokens_valid_after=decision.person.user.tokens_valid_after,
             )
-        granted = decision.scopes
+        granted = token.scopes
         if refresh_token is not None and decision.offline_access:
             granted |= {"offline_access"}  # not in the access token, but the response must report it
         return TokenResponse(
             access_token=access_token,
             token_type="Bearer",  # noqa: S106 - a type, not a token
-            expires_in=decision.target.lifetime_s,
+            expires_in=token.target.lifetime_s,
             scope=format_scope(granted),
             refresh_token=refresh_token,
             id_token=id_token,

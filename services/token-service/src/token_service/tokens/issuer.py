@@ -27,6 +27,39 @@ def new_jti(authorization_id: str | None = None) -> str:
     return f"{authorization_id}.{new_token_id()}" if authorization_id else new_token_id()
 
 
+class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of an access token, but for what the issuer adds.
+
+    Attributes:
+        subject: Becomes ``sub``: a user id, or the client's own id.
+        audience: Becomes ``aud``: exactly one.
+        client_id: The requesting client.
+        scopes: The granted scopes; may be empty.
+        lifetime_s: Seconds from now to ``exp``.
+        jti: From ``new_jti``, or that of the attempt in an exchange.
+        organization_id: Becomes ``organization_id``; only in a token for a resource within an organization.
+        grant_type: Becomes ``gty``; for tokens issued by exchange.
+        actor: Becomes ``act``.
+        permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
+        tokens_valid_after: The later of the subject's and its membership's tokensValidAfter, milliseconds since the
+            epoch.
+        extra_claims: Further claims; they never replace one of the above.
+    """
+
+    subject: str
+    audience: str
+    client_id: str
+    scopes: frozenset[str]
+    lifetime_s: int
+    jti: str
+    organization_id: str | None = None
+    grant_type: str | None = None
+    actor: Actor | None = None
+    permissions_as_of: Mapping[str, int] | None = None
+    tokens_valid_after: int = 0
+    extra_claims: Mapping[str, Any] = {}
+
+
 class Issuer:
     """Signs all tokens."""
 
@@ -34,60 +67,29 @@ class Issuer:
         self._issuer = issuer
         self._clock = clock
 
-    async def issue(
-        self,
-        key: SigningKey,
-        *,
-        subject: str,
-        audience: str,
-        client_id: str,
-        scopes: frozenset[str],
-        lifetime_s: int,
-        organization_id: str | None = None,
-        grant_type: str | None = None,
-        actor: Actor | None = None,
-        permissions_as_of: Mapping[str, int] | None = None,
-        tokens_valid_after: int = 0,
-        jti: str | None = None,
-        extra_claims: Mapping[str, Any] | None = None,
-    ) -> str:
+    async def issue(self, key: SigningKey, request: AccessTokenRequest) -> str:
         """Return a signed access token (RFC 9068).
-
-        Args:
-            key: The signing key.
-            subject: Becomes ``sub``: a user id, or the client's own id.
-            audience: Becomes ``aud``: exactly one.
-            client_id: The requesting client.
-            scopes: The granted scopes; may be empty.
-            lifetime_s: Seconds from now to ``exp``.
-            organization_id: Becomes ``organization_id``; only in a token for a resource within an organization.
-            grant_type: Becomes ``gty``; for tokens issued by exchange.
-            actor: Becomes ``act``.
-            permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
-            tokens_valid_after: The later of the subject's and its membership's tokensValidAfter, milliseconds since
-                the epoch.
-            jti: From ``new_jti``; a new one by default.
-            extra_claims: Further claims; they never replace one of the above.
 
         Raises:
             OAuthError: ``invalid_scope`` if the token would be longer than verifiers accept.
         """
-        issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
+        issued_at = issued_at_s(now=self._clock(), tokens_valid_after=request.tokens_valid_after)
         claims = AccessTokenClaims(
             iss=self._issuer,
-            sub=subject,
-            aud=audience,
-            client_id=client_id,
+            sub=request.subject,
+            aud=request.audience,
+            client_id=request.client_id,
             iat=issued_at,
-            exp=issued_at + lifetime_s,
-            jti=jti or new_jti(),
-            scope=format_scope(scopes),
-            organization_id=organization_id,
-            gty=grant_type,
-            act=actor,
-            pv=permissions_as_of,
+            exp=issued_at + request.lifetime_s,
+            jti=request.jti,
+            scope=format_scope(request.scopes),
+            organization_id=request.organization_id,
+            gty=request.grant_type,
+            act=request.actor,
+            pv=request.permissions_as_of,
         )
-        return await key.sign({**extra_claims, **msgspec.to_builtins(claims)} if extra_claims else claims)
+        extra = request.extra_claims
+        return await key.sign({**extra, **msgspec.to_builtins(claims)} if extra else claims)
 
     async def issue_id_token(
         self,
