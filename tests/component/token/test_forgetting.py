@@ -42,8 +42,8 @@ class Remembered:
     async def copy_agreement(self, user_id: str, *, to: Sequence[str]) -> None:
         """Remember that others have agreed to what this user has agreed to."""
         copy = """
-            INSERT INTO consents (tenant_id, user_id, application_id, kind, resource, name, consented_at)
-            SELECT tenant_id, other, application_id, kind, resource, name, consented_at
+            INSERT INTO consents (tenant_id, user_id, application_id, kind, resource, name, consented_at, implicit)
+            SELECT tenant_id, other, application_id, kind, resource, name, consented_at, implicit
             FROM consents, unnest(CAST(:others AS text[])) AS other
             WHERE tenant_id = :tenant AND user_id = :user
         """
