@@ -123,6 +123,8 @@ class FuzzedSystem:
             found["log_id"] = self._log_id()
         if "impersonation_id" in names:
             found["impersonation_id"] = self._impersonation_id()
+        unknown = names - found.keys() - {"scope_id"}  # the path of a role's scope does not name its resource
+        assert not unknown, f"{path}: how is one made?"
         self._relate(found)
         return found
 

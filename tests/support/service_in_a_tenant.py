@@ -47,6 +47,15 @@ class ServiceInATenant:
             return None
         return msgspec.json.decode(message.data or b"", type=CloudEvent)
 
+    async def last_events(self) -> dict[str, CloudEvent]:
+        """Return the last event of every aggregate, by kind and ids; without watermarks."""
+        await self.outbox_drained()
+        prefix = f"{self.subjects}.{self.tenant_id}."
+        info = await self._jetstream.stream_info(self.stream, subjects_filter=f"{prefix}>")
+        names = [subject.removeprefix(prefix) for subject in info.state.subjects or ()]
+        found = {name: await self.event(name) for name in names if not name.startswith("revision.")}
+        return {name: event for name, event in found.items() if event is not None}
+
     async def event_data(self, *subject: str) -> Any:
         """Return the data of the last event of an aggregate, or None."""
         event = await self.event(*subject)

@@ -1,14 +1,18 @@
 """The OpenAPI documents: complete, true to the routes, and the merged one is up to date."""
 
 import functools
+import importlib
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx2 as httpx
 import jsonschema_rs
 import pytest
+from litestar import Controller
 from litestar.routes import ASGIRoute
 
 from all_in_one.openapi import whole_document
@@ -32,6 +36,12 @@ ANSWERED_WHOLE = {
     *(*EFFECTIVE_PERMISSIONS, *WITH_CURSORS),
 }
 STREAMED = {"ExportLogLeaves", "ExportLogs"}
+WITHOUT_REVISION = {
+    *("TestClaimsFunction", "DryRunClaimsFunction", "RecordClaimsFunctionInputs", "CreateSubjectToken"),
+    *("RotateNotValidKeys", "RotatePrivateKeys", "DeletePrivateKey", "RotateLogKeys"),
+    *("DeleteUserConsent", "CreateUserInvitation", "DeleteUserInvitation", "ClearUserSignInAttempts"),
+}
+"""Writes that publish no event."""
 MANAGED = [name for name, (_, _, operation) in OPERATIONS.items() if "security" not in operation]
 
 
@@ -137,11 +147,8 @@ def test_every_operation_of_the_management_api_documents_all_its_answers(name: s
             assert response["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
     success = next(response for status, response in responses.items() if status.startswith("2"))
     assert ("ETag" in success["headers"]) is (method == "get" and name not in STREAMED)
-    if path.startswith(("/api/users", "/api/applications", "/api/resources", "/api/roles", "/api/organization")):
-        says_revision = name in EFFECTIVE_PERMISSIONS or (
-            method != "get" and not any(part in path for part in ("consents", "invitation", "sign-in-attempts"))
-        )
-        assert ("Identity-Revision" in success["headers"]) is says_revision
+    says_revision = name in EFFECTIVE_PERMISSIONS or (method != "get" and name not in WITHOUT_REVISION)
+    assert ("Identity-Revision" in success["headers"]) is says_revision
     lists = (
         "content" in success
         and name not in STREAMED
@@ -240,6 +247,29 @@ def test_the_documents_match_the_routes_of_the_apps(stack: RunningStack) -> None
         }
         assert routes == {(path, method.upper()) for path, found in own.items() for method in found}
         assert {path: DOCUMENT["paths"][path] for path in own} == json.loads(json.dumps(own))
+
+
+def test_every_controller_is_registered(stack: RunningStack) -> None:
+    registered = {
+        type(getattr(handler.fn, "__self__", None))
+        for app in stack.apps.values()
+        for route in app.routes
+        for handler in getattr(route, "route_handlers", ())
+    }
+    defined = {each for module in _modules_with_controllers() for each in vars(module).values() if _is_controller(each)}
+    assert len(defined) > 20
+    assert defined - registered == set()
+
+
+def _modules_with_controllers() -> Iterator[ModuleType]:
+    for source in (Path(__file__).parents[3] / "services").glob("*/src"):
+        for path in source.rglob("*.py"):
+            if "(Controller)" in path.read_text():
+                yield importlib.import_module(".".join(path.relative_to(source).with_suffix("").parts))
+
+
+def _is_controller(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, Controller) and found is not Controller
 
 
 def test_every_path_of_template_service_is_routed_there() -> None:

@@ -14,40 +14,43 @@ from tests.support.management_api import Management, issues, refusal, settings_f
 GOOD = {
     "POST /api/subject-tokens": {"userId": "nobody"},
     "POST /api/users": {"name": "n"},
-    "PATCH /api/users/{user}": {"name": "n"},
-    "PATCH /api/users/{user}/is-suspended": {"isSuspended": False},
-    "PATCH /api/users/{user}/password": {"password": "a good password"},
-    "POST /api/users/{user}/invitation": {"minutes": 1},
+    "PATCH /api/users/{user_id}": {"name": "n"},
+    "PATCH /api/users/{user_id}/is-suspended": {"isSuspended": False},
+    "PATCH /api/users/{user_id}/password": {"password": "a good password"},
+    "POST /api/users/{user_id}/invitation": {"minutes": 1},
     "POST /api/invitations/accept": {"invitation": "x", "password": "a good password"},
-    "PATCH /api/users/{user}/custom-data": {"customData": {}},
-    "POST /api/users/{user}/roles": {"roleIds": ["x"]},
-    "PUT /api/users/{user}/roles": {"roleIds": []},
+    "PATCH /api/users/{user_id}/custom-data": {"customData": {}},
+    "POST /api/users/{user_id}/roles": {"roleIds": ["x"]},
+    "PUT /api/users/{user_id}/roles": {"roleIds": []},
     "POST /api/applications": {"name": "n", "type": "SPA"},
-    "PATCH /api/applications/{application}": {"name": "n"},
-    "POST /api/applications/{application}/secrets": {"name": "n"},
-    "PATCH /api/applications/{application}/secrets/first": {"name": "n"},
-    "POST /api/applications/{application}/roles": {"roleIds": ["x"]},
-    "PUT /api/applications/{application}/roles": {"roleIds": []},
+    "PATCH /api/applications/{application_id}": {"name": "n"},
+    "POST /api/applications/{application_id}/secrets": {"name": "n"},
+    "PATCH /api/applications/{application_id}/secrets/{secret_name}": {"name": "n"},
+    "POST /api/applications/{application_id}/roles": {"roleIds": ["x"]},
+    "PUT /api/applications/{application_id}/roles": {"roleIds": []},
     "POST /api/resources": {"name": "n", "indicator": "https://n.example.com"},
-    "PATCH /api/resources/{resource}": {"name": "n"},
-    "PATCH /api/resources/{resource}/is-default": {"isDefault": False},
-    "POST /api/resources/{resource}/scopes": {"name": "n"},
-    "PATCH /api/resources/{resource}/scopes/{scope}": {"name": "n"},
+    "PATCH /api/resources/{resource_id}": {"name": "n"},
+    "PATCH /api/resources/{resource_id}/is-default": {"isDefault": False},
+    "POST /api/resources/{resource_id}/scopes": {"name": "n"},
+    "PATCH /api/resources/{resource_id}/scopes/{scope_id}": {"name": "n"},
+    "POST /api/impersonations/end": {"userId": "x"},
     "POST /api/roles": {"name": "n", "description": "", "type": "User"},
-    "PATCH /api/roles/{role}": {"name": "n"},
-    "POST /api/roles/{role}/scopes": {"scopeIds": ["x"]},
-    "PUT /api/roles/{role}/scopes": {"scopeIds": []},
-    "POST /api/roles/{role}/users": {"userIds": ["x"]},
-    "PUT /api/roles/{role}/users": {"userIds": []},
-    "POST /api/roles/{role}/applications": {"applicationIds": ["x"]},
-    "PUT /api/roles/{role}/applications": {"applicationIds": []},
-    "PUT /api/configs/jwt-customizer/access-token": {"blockIssuanceOnError": False, "script": ""},
-    "PATCH /api/configs/jwt-customizer/access-token": {"blockIssuanceOnError": False},
+    "PATCH /api/roles/{role_id}": {"name": "n"},
+    "POST /api/roles/{role_id}/scopes": {"scopeIds": ["x"]},
+    "PUT /api/roles/{role_id}/scopes": {"scopeIds": []},
+    "POST /api/roles/{role_id}/users": {"userIds": ["x"]},
+    "PUT /api/roles/{role_id}/users": {"userIds": []},
+    "POST /api/roles/{role_id}/applications": {"applicationIds": ["x"]},
+    "PUT /api/roles/{role_id}/applications": {"applicationIds": []},
+    "PUT /api/configs/jwt-customizer/{kind}": {"blockIssuanceOnError": False, "script": ""},
+    "PATCH /api/configs/jwt-customizer/{kind}": {"blockIssuanceOnError": False},
     "POST /api/configs/jwt-customizer/test": {"tokenType": "access-token", "script": "", "token": {}, "context": {}},
-    "POST /api/configs/jwt-customizer/access-token/dry-run": {"environmentVariables": {}, "script": ""},
-    "POST /api/configs/jwt-customizer/access-token/recording": {"minutes": 1},
+    "POST /api/configs/jwt-customizer/{kind}/dry-run": {"environmentVariables": {}, "script": ""},
+    "POST /api/configs/jwt-customizer/{kind}/recording": {"minutes": 1},
 }
 """Every route with a body, and a valid body for it."""
+ELSEWHERE = {"PATCH /api/applications/{application_id}/custom-data", "POST /api/logs/keys/rotate"}
+"""Any object is a valid body for the first, and the second needs none."""
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -60,11 +63,13 @@ async def ids(management: Management) -> AsyncIterator[dict[str, str]]:
     await management.created(f"applications/{application}/secrets", name="first")
     role = await management.created("roles", name=user, description="", type="User")
     yield {
-        "user": user,
-        "application": application,
-        "resource": resource["id"],
-        "scope": scope["id"],
-        "role": role["id"],
+        "user_id": user,
+        "application_id": application,
+        "secret_name": "first",
+        "resource_id": resource["id"],
+        "scope_id": scope["id"],
+        "role_id": role["id"],
+        "kind": "access-token",
     }
     for path in (f"users/{user}", f"applications/{application}", f"resources/{resource['id']}", f"roles/{role['id']}"):
         await management.client.delete(f"/api/{path}")
@@ -79,6 +84,17 @@ def target(request: pytest.FixtureRequest, ids: dict[str, str]) -> tuple[str, st
 
 def good_body(request: pytest.FixtureRequest) -> bytes:
     return json.dumps(GOOD[request.node.callspec.params["target"]]).encode()
+
+
+async def test_the_table_names_every_route_with_a_body(management: Management) -> None:
+    document = (await management.client.get("/schema")).json()
+    with_body = {
+        f"{method.upper()} {path}"
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if "requestBody" in operation
+    }
+    assert with_body == GOOD.keys() | ELSEWHERE
 
 
 async def test_a_body_that_is_not_strict_json_is_refused(

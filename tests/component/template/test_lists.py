@@ -20,7 +20,7 @@ LISTS = {
     "organizations": 2,
     "organizations?showFeatured=true": 2,
 }
-"""Every list of these packages, and the most statements it may take."""
+"""Every list, but for those of members, and the most statements it may take."""
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -50,6 +50,18 @@ async def paths(template: Template, marker: str) -> dict[str, str]:
     """Return the path of every list."""
     (role, *_) = (await template.client.get("/api/organization-roles", params={"q": marker})).json()
     return {each: f"/api/{each.format(role_id=role['id'])}" for each in LISTS}
+
+
+async def test_the_table_names_every_list_of_the_document(template: Template) -> None:
+    document = (await template.client.get("/schema")).json()
+    lists = {
+        path.removeprefix("/api/")
+        for path, operations in document["paths"].items()
+        if "Total-Number" in operations.get("get", {}).get("responses", {}).get("200", {}).get("headers", {})
+        and path.startswith("/api/organization")
+        and not path.startswith("/api/organizations/{organization_id}/")
+    }
+    assert lists == {name.partition("?")[0] for name in LISTS}
 
 
 def links(answer: httpx.Response) -> dict[str, str]:
