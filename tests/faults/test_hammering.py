@@ -21,6 +21,7 @@ from redis.asyncio import Redis
 
 from provision import ServerAddresses
 from stead import ManagementClient
+from stead._transport.operations import run
 from tests.support.impersonation import RESOURCE, Impersonation, Machine, make_machine
 from tests.support.lengths import length
 from tests.support.processes import Deployment
@@ -230,7 +231,7 @@ async def test_every_answer_belongs_to_its_request(
     members: list[Member],
     machines: list[Machine],
 ) -> None:
-    hammer = Hammer(deployment, management._token.value(), impersonation, members, machines)
+    hammer = Hammer(deployment, run(management._token.value(), management._send), impersonation, members, machines)
     try:
         over = asyncio.Event()
         killing = asyncio.create_task(_kill_connections(own_addresses, over))

@@ -263,13 +263,30 @@ async def test_the_base_url_gives_the_issuer_and_an_explicit_issuer_is_compared_
         kind(audience=AUDIENCE, base_url="id.example.com")
 
 
-def test_an_error_shows_no_credentials_of_the_address_of_the_keys(clock: Clock) -> None:
+@pytest.mark.parametrize("kind", [AccessTokenVerifier, AsyncAccessTokenVerifier])
+async def test_neither_error_nor_log_shows_credentials_of_the_address_of_the_keys(
+    clock: Clock, kind: type[AccessTokenVerifier | AsyncAccessTokenVerifier], caplog: pytest.LogCaptureFixture
+) -> None:
     with JwksServer() as gone:
         url = gone.url.replace("://", "://user:hidden@") + "/keys?secret=hidden"
-    verifier = AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=url, clock=clock)
+    verifier = kind(issuer=ISSUER, audience=AUDIENCE, jwks_url=url, clock=clock)
     with pytest.raises(Unavailable) as unavailable:
-        verifier.verify(token(OLD))
+        verified = verifier.verify(token(OLD))
+        assert isinstance(verified, AccessToken) or await verified
     assert str(unavailable.value) == f"the issuer's keys could not be fetched from {gone.url}/keys"
+    assert unavailable.value.__context__ is None
+    logged = [record.getMessage() for record in caplog.records if record.name == "stead"]
+    assert logged == [f"the issuer's keys could not be refreshed from {gone.url}/keys: ConnectError"]
+
+
+@pytest.mark.parametrize("kind", [AccessTokenVerifier, AsyncAccessTokenVerifier])
+async def test_an_invalid_address_of_the_keys_is_unavailable(
+    clock: Clock, kind: type[AccessTokenVerifier | AsyncAccessTokenVerifier]
+) -> None:
+    verifier = kind(issuer=ISSUER, audience=AUDIENCE, jwks_url="http://id.example.com:port", clock=clock)
+    with pytest.raises(Unavailable, match="could not be fetched from an invalid address"):
+        verified = verifier.verify(token(OLD))
+        assert isinstance(verified, AccessToken) or await verified
 
 
 def test_a_clock_that_is_set_back_does_not_stop_refreshes(

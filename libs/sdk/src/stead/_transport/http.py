@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import httpx2 as httpx
 
 from stead._transport.operations import Request
+from stead._transport.tls import default_ssl_context
 from stead.errors import Unavailable
 
 _UNAVAILABLE: Final = frozenset({502, 503, 504})
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
@@ -65,13 +67,42 @@ async def async_send(
         raise _no_answer(base_url, request, error) from None
 
 
+def sender(
+    http: httpx.Client | None, *, base_url: str = "", headers: Mapping[str, str] = _NO_HEADERS, timeout_s: float
+) -> Callable[[Request], httpx.Response]:
+    """Return ``send`` for one address; each request has a client of its own if ``http`` is None."""
+
+    def send_to(request: Request) -> httpx.Response:
+        if http is not None:
+            return send(http, base_url, request, headers)
+        with httpx.Client(timeout=timeout_s, verify=default_ssl_context()) as own:
+            return send(own, base_url, request, headers)
+
+    return send_to
+
+
+def async_sender(
+    http: httpx.AsyncClient | None, *, base_url: str = "", headers: Mapping[str, str] = _NO_HEADERS, timeout_s: float
+) -> Callable[[Request], Awaitable[httpx.Response]]:
+    """Return ``async_send`` for one address; each request has a client of its own if ``http`` is None."""
+
+    async def send_to(request: Request) -> httpx.Response:
+        if http is not None:
+            return await async_send(http, base_url, request, headers)
+        async with httpx.AsyncClient(timeout=timeout_s, verify=default_ssl_context()) as own:
+            return await async_send(own, base_url, request, headers)
+
+    return send_to
+
+
 def _arguments(base_url: str, request: Request, headers: Mapping[str, str], timeout: httpx.Timeout) -> dict[str, Any]:
+    bearer = {} if request.access_token is None else {"Authorization": f"Bearer {request.access_token}"}
     return {
         "method": request.method,
         "url": base_url + request.path,
         "params": request.params,
         "content": request.content,
-        "headers": {"Accept": "application/json", **request.headers, **headers},
+        "headers": {"Accept": "application/json", **request.headers, **headers, **bearer},
         "follow_redirects": False,
         "timeout": _with_long_poll(timeout, request.long_poll_s),
     }

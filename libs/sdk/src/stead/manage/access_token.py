@@ -1,16 +1,14 @@
 """The access token of a Management API client: when to reuse it, when to renew it.
 
-``TokenLifetime`` and ``TokenState`` decide (no I/O, no lock). ``ClientToken`` (threads) and ``AsyncClientToken``
-(tasks) request tokens, one request at a time.
+``TokenLifetime`` and ``TokenState`` decide, ``ClientToken`` requests tokens, one request at a time. No I/O.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from stead._transport.operations import Acquire, Call, Operation, Steps
 from stead.errors import Unavailable
 from stead.sign_in.token_endpoint import TokenResponse
 
@@ -116,14 +114,22 @@ class TokenState:
 
 
 class ClientToken:
-    """The current access token for threads: one renews it while the others go on with the old one if it is usable."""
+    """The current access token: one caller renews it while the others go on with the old one if it is usable.
 
-    def __init__(self, request_token: Callable[[], TokenResponse], *, clock: Callable[[], float]) -> None:
+    Args:
+        request_token: The operation that requests one.
+        clock: Returns seconds.
+        lock: See ``Acquire``.
+    """
+
+    def __init__(
+        self, request_token: Callable[[], Operation[TokenResponse]], *, clock: Callable[[], float], lock: Any
+    ) -> None:
         self._request_token = request_token
         self._token = TokenState(clock)
-        self._requesting = threading.Lock()
+        self._requesting = lock
 
-    def value(self, *, refused: str | None = None) -> str:
+    def value(self, *, refused: str | None = None) -> Steps[str]:
         """Return a token.
 
         Args:
@@ -138,57 +144,19 @@ class ClientToken:
         if current is not None:
             return current
         usable = self._token.usable(refused)
-        if usable is None:
-            self._requesting.acquire()
-        elif not self._requesting.acquire(blocking=False):
+        acquired = yield Acquire(self._requesting, wait=usable is None)
+        if usable is not None and not acquired:
             return usable
         try:
-            return self._token.obtained_meanwhile(refused, seen=seen) or self._renew(refused)
+            return self._token.obtained_meanwhile(refused, seen=seen) or (yield from self._renew(refused))
         finally:
             self._requesting.release()
 
-    def _renew(self, refused: str | None) -> str:
+    def _renew(self, refused: str | None) -> Operation[str]:
         requested_at = self._token.request_starts()
         try:
-            return self._token.request_succeeded(self._request_token(), requested_at=requested_at)
-        except Unavailable as failure:
-            usable = self._token.request_failed(failure, refused)
-            if usable is None:
-                raise
-            return usable
-        finally:
-            self._token.request_ended()
-
-
-class AsyncClientToken:
-    """The current access token for the tasks of one event loop; see ``ClientToken``."""
-
-    def __init__(self, request_token: Callable[[], Awaitable[TokenResponse]], *, clock: Callable[[], float]) -> None:
-        self._request_token = request_token
-        self._token = TokenState(clock)
-        self._requesting = asyncio.Lock()
-
-    async def value(self, *, refused: str | None = None) -> str:
-        """Return a token; see ``ClientToken.value``.
-
-        Raises:
-            OAuthError: The service issues no token to this client.
-            Unavailable: The service did not answer, and no token is usable.
-        """
-        seen = self._token.requests
-        current = self._token.current(refused)
-        if current is not None:
-            return current
-        usable = self._token.usable(refused)
-        if usable is not None and self._requesting.locked():
-            return usable
-        async with self._requesting:
-            return self._token.obtained_meanwhile(refused, seen=seen) or await self._renew(refused)
-
-    async def _renew(self, refused: str | None) -> str:
-        requested_at = self._token.request_starts()
-        try:
-            return self._token.request_succeeded(await self._request_token(), requested_at=requested_at)
+            response = yield from self._request_token()
+            return self._token.request_succeeded(response, requested_at=requested_at)
         except Unavailable as failure:
             usable = self._token.request_failed(failure, refused)
             if usable is None:
@@ -199,22 +167,12 @@ class AsyncClientToken:
 
 
 class SuppliedToken:
-    """The access tokens that the caller supplies, in the place of ``ClientToken``."""
+    """The access tokens that the application supplies, in the place of ``ClientToken``."""
 
-    def __init__(self, supply: Callable[[str | None], str]) -> None:
+    def __init__(self, supply: Callable[[str | None], Any]) -> None:
         self._supply = supply
 
-    def value(self, *, refused: str | None = None) -> str:
+    def value(self, *, refused: str | None = None) -> Steps[str]:
         """Return a token; see ``ClientToken.value``."""
-        return self._supply(refused)
-
-
-class AsyncSuppliedToken:
-    """The access tokens that the caller supplies, in the place of ``AsyncClientToken``."""
-
-    def __init__(self, supply: Callable[[str | None], Awaitable[str]]) -> None:
-        self._supply = supply
-
-    async def value(self, *, refused: str | None = None) -> str:
-        """Return a token; see ``AsyncClientToken.value``."""
-        return await self._supply(refused)
+        token: str = yield Call(self._supply, refused)
+        return token

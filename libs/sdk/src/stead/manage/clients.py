@@ -6,21 +6,24 @@ Owns authentication and the revisions seen. Does not own the operations: ``opera
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import httpx2 as httpx
+import msgspec
 
 from stead._transport.api import decode, json_request, require_success
 from stead._transport.http import async_send, checked_base_url, send
-from stead._transport.operations import AsyncRun, Operation, Request, Run, async_run, run
+from stead._transport.operations import AsyncRun, Operation, Request, Run, Steps, async_run, run
 from stead._transport.revisions import HEADER as REVISION_HEADER
 from stead._transport.revisions import HighestRevisions, checked_revision
 from stead._transport.tls import default_ssl_context
 from stead.manage import operation_groups as groups
-from stead.manage.access_token import AsyncClientToken, AsyncSuppliedToken, ClientToken, SuppliedToken
+from stead.manage.access_token import ClientToken, SuppliedToken
 from stead.sign_in.token_endpoint import TokenResponse, request_client_credentials
 
 __all__ = ["AccessTokenSupplier", "AsyncAccessTokenSupplier", "AsyncManagementClient", "ManagementClient"]
@@ -46,17 +49,19 @@ class _Client(Generic[R]):
         *,
         client_id: str,
         client_secret: str,
-        is_supplied: bool,
+        access_token: Callable[[str | None], Any] | None,
         resource: str,
         scope: str,
         revision: str | None,
         headers: Mapping[str, str] | None,
+        clock: Callable[[], float],
+        lock: Any,
         run: R,
         is_async: bool,
     ) -> None:
-        if is_supplied and (client_id or client_secret):
+        if access_token is not None and (client_id or client_secret):
             raise ValueError("give credentials or access_token, not both")
-        if not is_supplied and not (client_id and client_secret):
+        if access_token is None and not (client_id and client_secret):
             raise ValueError("client_id and client_secret must not be empty")
         self._base_url = checked_base_url(base_url)
         self._client_id = client_id
@@ -67,6 +72,11 @@ class _Client(Generic[R]):
         self._revisions = HighestRevisions()
         if revision is not None:
             self._revisions.observe(checked_revision(revision))
+        self._token: ClientToken | SuppliedToken = (
+            ClientToken(self._token_operation, clock=clock, lock=lock)
+            if access_token is None
+            else SuppliedToken(access_token)
+        )
         self.users: groups.Users[R] = groups.Users(run, is_async=is_async)
         self.applications: groups.Applications[R] = groups.Applications(run, is_async=is_async)
         self.resources: groups.Resources[R] = groups.Resources(run, is_async=is_async)
@@ -99,10 +109,16 @@ class _Client(Generic[R]):
             client_id=self._client_id, client_secret=self._client_secret, resource=self._resource, scope=self._scope
         )
 
-    def _headers(self, token: str | None) -> dict[str, str]:
+    def _authorized(self, request: Request) -> Steps[httpx.Response]:
+        token = yield from self._token.value()
+        answer: httpx.Response = yield msgspec.structs.replace(request, access_token=token)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            token = yield from self._token.value(refused=token)
+            answer = yield msgspec.structs.replace(request, access_token=token)
+        return answer
+
+    def _headers(self) -> dict[str, str]:
         headers = dict(self._sent_headers)
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
         revision = self._revisions.header
         if revision is not None:
             headers[REVISION_HEADER] = revision
@@ -189,19 +205,18 @@ class ManagementClient(_Client[Run]):
             base_url,
             client_id=client_id,
             client_secret=client_secret,
-            is_supplied=access_token is not None,
+            access_token=access_token,
             resource=resource,
             scope=scope,
             revision=revision,
             headers=headers,
+            clock=clock,
+            lock=threading.Lock(),
             run=self._run,
             is_async=False,
         )
         self._http = http if http is not None else httpx.Client(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
-        self._token: ClientToken | SuppliedToken = (
-            ClientToken(self._request_token, clock=clock) if access_token is None else SuppliedToken(access_token)
-        )
 
     def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
@@ -245,17 +260,10 @@ class ManagementClient(_Client[Run]):
         return run(operation, self._send_authorized)
 
     def _send_authorized(self, request: Request) -> httpx.Response:
-        token = self._token.value()
-        answer = self._send(request, token)
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
-            answer = self._send(request, self._token.value(refused=token))
-        return answer
+        return run(self._authorized(request), self._send)
 
-    def _request_token(self) -> TokenResponse:
-        return run(self._token_operation(), self._send)
-
-    def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._observed(send(self._http, self._base_url, request, self._headers(token)))
+    def _send(self, request: Request) -> httpx.Response:
+        return self._observed(send(self._http, self._base_url, request, self._headers()))
 
 
 class AsyncManagementClient(_Client[AsyncRun]):
@@ -308,21 +316,18 @@ class AsyncManagementClient(_Client[AsyncRun]):
             base_url,
             client_id=client_id,
             client_secret=client_secret,
-            is_supplied=access_token is not None,
+            access_token=access_token,
             resource=resource,
             scope=scope,
             revision=revision,
             headers=headers,
+            clock=clock,
+            lock=asyncio.Lock(),
             run=self._run,
             is_async=True,
         )
         self._http = http if http is not None else httpx.AsyncClient(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
-        self._token: AsyncClientToken | AsyncSuppliedToken = (
-            AsyncClientToken(self._request_token, clock=clock)
-            if access_token is None
-            else AsyncSuppliedToken(access_token)
-        )
 
     async def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
@@ -353,17 +358,10 @@ class AsyncManagementClient(_Client[AsyncRun]):
         return await async_run(operation, self._send_authorized)
 
     async def _send_authorized(self, request: Request) -> httpx.Response:
-        token = await self._token.value()
-        answer = await self._send(request, token)
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
-            answer = await self._send(request, await self._token.value(refused=token))
-        return answer
+        return await async_run(self._authorized(request), self._send)
 
-    async def _request_token(self) -> TokenResponse:
-        return await async_run(self._token_operation(), self._send)
-
-    async def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._observed(await async_send(self._http, self._base_url, request, self._headers(token)))
+    async def _send(self, request: Request) -> httpx.Response:
+        return self._observed(await async_send(self._http, self._base_url, request, self._headers()))
 
 
 def _any_request(method: str, path: str, json: object, params: Mapping[str, str | int] | None) -> Operation[Any]:

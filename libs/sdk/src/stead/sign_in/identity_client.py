@@ -16,18 +16,15 @@ from typing import Any, Final, Self
 import httpx2 as httpx
 
 from stead._transport.http import async_send, send
-from stead._transport.operations import Operation, T, async_run, run
+from stead._transport.operations import Steps, T, async_run, run
 from stead._transport.tls import default_ssl_context
 from stead.errors import Unavailable
-from stead.sign_in.operations import TIMEOUT_S, OidcOperations, ScopesWatch
+from stead.sign_in.operations import OidcOperations, ScopesWatch
 from stead.sign_in.state import ClientState, MemoryStorage, Storage
-from stead.verify.access_tokens import UnverifiedToken
-from stead.verify.key_source import AsyncKeySource, KeyFreshness, KeySource
-from stead.verify.keys import KeySet
 
 __all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "Storage"]
 
-_KEYS_MIN_INTERVAL_S: Final = 5.0
+_TIMEOUT_S: Final = 10.0
 _RETRY_DELAY_S: Final = 1.0
 
 
@@ -48,6 +45,7 @@ class _Client:
         resources: Iterable[str],
         storage: Storage | None,
         clock: Callable[[], float],
+        lock: Callable[[], Any],
     ) -> None:
         self.state = ClientState(
             base_url,
@@ -57,7 +55,7 @@ class _Client:
             storage=MemoryStorage() if storage is None else storage,
             clock=clock,
         )
-        self._operations = OidcOperations(self.state, client_secret)
+        self._operations = OidcOperations(self.state, client_secret, lock=lock)
 
     def sign_in_url(self, redirect_uri: str, prompt: str | None = None, *, login_hint: str | None = None) -> str:
         """Begin a sign-in: return the address to which to redirect the browser.
@@ -154,17 +152,10 @@ class IdentityClient(_Client):
             resources=resources,
             storage=storage,
             clock=clock,
+            lock=threading.Lock,
         )
-        self._http = http or httpx.Client(timeout=TIMEOUT_S, verify=default_ssl_context())
+        self._http = http or httpx.Client(timeout=_TIMEOUT_S, verify=default_ssl_context())
         self._owns_http = http is None
-        self._keys = KeySource(
-            f"{self.state.issuer}/jwks",
-            freshness=KeyFreshness(floor_s=_KEYS_MIN_INTERVAL_S),
-            clock=clock,
-            timeout_s=TIMEOUT_S,
-            http=self._http,
-        )
-        self._refreshing = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -191,10 +182,7 @@ class IdentityClient(_Client):
             TokenInvalid: The ID token was rejected.
             Unavailable: The service did not answer.
         """
-        sign_in, code = self.state.answered(url)
-        redeemed = self._run(self._operations.redeem(sign_in, code))
-        keys = self._keys_for(redeemed.id_token)
-        return self._operations.signed_in(redeemed, keys, target=self.state.target_key(None, None))
+        return self._run(self._operations.complete(url))
 
     def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
         """Return an access token, from the cache if it is valid for at least 30 s more.
@@ -208,7 +196,7 @@ class IdentityClient(_Client):
             OAuthError: The service refused: the resource was not requested at sign-in, or the user is not a member.
             Unavailable: The service did not answer.
         """
-        return self._token(resource, organization_id)
+        return self._run(self._operations.access_token(resource, organization_id))
 
     def get_organization_token(self, organization_id: str) -> str:
         """Return an organization token; see ``get_access_token``."""
@@ -221,7 +209,7 @@ class IdentityClient(_Client):
             SignInRequired: No user is signed in, or the session has ended.
             Unavailable: The service did not answer.
         """
-        return self._run(self._operations.user_info(self.get_access_token()))
+        return self._run(self._operations.user_info())
 
     def watch_organization_scopes(self, organization_id: str) -> Iterator[str]:
         """Yield an organization token, and a new one whenever the user's permissions in the organization change.
@@ -242,42 +230,14 @@ class IdentityClient(_Client):
         watch = ScopesWatch()
         while True:
             try:
-                token = self._token(None, organization_id)
-                watch.record(self._run(self._operations.watch(organization_id, token, watch.etag)))
-                if watch.is_due:
-                    self.clear_organization_token(organization_id)
-                    with self._refreshing:  # excludes a token that another caller requested before the change
-                        token = self._refreshed(None, organization_id, watch.revision)
-                    watch.is_due = False
+                token = self._run(self._operations.next_organization_token(organization_id, watch))
+                if token is not None:
                     yield token
             except Unavailable as error:
                 time.sleep(error.retry_after or _RETRY_DELAY_S)
 
-    def _token(self, resource: str | None, organization_id: str | None) -> str:
-        target = self.state.target_key(resource, organization_id)
-        token = self.state.usable_token(target)
-        if token is None:
-            with self._refreshing:
-                token = self.state.usable_token(target)  # obtained while this caller waited
-                if token is None:
-                    token = self._refreshed(resource, organization_id)
-        return token
-
-    def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
-        """Return a new token; the caller holds the lock."""
-        target = self.state.target_key(resource, organization_id)
-        while True:
-            refreshed = self._run(self._operations.refresh(resource, organization_id, revision))
-            keys = self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
-            if self._operations.renewed(refreshed, keys, target=target):
-                return refreshed.response.access_token
-
-    def _keys_for(self, token: UnverifiedToken) -> KeySet:
-        keys = self._keys.keys()
-        return keys if token.key_id in keys else self._keys.keys(stale=keys)
-
-    def _run(self, operation: Operation[T]) -> T:
-        return run(operation, lambda request: send(self._http, self.state.base_url, request, {}))
+    def _run(self, steps: Steps[T]) -> T:
+        return run(steps, lambda request: send(self._http, self.state.base_url, request, {}))
 
 
 class AsyncIdentityClient(_Client):
@@ -308,17 +268,10 @@ class AsyncIdentityClient(_Client):
             resources=resources,
             storage=storage,
             clock=clock,
+            lock=asyncio.Lock,
         )
-        self._http = http or httpx.AsyncClient(timeout=TIMEOUT_S, verify=default_ssl_context())
+        self._http = http or httpx.AsyncClient(timeout=_TIMEOUT_S, verify=default_ssl_context())
         self._owns_http = http is None
-        self._keys = AsyncKeySource(
-            f"{self.state.issuer}/jwks",
-            freshness=KeyFreshness(floor_s=_KEYS_MIN_INTERVAL_S),
-            clock=clock,
-            timeout_s=TIMEOUT_S,
-            http=self._http,
-        )
-        self._refreshing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -335,14 +288,11 @@ class AsyncIdentityClient(_Client):
 
     async def handle_callback(self, url: str) -> Mapping[str, Any]:
         """Complete a sign-in; see ``IdentityClient.handle_callback``."""
-        sign_in, code = self.state.answered(url)
-        redeemed = await self._run(self._operations.redeem(sign_in, code))
-        keys = await self._keys_for(redeemed.id_token)
-        return self._operations.signed_in(redeemed, keys, target=self.state.target_key(None, None))
+        return await self._run(self._operations.complete(url))
 
     async def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
         """Return an access token; see ``IdentityClient.get_access_token``."""
-        return await self._token(resource, organization_id)
+        return await self._run(self._operations.access_token(resource, organization_id))
 
     async def get_organization_token(self, organization_id: str) -> str:
         """Return an organization token; see ``get_access_token``."""
@@ -350,46 +300,18 @@ class AsyncIdentityClient(_Client):
 
     async def fetch_user_info(self) -> dict[str, Any]:
         """Return the user's claims; see ``IdentityClient.fetch_user_info``."""
-        return await self._run(self._operations.user_info(await self.get_access_token()))
+        return await self._run(self._operations.user_info())
 
     async def watch_organization_scopes(self, organization_id: str) -> AsyncIterator[str]:
         """Yield organization tokens; see ``IdentityClient.watch_organization_scopes``."""
         watch = ScopesWatch()
         while True:
             try:
-                token = await self._token(None, organization_id)
-                watch.record(await self._run(self._operations.watch(organization_id, token, watch.etag)))
-                if watch.is_due:
-                    self.clear_organization_token(organization_id)
-                    async with self._refreshing:  # excludes a token that another caller requested before the change
-                        token = await self._refreshed(None, organization_id, watch.revision)
-                    watch.is_due = False
+                token = await self._run(self._operations.next_organization_token(organization_id, watch))
+                if token is not None:
                     yield token
             except Unavailable as error:
                 await asyncio.sleep(error.retry_after or _RETRY_DELAY_S)
 
-    async def _token(self, resource: str | None, organization_id: str | None) -> str:
-        target = self.state.target_key(resource, organization_id)
-        token = self.state.usable_token(target)
-        if token is None:
-            async with self._refreshing:
-                token = self.state.usable_token(target)  # obtained while this caller waited
-                if token is None:
-                    token = await self._refreshed(resource, organization_id)
-        return token
-
-    async def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
-        """Return a new token; the caller holds the lock."""
-        target = self.state.target_key(resource, organization_id)
-        while True:
-            refreshed = await self._run(self._operations.refresh(resource, organization_id, revision))
-            keys = await self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
-            if self._operations.renewed(refreshed, keys, target=target):
-                return refreshed.response.access_token
-
-    async def _keys_for(self, token: UnverifiedToken) -> KeySet:
-        keys = await self._keys.keys()
-        return keys if token.key_id in keys else await self._keys.keys(stale=keys)
-
-    async def _run(self, operation: Operation[T]) -> T:
-        return await async_run(operation, lambda request: async_send(self._http, self.state.base_url, request, {}))
+    async def _run(self, steps: Steps[T]) -> T:
+        return await async_run(steps, lambda request: async_send(self._http, self.state.base_url, request, {}))

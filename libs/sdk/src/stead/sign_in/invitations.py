@@ -8,9 +8,8 @@ from typing import Final
 import httpx2 as httpx
 
 from stead._transport.api import command
-from stead._transport.http import async_send, checked_base_url, send
-from stead._transport.operations import async_run, run
-from stead._transport.tls import default_ssl_context
+from stead._transport.http import async_sender, checked_base_url, sender
+from stead._transport.operations import Operation, async_run, run
 
 _PATH: Final = "/api/invitations/accept"
 _TIMEOUT_S: Final = 10.0
@@ -45,12 +44,9 @@ def accept_invitation(
         Unavailable: The service did not answer, or asked for a later retry.
         ValueError: ``base_url`` is not an http or https URL.
     """
-    base_url, headers = checked_base_url(base_url), headers or {}
-    operation = command("POST", _PATH, _body(invitation, password))
-    if http is not None:
-        return run(operation, lambda request: send(http, base_url, request, headers))
-    with httpx.Client(timeout=_TIMEOUT_S, verify=default_ssl_context()) as own:
-        return run(operation, lambda request: send(own, base_url, request, headers))
+    address = checked_base_url(base_url)
+    send = sender(http, base_url=address, headers=headers or {}, timeout_s=_TIMEOUT_S)
+    run(_acceptance(invitation, password), send)
 
 
 async def async_accept_invitation(
@@ -69,13 +65,10 @@ async def async_accept_invitation(
         Unavailable: The service did not answer, or asked for a later retry.
         ValueError: ``base_url`` is not an http or https URL.
     """
-    base_url, headers = checked_base_url(base_url), headers or {}
-    operation = command("POST", _PATH, _body(invitation, password))
-    if http is not None:
-        return await async_run(operation, lambda request: async_send(http, base_url, request, headers))
-    async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=default_ssl_context()) as own:
-        return await async_run(operation, lambda request: async_send(own, base_url, request, headers))
+    address = checked_base_url(base_url)
+    send = async_sender(http, base_url=address, headers=headers or {}, timeout_s=_TIMEOUT_S)
+    await async_run(_acceptance(invitation, password), send)
 
 
-def _body(invitation: str, password: str) -> dict[str, str]:
-    return {"invitation": invitation, "password": password}
+def _acceptance(invitation: str, password: str) -> Operation[None]:
+    return command("POST", _PATH, {"invitation": invitation, "password": password})

@@ -14,11 +14,10 @@ from urllib.parse import quote_plus, urlencode
 import httpx2 as httpx
 import msgspec
 
-from stead._transport.http import async_send, checked_base_url, raise_if_unavailable, request_id, retry_after, send
+from stead._transport.http import async_sender, checked_base_url, raise_if_unavailable, request_id, retry_after, sender
 from stead._transport.operations import Operation, Request, async_run, run
 from stead._transport.revisions import HEADER as REVISION_HEADER
 from stead._transport.revisions import checked_revision
-from stead._transport.tls import default_ssl_context
 from stead.errors import OAuthError
 
 __all__ = [
@@ -391,17 +390,11 @@ def _refusal(answer: httpx.Response) -> _Refusal:
 
 def _run(operation: Operation[TokenResponse], base_url: str, http: httpx.Client | None) -> TokenResponse:
     address = checked_base_url(base_url)
-    if http is not None:
-        return run(operation, lambda request: send(http, address, request, {}))
-    with httpx.Client(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:
-        return run(operation, lambda request: send(own, address, request, {}))
+    return run(operation, sender(http, base_url=address, timeout_s=_DEFAULT_TIMEOUT_S))
 
 
 async def _async_run(
     operation: Operation[TokenResponse], base_url: str, http: httpx.AsyncClient | None
 ) -> TokenResponse:
     address = checked_base_url(base_url)
-    if http is not None:
-        return await async_run(operation, lambda request: async_send(http, address, request, {}))
-    async with httpx.AsyncClient(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:
-        return await async_run(operation, lambda request: async_send(own, address, request, {}))
+    return await async_run(operation, async_sender(http, base_url=address, timeout_s=_DEFAULT_TIMEOUT_S))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import binascii
 import functools
 import re
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
+from stead._transport.operations import Steps
 from stead.errors import TokenInvalid
 from stead.verify.keys import SUPPORTED_ALGORITHMS, KeySet
 from stead.verify.signed_claims import SignedClaims, SignedClaimsCache, token_digest
@@ -224,11 +225,6 @@ def verify_signature(token: UnverifiedToken, keys: KeySet) -> SignedClaims:
     return SignedClaims(keys, token.key_id, token.payload)
 
 
-Verification: TypeAlias = Generator[KeySet | None, KeySet, AccessToken]
-"""A verification in progress. It yields when it needs the issuer's keys: None for the current ones, or the key set that
-lacks the token's key, to have it refreshed. It returns the access token."""
-
-
 class TokenChecker:
     """Decides whether an access token is acceptable, given the issuer's keys and the time. No I/O.
 
@@ -280,14 +276,16 @@ class TokenChecker:
         self,
         token: object,
         *,
+        keys_with: Callable[[str], Steps[KeySet]],
         clock: Callable[[], float],
         audience: str | None = None,
         organization_aware: bool = False,
-    ) -> Verification:
+    ) -> Steps[AccessToken]:
         """Verify a token that is not cached; the whole decision, for blocking and asynchronous verifiers alike.
 
         Args:
             token: As presented; anything.
+            keys_with: Returns the issuer's keys, refreshed if they lack the one with this id.
             clock: Seconds since the epoch; read once, after the keys have arrived.
             audience: Expected instead of the checker's own.
             organization_aware: Accept a token that is valid within one organization only.
@@ -298,9 +296,7 @@ class TokenChecker:
         """
         expected = self._expected if audience is None else _with_audience(self._expected, audience)
         unverified = read_token(token, expected)
-        keys = yield None
-        if unverified.key_id not in keys:
-            keys = yield keys
+        keys = yield from keys_with(unverified.key_id)
         return _within(self.check(unverified, keys=keys, now=clock(), expected=expected), organization_aware)
 
     def check(

@@ -1,21 +1,19 @@
 """The issuer's JWKS: fetched on first use, cached for as long as the issuer allows, refreshed by one caller at a time.
 
-``KeyFreshness`` decides when to fetch (no I/O, no lock); ``KeySource`` (threads) and ``AsyncKeySource`` (tasks) fetch.
+``KeyFreshness`` decides when to fetch, ``KeySource`` describes how. No I/O.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import httpx2 as httpx
 
 from stead._transport.http import shown_url
-from stead._transport.tls import default_ssl_context
+from stead._transport.operations import Acquire, Operation, Request, Steps
 from stead.errors import Unavailable
 from stead.verify.keys import KeySet
 
@@ -95,93 +93,39 @@ class KeyFreshness:
 
 
 class KeySource:
-    """The issuer's keys for threads: one thread refreshes them, the others use the stale ones meanwhile if they can."""
+    """The issuer's keys: one caller refreshes them, the others use the stale ones meanwhile if they can.
+
+    Args:
+        path: Their address, below ``base_url``.
+        base_url: The address that its requests are sent to; empty if the path is a whole address.
+        freshness: The cache.
+        clock: Returns seconds.
+        lock: See ``Acquire``.
+    """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        freshness: KeyFreshness,
-        clock: Callable[[], float],
-        timeout_s: float,
-        http: httpx.Client | None,
+        self, path: str, *, base_url: str = "", freshness: KeyFreshness, clock: Callable[[], float], lock: Any
     ) -> None:
-        self._url = url
-        self._shown_url = _shown(url)
+        self._request = Request(method="GET", path=path, headers=_HEADERS)
+        self._shown_url = _shown(base_url + path)
         self._freshness = freshness
         self._clock = clock
-        self._timeout_s = timeout_s
-        self._http = http
-        self._fetching = threading.Lock()
-
-    def fresh(self) -> KeySet | None:
-        """Return the keys unless a refresh is due; never blocks."""
-        return self._freshness.fresh(self._clock())
-
-    def keys(self, *, stale: KeySet | None = None) -> KeySet:
-        """Return the keys, refreshed if due.
-
-        Args:
-            stale: A key set returned before that lacks a wanted key.
-
-        Raises:
-            Unavailable: There are none, and fetching them failed.
-        """
-        held = self._freshness.keys
-        if not self._freshness.due(self._clock(), stale=stale):
-            return self._freshness.require(self._shown_url)
-        must_wait = held is None or held is stale
-        if not self._fetching.acquire(blocking=must_wait):
-            return self._freshness.require(self._shown_url)
-        try:
-            if self._freshness.due(self._clock(), stale=stale):  # unless refreshed while this caller waited
-                self._refresh()
-        finally:
-            self._fetching.release()
-        return self._freshness.require(self._shown_url)
-
-    def _refresh(self) -> None:
-        try:
-            keys, max_age_s = _parse(self._fetch())
-        except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
-            self._freshness.failed(self._clock())
-            _log.warning("the issuer's keys could not be refreshed from %s: %s", self._shown_url, type(error).__name__)
-        else:
-            self._freshness.fetched(keys, max_age_s=max_age_s, now=self._clock())
-
-    def _fetch(self) -> httpx.Response:
-        if self._http is not None:
-            return self._http.get(self._url, headers=_HEADERS, follow_redirects=False)
-        # every few minutes: not worth a pool that the caller must close
-        with httpx.Client(timeout=self._timeout_s, verify=default_ssl_context()) as http:
-            return http.get(self._url, headers=_HEADERS, follow_redirects=False)
-
-
-class AsyncKeySource:
-    """The issuer's keys for the tasks of one event loop; see ``KeySource``."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        freshness: KeyFreshness,
-        clock: Callable[[], float],
-        timeout_s: float,
-        http: httpx.AsyncClient | None,
-    ) -> None:
-        self._url = url
-        self._shown_url = _shown(url)
-        self._freshness = freshness
-        self._clock = clock
-        self._timeout_s = timeout_s
-        self._http = http
-        self._fetching = asyncio.Lock()
+        self._fetching = lock
 
     def fresh(self) -> KeySet | None:
         """Return the keys unless a refresh is due; never waits."""
         return self._freshness.fresh(self._clock())
 
-    async def keys(self, *, stale: KeySet | None = None) -> KeySet:
+    def keys_with(self, key_id: str) -> Steps[KeySet]:
+        """Return the keys, refreshed if due, or if they lack one.
+
+        Raises:
+            Unavailable: There are none, and fetching them failed.
+        """
+        keys = yield from self.keys()
+        return keys if key_id in keys else (yield from self.keys(stale=keys))
+
+    def keys(self, *, stale: KeySet | None = None) -> Steps[KeySet]:
         """Return the keys, refreshed if due.
 
         Args:
@@ -193,28 +137,27 @@ class AsyncKeySource:
         held = self._freshness.keys
         if not self._freshness.due(self._clock(), stale=stale):
             return self._freshness.require(self._shown_url)
-        must_wait = held is None or held is stale
-        if self._fetching.locked() and not must_wait:
-            return self._freshness.require(self._shown_url)
-        async with self._fetching:
-            if self._freshness.due(self._clock(), stale=stale):  # unless refreshed while this caller waited
-                await self._refresh()
+        if (yield Acquire(self._fetching, wait=held is None or held is stale)):
+            try:
+                if self._freshness.due(self._clock(), stale=stale):  # unless refreshed while this caller waited
+                    yield from self._refresh()
+            finally:
+                self._fetching.release()
         return self._freshness.require(self._shown_url)
 
-    async def _refresh(self) -> None:
+    def _refresh(self) -> Operation[None]:
         try:
-            keys, max_age_s = _parse(await self._fetch())
-        except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
-            self._freshness.failed(self._clock())
-            _log.warning("the issuer's keys could not be refreshed from %s: %s", self._shown_url, type(error).__name__)
+            keys, max_age_s = _parse((yield self._request))
+        except Unavailable as no_answer:
+            self._failed(no_answer.__context__ or no_answer)  # the transport's own error
+        except (httpx.InvalidURL, ValueError) as error:
+            self._failed(error)
         else:
             self._freshness.fetched(keys, max_age_s=max_age_s, now=self._clock())
 
-    async def _fetch(self) -> httpx.Response:
-        if self._http is not None:
-            return await self._http.get(self._url, headers=_HEADERS, follow_redirects=False)
-        async with httpx.AsyncClient(timeout=self._timeout_s, verify=default_ssl_context()) as http:
-            return await http.get(self._url, headers=_HEADERS, follow_redirects=False)
+    def _failed(self, error: BaseException) -> None:
+        self._freshness.failed(self._clock())
+        _log.warning("the issuer's keys could not be refreshed from %s: %s", self._shown_url, type(error).__name__)
 
 
 def _shown(url: str) -> str:

@@ -1,21 +1,24 @@
 """Offline verification of access tokens: the only request is for the issuer's keys.
 
-``AccessTokenVerifier`` (threads) and ``AsyncAccessTokenVerifier`` (tasks) feed keys to the same decision,
-``access_tokens.TokenChecker``.
+``AccessTokenVerifier`` (threads) and ``AsyncAccessTokenVerifier`` (tasks) run the same operation, described by
+``access_tokens.TokenChecker`` and ``key_source.KeySource``.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 
 import httpx2 as httpx
 
-from stead._transport.http import issuer_at
+from stead._transport.http import async_sender, issuer_at, sender
+from stead._transport.operations import async_run, run
 from stead.verify.access_tokens import AccessToken, Expectations, TokenChecker
 from stead.verify.feed import NotValidFeed
 from stead.verify.feed.entries import MAX_LEEWAY_S
-from stead.verify.key_source import AsyncKeySource, KeyFreshness, KeySource
+from stead.verify.key_source import KeyFreshness, KeySource
 from stead.verify.keys import SUPPORTED_ALGORITHMS
 
 __all__ = ["AccessTokenVerifier", "AsyncAccessTokenVerifier"]
@@ -93,9 +96,9 @@ class AccessTokenVerifier:
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
             clock=clock,
-            timeout_s=timeout_s,
-            http=http,
+            lock=threading.Lock(),
         )
+        self._send = sender(http, timeout_s=timeout_s)
 
     def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
         """Return the claims of an access token.
@@ -122,15 +125,14 @@ class AccessTokenVerifier:
         )
         if recalled is not None:
             return self._check(recalled)
-        steps = self._checker.verification(
-            token, clock=self._clock, audience=audience, organization_aware=organization_aware
+        verification = self._checker.verification(
+            token,
+            keys_with=self._source.keys_with,
+            clock=self._clock,
+            audience=audience,
+            organization_aware=organization_aware,
         )
-        try:
-            stale = next(steps)
-            while True:
-                stale = steps.send(self._source.keys(stale=stale))
-        except StopIteration as done:
-            return self._check(done.value)
+        return self._check(run(verification, self._send))
 
     def fetch_keys(self) -> None:
         """Fetch the issuer's keys unless they are known, as a readiness probe does.
@@ -138,7 +140,7 @@ class AccessTokenVerifier:
         Raises:
             Unavailable: There are none yet, and the issuer did not answer.
         """
-        self._source.keys()
+        run(self._source.keys(), self._send)
 
 
 class AsyncAccessTokenVerifier:
@@ -179,13 +181,13 @@ class AsyncAccessTokenVerifier:
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
         self._check = _check_of(feed, leeway_s=leeway_s, reject_stale_permissions=reject_stale_permissions)
-        self._source = AsyncKeySource(
+        self._source = KeySource(
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
             clock=clock,
-            timeout_s=timeout_s,
-            http=http,
+            lock=asyncio.Lock(),
         )
+        self._send = async_sender(http, timeout_s=timeout_s)
 
     async def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
         """Return the claims of an access token; see ``AccessTokenVerifier.verify``.
@@ -204,15 +206,14 @@ class AsyncAccessTokenVerifier:
         )
         if recalled is not None:
             return self._check(recalled)
-        steps = self._checker.verification(
-            token, clock=self._clock, audience=audience, organization_aware=organization_aware
+        verification = self._checker.verification(
+            token,
+            keys_with=self._source.keys_with,
+            clock=self._clock,
+            audience=audience,
+            organization_aware=organization_aware,
         )
-        try:
-            stale = next(steps)
-            while True:
-                stale = steps.send(await self._source.keys(stale=stale))
-        except StopIteration as done:
-            return self._check(done.value)
+        return self._check(await async_run(verification, self._send))
 
     async def fetch_keys(self) -> None:
         """Fetch the issuer's keys unless they are known, as a readiness probe does.
@@ -220,7 +221,7 @@ class AsyncAccessTokenVerifier:
         Raises:
             Unavailable: There are none yet, and the issuer did not answer.
         """
-        await self._source.keys()
+        await async_run(self._source.keys(), self._send)
 
 
 def _check_of(

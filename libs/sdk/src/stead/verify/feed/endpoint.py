@@ -10,6 +10,8 @@ from typing import Final
 
 import httpx2 as httpx
 
+from stead._transport.http import sender
+from stead._transport.operations import run
 from stead._transport.tls import default_ssl_context
 from stead.errors import Unavailable
 from stead.verify.feed.messages import InvalidFeed, Message, read_message, read_snapshot
@@ -57,12 +59,9 @@ class FeedEndpoint:
         self._timeout = httpx.Timeout(timeout_s)
         self._http = http
         self._keys = KeySource(
-            f"{url}/jwks",
-            freshness=KeyFreshness(floor_s=_KEYS_FLOOR_S),
-            clock=clock,
-            timeout_s=timeout_s,
-            http=http,
+            f"{url}/jwks", freshness=KeyFreshness(floor_s=_KEYS_FLOOR_S), clock=clock, lock=threading.Lock()
         )
+        self._send = sender(http, timeout_s=timeout_s)
         self._unusable: KeySet | None = None
 
     @contextlib.contextmanager
@@ -80,7 +79,7 @@ class FeedEndpoint:
         Raises:
             Unavailable: They cannot be fetched.
         """
-        keys = self._keys.keys(stale=self._unusable)
+        keys = run(self._keys.keys(stale=self._unusable), self._send)
         self._unusable = None
         return keys
 
