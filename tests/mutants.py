@@ -129,6 +129,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "unit/sdk/test_verified_tokens.py unit/sdk/test_key_source.py protocol/test_rfc9068_*verification.py",
     ),
     (f"{SDK}/verify/access_tokens.py", "unit/sdk/test_verified_tokens.py protocol/test_rfc9068_*verification.py"),
+    (f"{SDK}/verify/signed_tokens.py", "unit/sdk/test_verified_tokens.py protocol/test_rfc9068_*verification.py"),
     (
         f"{SDK}/verify/feed/",
         "unit/sdk/test_not_valid_feed.py component/token/test_not_valid_feed_in_verifiers.py",

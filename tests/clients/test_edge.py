@@ -18,7 +18,7 @@ import httpx2 as httpx
 import pytest
 
 from provision.edges import FORMS
-from stead.verify.access_tokens import MAX_TOKEN_CHARS
+from stead.verify.signed_tokens import MAX_TOKEN_CHARS
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tls_terminator import Certificate

@@ -18,8 +18,8 @@ import pytest
 
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from stead import CallerUnknown, ProxiedCaller, proxied_caller
-from stead.verify.access_tokens import MAX_TOKEN_CHARS
 from stead.verify.proxied import HEADERS
+from stead.verify.signed_tokens import MAX_TOKEN_CHARS
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tcp_proxy import TcpProxy

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stead import AccessToken, AccessTokenVerifier, TokenInvalid
-from stead.verify.access_tokens import Expectations, KeySet, TokenChecker, read_token
+from stead.verify.access_tokens import Expectations, TokenChecker, read_token
+from stead.verify.keys import KeySet
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, SigningKey, b64, claims, compact, jwks, token
 
 KEY = SigningKey("current")

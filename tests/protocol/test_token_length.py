@@ -11,7 +11,7 @@ import pytest
 
 from stead import AccessTokenVerifier
 from stead.sign_in.id_token import read_id_token
-from stead.verify.access_tokens import MAX_TOKEN_CHARS
+from stead.verify.signed_tokens import MAX_TOKEN_CHARS
 from tests.protocol.test_rfc7662_introspection import is_active
 from tests.support.signing_in import SignIn
 from tests.support.world import World, error_body

@@ -13,9 +13,9 @@ import pytest
 
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
-from stead.verify.access_tokens import KeySet
 from stead.verify.feed.entries import ALWAYS, entry_of, unpack
 from stead.verify.feed.messages import Message, Snapshot, read_message, read_snapshot, records_of
+from stead.verify.keys import KeySet
 from tests.support.waiting import WAIT_S, eventually
 from tests.support.world import World
 

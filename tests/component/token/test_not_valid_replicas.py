@@ -22,9 +22,9 @@ from identity_common.stores.database import create_database_engine
 from identity_common.wire.events import ApplicationState, ResourceState, UserState, event_subject
 from provision import ServerAddresses
 from stead.event_types import CloudEvent, MemberState
-from stead.verify.access_tokens import KeySet
 from stead.verify.feed.entries import ALWAYS, entry_of, unpack
 from stead.verify.feed.messages import Message, Snapshot, read_message, read_snapshot
+from stead.verify.keys import KeySet
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, round_trip

@@ -8,7 +8,7 @@ import pytest
 
 from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, TokenInvalid
 from stead.sign_in.id_token import check_id_token, read_id_token
-from stead.verify.access_tokens import KeySet
+from stead.verify.keys import KeySet
 from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, jwks, token
 
 CLIENT_ID = "client000000000000001"

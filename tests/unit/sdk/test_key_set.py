@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from stead.verify.access_tokens import KeySet
+from stead.verify.keys import KeySet
 from tests.unit.sdk.issuer import SigningKey, b64, jwks
 
 KEY = SigningKey("current")

@@ -11,8 +11,8 @@ import httpx2 as httpx
 import pytest
 
 from stead import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
-from stead.verify.access_tokens import KeySet
 from stead.verify.key_source import KeyFreshness, max_age
+from stead.verify.keys import KeySet
 from tests.support.waiting import WAIT_S
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks, token

@@ -16,7 +16,7 @@ import pytest
 
 from stead import AccessTokenVerifier, AsyncAccessTokenVerifier
 from stead.errors import TokenInvalid, Unavailable
-from stead.verify.access_tokens import AccessToken, KeySet
+from stead.verify.access_tokens import AccessToken
 from stead.verify.feed import NotValidFeed
 from stead.verify.feed.endpoint import repeat
 from stead.verify.feed.entries import ALWAYS, Kind, Narrowed, NotValid, entry_of, lookups_of, narrowed_entries, unpack
@@ -34,6 +34,7 @@ from stead.verify.feed.messages import (
 from stead.verify.feed.records import Records
 from stead.verify.feed.state import FeedState, Gap
 from stead.verify.impersonations import actors_of, organization_of
+from stead.verify.keys import KeySet
 from tests.support.waiting import WAIT_S, eventually
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, compact, jwks

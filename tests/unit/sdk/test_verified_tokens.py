@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stead import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid
-from stead.verify.access_tokens import Expectations, KeySet, TokenChecker, read_token
+from stead.verify.access_tokens import Expectations, TokenChecker, read_token
+from stead.verify.keys import KeySet
 from stead.verify.signed_claims import SignedClaims
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks, token
 

@@ -34,7 +34,7 @@ from identity_common.wire.events import (
     watermark_subject,
 )
 from stead.event_types import CloudEvent
-from stead.verify.access_tokens import KeySet
+from stead.verify.keys import KeySet
 from token_service.audit import TokenAudit
 from token_service.claims_function import CustomClaims
 from token_service.claims_function.failures import FailedCalls

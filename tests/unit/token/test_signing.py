@@ -11,7 +11,8 @@ import jwt
 import msgspec
 import pytest
 
-from stead.verify.access_tokens import Expectations, KeySet, TokenChecker, read_token
+from stead.verify.access_tokens import Expectations, TokenChecker, read_token
+from stead.verify.keys import KeySet
 from token_service.tokens.claims import AccessTokenClaims, Actor
 from token_service.tokens.keys import JwkSet
 from token_service.tokens.signing import (

@@ -10,8 +10,8 @@ import msgspec
 
 from stead.audit.tree import HASH_BYTES
 from stead.errors import TokenInvalid
-from stead.verify.access_tokens import read_jws, verify_signature
 from stead.verify.keys import KeySet
+from stead.verify.signed_tokens import read_jws, verify_signature
 
 HEAD_TYPE: Final = "audit-head+jwt"
 ALGORITHM: Final = "EdDSA"

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from stead.errors import TokenInvalid
-from stead.verify.access_tokens import UnverifiedToken, numeric_date, read_jws, verify_signature
 from stead.verify.keys import SUPPORTED_ALGORITHMS, KeySet
+from stead.verify.signed_tokens import UnverifiedToken, numeric_date, read_jws, verify_signature
 
 _TYPES: Final = frozenset({"jwt", ""})
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stead.verify.access_tokens import MAX_TOKEN_CHARS
+from stead.verify.signed_tokens import MAX_TOKEN_CHARS
 from token_service.claims_function.sandbox.outcomes import Claims, Denied, Outcome, Problem
 from token_service.tokens.lengths import is_too_long
 

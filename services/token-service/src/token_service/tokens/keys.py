@@ -19,7 +19,7 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.coalescing import Coalescer
 from identity_common.telemetry.logs import get_logger
-from stead.verify.access_tokens import KeySet
+from stead.verify.keys import KeySet
 from token_service.audit.writes import record_write
 from token_service.tokens.signing import (
     Jwk,

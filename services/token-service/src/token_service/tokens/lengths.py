@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from identity_common.oauth import OAuthError, invalid_scope
-from stead.verify.access_tokens import MAX_TOKEN_CHARS
+from stead.verify.signed_tokens import MAX_TOKEN_CHARS
 
 _FRAME_CHARS: Final = 512
 """At most: the header, the dots and the signature; that of RS256 is the longest."""

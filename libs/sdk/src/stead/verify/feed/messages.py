@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from stead.errors import TokenInvalid
-from stead.verify.access_tokens import read_jws, verify_signature
 from stead.verify.feed.entries import RECORD
 from stead.verify.keys import KeySet
+from stead.verify.signed_tokens import read_jws, verify_signature
 
 T = TypeVar("T")
 
