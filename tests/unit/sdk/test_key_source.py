@@ -377,6 +377,21 @@ def test_the_callers_own_client_fetches_the_keys_and_stays_open(server: JwksServ
         assert not http.is_closed
 
 
+async def test_an_error_of_the_callers_own_client_does_not_block_the_next_caller(clock: Clock) -> None:
+    http, async_http = httpx.Client(), httpx.AsyncClient()
+    http.close()
+    await async_http.aclose()
+    verifier = AccessTokenVerifier(base_url="https://id.example.com", audience=AUDIENCE, clock=clock, http=http)
+    async_verifier = AsyncAccessTokenVerifier(
+        base_url="https://id.example.com", audience=AUDIENCE, clock=clock, http=async_http
+    )
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="closed"):
+            verifier.verify(token(OLD))
+        with pytest.raises(RuntimeError, match="closed"):
+            await async_verifier.verify(token(OLD))
+
+
 async def test_sixteen_tasks_share_one_first_fetch(
     server: JwksServer, async_verifier: AsyncAccessTokenVerifier
 ) -> None:
