@@ -17,8 +17,8 @@ from management_service.audit.store import (
     hourly_figures,
     newest_first,
     oldest_first,
-    tree_size,
 )
+from management_service.audit.tree_store import tree_size
 from stead.audit.heads import encoded
 
 _POSITION: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")

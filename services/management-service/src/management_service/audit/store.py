@@ -1,6 +1,6 @@
 """Reads entries in PostgreSQL. Each filter has an index that yields its entries in the order of the answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,14 +25,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.wire.audit import BEGINNINGS, ISSUED
-from management_service.audit.tiles import TileId, Tiles
 from management_service.schema import (
     audit_entries,
     audit_figures,
-    audit_keys,
     audit_targets,
-    audit_tiles,
-    audit_trees,
 )
 
 _ENTRY: Final = (audit_entries.c.occurred_at, audit_entries.c.number, audit_entries.c.entry)
@@ -98,12 +94,6 @@ async def newest_first(
     return (await connection.execute(statement)).all()
 
 
-async def tree_size(connection: AsyncConnection, tenant_id: str) -> int:
-    """Return how many entries are in the tree."""
-    statement = select(audit_trees.c.size).where(audit_trees.c.tenant_id == tenant_id)
-    return (await connection.execute(statement)).scalar_one_or_none() or 0
-
-
 async def oldest_first(
     connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, size: int, after: Position | None, limit: int
 ) -> Sequence[Any]:
@@ -127,36 +117,6 @@ async def hourly_figures(connection: AsyncConnection, tenant_id: str, *, first: 
         .order_by(audit_figures.c.hour, audit_figures.c.key)
     )
     return (await connection.execute(statement)).all()
-
-
-async def find_leaf(connection: AsyncConnection, tenant_id: str, entry_id: str) -> int | None:
-    """Return the leaf index of an entry; None for an unknown id."""
-    statement: Select[Any] = select(audit_entries.c.leaf_index).where(
-        audit_entries.c.tenant_id == tenant_id, audit_entries.c.id == entry_id
-    )
-    found: int | None = (await connection.execute(statement.limit(1))).scalar_one_or_none()
-    return found
-
-
-async def find_head(connection: AsyncConnection, tenant_id: str) -> tuple[int, str] | None:
-    """Return the size of the last signed head and the head; None before the first."""
-    statement = select(audit_trees.c.signed_size, audit_trees.c.head).where(audit_trees.c.tenant_id == tenant_id)
-    row = (await connection.execute(statement)).one_or_none()
-    return None if row is None or row.head is None else (row.signed_size, row.head)
-
-
-async def find_tiles(connection: AsyncConnection, tenant_id: str, tiles: Iterable[TileId]) -> Tiles:
-    """Return the tiles that are stored."""
-    place = tuple_(audit_tiles.c.level, audit_tiles.c.number)
-    statement = select(audit_tiles).where(audit_tiles.c.tenant_id == tenant_id, place.in_([*tiles]))
-    rows = (await connection.execute(statement)).all()
-    return Tiles({TileId(row.level, row.number): row.hashes for row in rows})
-
-
-async def find_keys(connection: AsyncConnection, tenant_id: str) -> Sequence[Any]:
-    """Return ``kid`` and ``private_key`` of the keys of heads, newest first."""
-    statement = select(audit_keys).where(audit_keys.c.tenant_id == tenant_id)
-    return (await connection.execute(statement.order_by(audit_keys.c.created_at.desc(), audit_keys.c.kid))).all()
 
 
 async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str) -> str | None:
