@@ -18,7 +18,7 @@ from litestar import Litestar
 from identity_common.wire.events import STREAM_INTERNAL
 from identity_common.wire.revocations import CopyPosition, position_key
 from management_service.app import create_app, migrate
-from management_service.bootstrap import Credentials
+from management_service.bootstrap.first_client import Credentials
 from management_service.commands import bootstrap
 from management_service.settings import Settings
 from provision import ServerAddresses

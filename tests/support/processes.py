@@ -27,7 +27,7 @@ import token_service.app
 from all_in_one.embedded.ports import pick_port
 from identity_common.http.routing import Service, service_for
 from identity_common.stores.migrations import migrate
-from management_service.bootstrap import Credentials
+from management_service.bootstrap.first_client import Credentials
 from provision import ServerAddresses
 from stead import ManagementClient, client_credentials
 from tests.support.forked_service import ForkedService

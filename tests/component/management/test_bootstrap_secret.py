@@ -19,10 +19,10 @@ import pytest
 
 from identity_common.serving import CommandError
 from identity_common.settings import InvalidSettingsError
-from management_service.bootstrap import Credentials
+from management_service.bootstrap.credentials_file import CredentialsFile
+from management_service.bootstrap.first_client import Credentials
+from management_service.bootstrap.kubernetes_secret import KubernetesSecret
 from management_service.commands import _bootstrap
-from management_service.credentials_file import CredentialsFile
-from management_service.kubernetes_secret import KubernetesSecret
 from management_service.settings import Settings
 from provision import ServerAddresses
 from tests.support.issuer import Issuer

@@ -2,7 +2,7 @@
 
 Owns the rule that no request ends the last one: no user could then sign in to the console and undo it. Suspended and
 invited users and machine-to-machine applications do not count. Does not own how the first one is created
-(``console_bootstrap``).
+(``bootstrap``).
 """
 
 from collections.abc import AsyncGenerator

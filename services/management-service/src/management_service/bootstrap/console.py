@@ -12,11 +12,11 @@ from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, OidcClientMetadata
 from management_service.applications.service import Applications
 from management_service.applications.store import ApplicationFilter
-from management_service.bootstrap import ClientSecrets
+from management_service.bootstrap.first_client import ClientSecrets
+from management_service.bootstrap.kubernetes_secret import KubernetesSecret
 from management_service.console.credentials import CLIENT_ID, CLIENT_SECRET
 from management_service.invitations.rules import MAX_MINUTES
 from management_service.invitations.service import Invitations
-from management_service.kubernetes_secret import KubernetesSecret
 from management_service.roles.assignments import Assignments
 from management_service.roles.rules import RoleCreation
 from management_service.roles.service import Roles
