@@ -9,7 +9,7 @@ import asyncpg
 import httpx2 as httpx
 
 from identity_common.clock import now_ms
-from management_service.audit.partitions import Month, create_partitions
+from management_service.audit.storing.partitions import Month, create_partitions
 
 _TENANT: Final = "default"
 _MONTHS: Final = 12

@@ -92,9 +92,9 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "component/audit/test_ending_impersonations.py component/audit/test_impersonation_register.py "
         "component/audit/test_own_impersonations.py",
     ),
-    (f"{MANAGEMENT}/audit/erasure.py", "component/audit/test_erasure.py"),
-    (f"{MANAGEMENT}/audit/proofs.py", "component/audit/test_tree.py component/audit/test_reading.py"),
-    (f"{MANAGEMENT}/audit/tiles.py", "component/audit/test_tree.py component/audit/test_ingestion.py"),
+    (f"{MANAGEMENT}/audit/storing/erasure.py", "component/audit/test_erasure.py"),
+    (f"{MANAGEMENT}/audit/tree/proofs.py", "component/audit/test_tree.py component/audit/test_reading.py"),
+    (f"{MANAGEMENT}/audit/tree/tiles.py", "component/audit/test_tree.py component/audit/test_ingestion.py"),
     (
         f"{TOKEN}/not_valid/",
         "unit/token/test_not_valid_tail.py component/token/test_not_valid_feed.py "

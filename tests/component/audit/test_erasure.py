@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from identity_common.clock import now_ms
-from management_service.audit.erasure import erase_some
-from management_service.audit.partitions import create_partitions, months_ahead
+from management_service.audit.storing.erasure import erase_some
+from management_service.audit.storing.partitions import create_partitions, months_ahead
 from tests.component.audit.test_ingestion import Trail, trail
 from tests.support.management_api import Management
 from tests.support.waiting import WAIT_S

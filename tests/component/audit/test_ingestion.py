@@ -17,9 +17,9 @@ from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.telemetry.metrics import counter
 from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog, audit_subject
-from management_service.audit.heads import Heads
-from management_service.audit.ingestion import AuditIngestion
-from management_service.audit.partitions import Month, create_partitions
+from management_service.audit.storing.ingestion import AuditIngestion
+from management_service.audit.storing.partitions import Month, create_partitions
+from management_service.audit.tree.heads import Heads
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import Management
 from tests.support.waiting import WAIT_S

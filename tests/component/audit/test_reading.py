@@ -18,8 +18,8 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, TAKEN, AuditEntry, audit_subject
 from management_service.app import create_app
-from management_service.audit.partitions import create_partitions, months_ahead
-from management_service.audit.store import TrailFilters, _walks
+from management_service.audit.reading.store import TrailFilters, _walks
+from management_service.audit.storing.partitions import create_partitions, months_ahead
 from management_service.commands import restored
 from tests.component.audit.test_erasure import scans
 from tests.support.management_api import Management, client_of, issues, refusal, running

@@ -18,8 +18,8 @@ from identity_common.clock import now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject, head_subject
 from management_service.app import create_app
-from management_service.audit.service import AuditTrail
-from management_service.audit.store import TrailFilters
+from management_service.audit.reading.service import AuditTrail
+from management_service.audit.reading.store import TrailFilters
 from stead.audit import Head, Report, is_consistent, is_included, read_head, root_of, verify_export
 from stead.audit.__main__ import main
 from stead.audit.heads import InvalidHead, decoded, encoded, signed_by

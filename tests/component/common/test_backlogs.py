@@ -20,8 +20,8 @@ from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import Samples
 from identity_common.wire.audit import AuditEntry, AuditLog, audit_subject
-from management_service.audit.lag import measure_lag
-from management_service.audit.stream import stream_created
+from management_service.audit.storing.lag import measure_lag
+from management_service.audit.storing.stream import stream_created
 from tests.support.management_api import Management
 
 A_MINUTE_MS = 60_000

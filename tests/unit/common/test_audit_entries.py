@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from identity_common.wire.audit import AuditContext, AuditEntry
 from identity_common.wire.audit_entries import MAX_ENTRY_BYTES, entry_json
-from management_service.audit.messages import read_entries
+from management_service.audit.storing.messages import read_entries
 
 TEXT: Final = st.text(st.characters(exclude_categories=()), max_size=300) | st.sampled_from(
     ["\\u0000", "\\ud800", "\0", "\ud800", "o" * 257, "x" * 1_000_000, "\x01" * 5000, "\u202e"]

@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from management_service.audit.tiles import TileId, Tiles, appended, last_tiles, tiles_of
+from management_service.audit.tree.tiles import TileId, Tiles, appended, last_tiles, tiles_of
 from stead.audit.tree import (
     EMPTY_ROOT,
     Frontier,

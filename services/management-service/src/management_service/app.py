@@ -42,13 +42,13 @@ from management_service import parts, schema
 from management_service.api_reference.routes import reference_router, status, swagger_route
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
-from management_service.audit.head_keys import HeadKeys
-from management_service.audit.heads import Heads
-from management_service.audit.ingestion import AuditIngestion
-from management_service.audit.lag import measure_lag
-from management_service.audit.proofs import AuditProofs
+from management_service.audit.reading.service import AuditTrail
 from management_service.audit.routes import LogController, LogKeyController, audit_jwks
-from management_service.audit.service import AuditTrail
+from management_service.audit.storing.ingestion import AuditIngestion
+from management_service.audit.storing.lag import measure_lag
+from management_service.audit.tree.head_keys import HeadKeys
+from management_service.audit.tree.heads import Heads
+from management_service.audit.tree.proofs import AuditProofs
 from management_service.authentication import Authentication
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
 from management_service.claims_function.scripts import Scripts

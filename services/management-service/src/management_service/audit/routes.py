@@ -15,10 +15,10 @@ from identity_common.http.openapi import JSON, PUBLISHES_NOTHING, Filter, docume
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
 from identity_common.paging import DEFAULT_SIZE
 from identity_common.wire.audit import AuditEntry
-from management_service.audit.head_keys import HeadKeys, LogKey
-from management_service.audit.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
-from management_service.audit.service import AuditTrail, Figure
-from management_service.audit.store import TrailFilters
+from management_service.audit.reading.service import AuditTrail, Figure
+from management_service.audit.reading.store import TrailFilters
+from management_service.audit.tree.head_keys import HeadKeys, LogKey
+from management_service.audit.tree.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
 
 JSON_LINES: Final = "application/x-ndjson"
 

@@ -13,8 +13,8 @@ from identity_common.access.management_api import READING, Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import missing_by_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, AuditEntry
-from management_service.audit.service import read_position
-from management_service.audit.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
+from management_service.audit.reading.service import read_position
+from management_service.audit.reading.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
 from management_service.impersonations.memberships import find_membership_ends
 from management_service.impersonations.rules import is_well_formed, longest_life_ms
 from management_service.impersonations.stories import (

@@ -8,9 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.failures import Conflict, Issue, NotYetThere, TemporarilyUnavailable, invalid_input, missing_by_id
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
-from management_service.audit.keys import jwk_set
-from management_service.audit.tiles import TILE_HASHES, MissingTileError, Range, TileId, Tiles, tiles_of
-from management_service.audit.tree_store import find_head, find_keys, find_leaf, find_tiles
+from management_service.audit.tree.keys import jwk_set
+from management_service.audit.tree.store import find_head, find_keys, find_leaf, find_tiles
+from management_service.audit.tree.tiles import TILE_HASHES, MissingTileError, Range, TileId, Tiles, tiles_of
 from stead.audit.heads import encoded
 from stead.audit.tree import consistency_ranges, inclusion_ranges
 

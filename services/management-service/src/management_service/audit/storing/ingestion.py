@@ -21,14 +21,14 @@ from identity_common.clock import Clock, now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, audit_subject
-from management_service.audit.erasure import erase_some, schedule_erasures
-from management_service.audit.figures import count_entries, drop_figures
-from management_service.audit.growth import Growth, Leaf, leaf_with_salt
-from management_service.audit.heads import Heads
-from management_service.audit.messages import read_entries
-from management_service.audit.numbering import Numberings, gap_entry, is_numbered
-from management_service.audit.partitions import Month, create_partitions, drop_partitions, months_ahead
-from management_service.audit.stream import read_after, stream_created
+from management_service.audit.storing.erasure import erase_some, schedule_erasures
+from management_service.audit.storing.figures import count_entries, drop_figures
+from management_service.audit.storing.messages import read_entries
+from management_service.audit.storing.numbering import Numberings, gap_entry, is_numbered
+from management_service.audit.storing.partitions import Month, create_partitions, drop_partitions, months_ahead
+from management_service.audit.storing.stream import read_after, stream_created
+from management_service.audit.tree.growth import Growth, Leaf, leaf_with_salt
+from management_service.audit.tree.heads import Heads
 from management_service.party_ends import forget_party_ends
 
 _log = get_logger(__name__)

@@ -10,8 +10,8 @@ from identity_common.fields import Answer
 from identity_common.outbox.changes import Changes
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
-from management_service.audit.keys import new_key, resealed, sealed
-from management_service.audit.tree_store import find_keys
+from management_service.audit.tree.keys import new_key, resealed, sealed
+from management_service.audit.tree.store import find_keys
 
 _INSERT: Final = text(
     "INSERT INTO audit_keys (tenant_id, kid, private_key, created_at)"

@@ -11,7 +11,7 @@ from identity_common.bus.streams import incarnation
 from identity_common.clock import Clock, now_ms
 from identity_common.telemetry.metrics import Samples, gauge
 from identity_common.wire.audit import STREAM_AUDIT
-from management_service.audit.stream import published_after
+from management_service.audit.storing.stream import published_after
 
 _POSITION: Final = text("SELECT position FROM audit_positions WHERE tenant_id = :tenant AND stream_created = :created")
 

@@ -9,8 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import Issue, invalid_input, missing_by_id
-from management_service.audit.figures import HOUR_MS, hour_of
-from management_service.audit.store import (
+from management_service.audit.reading.store import (
     Position,
     TrailFilters,
     find_entry,
@@ -18,7 +17,8 @@ from management_service.audit.store import (
     newest_first,
     oldest_first,
 )
-from management_service.audit.tree_store import tree_size
+from management_service.audit.storing.figures import HOUR_MS, hour_of
+from management_service.audit.tree.store import tree_size
 from stead.audit.heads import encoded
 
 _POSITION: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")

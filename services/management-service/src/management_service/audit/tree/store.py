@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Select, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from management_service.audit.tiles import TileId, Tiles
+from management_service.audit.tree.tiles import TileId, Tiles
 from management_service.schema import audit_entries, audit_keys, audit_tiles, audit_trees
 
 

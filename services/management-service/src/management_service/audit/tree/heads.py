@@ -10,9 +10,9 @@ from identity_common.clock import Clock, now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import head_subject
-from management_service.audit.growth import Growth, stored_tiles
-from management_service.audit.keys import signing_key
-from management_service.audit.tiles import MissingTileError, Tiles, tiles_of
+from management_service.audit.tree.growth import Growth, stored_tiles
+from management_service.audit.tree.keys import signing_key
+from management_service.audit.tree.tiles import MissingTileError, Tiles, tiles_of
 from stead.audit.heads import Head, encoded, signed_by
 from stead.audit.tree import consistency_ranges, is_consistent
 

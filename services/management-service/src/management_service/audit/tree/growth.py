@@ -8,7 +8,7 @@ import asyncpg
 import msgspec
 
 from identity_common.identifiers import new_id
-from management_service.audit.tiles import TileId, Tiles, appended, last_tiles
+from management_service.audit.tree.tiles import TileId, Tiles, appended, last_tiles
 from stead.audit.leaves import SALT_BYTES, leaf_of, personal_hash
 
 _BEGIN: Final = (

@@ -1,0 +1,1 @@
+"""Reading the trail: pages of entries, single entries, exports and figures."""
