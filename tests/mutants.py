@@ -84,7 +84,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "component/management/test_claims_function* component/management/test_refusals.py",
     ),
     (
-        f"{MANAGEMENT}/impersonations/own.py",
+        f"{MANAGEMENT}/impersonations/own_routes.py",
         "component/audit/test_own_impersonations.py component/audit/test_impersonations_of_members.py",
     ),
     (

@@ -17,7 +17,7 @@ from identity_common.wire.audit import STREAM_AUDIT, AuditContext, AuditEntry, a
 from identity_common.wire.revocations import revocation_key
 from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
 from management_service.app import create_app
-from management_service.subject_tokens.storing import SubjectTokenStore
+from management_service.subject_tokens.store import SubjectTokenStore
 from tests.support.audit_entries import entries_in
 from tests.support.management_api import Management, client_of, issues, refusal, running, settings_for, unique
 from tests.support.tcp_proxy import TcpProxy

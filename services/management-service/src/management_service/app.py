@@ -60,7 +60,7 @@ from management_service.console.routes import console_router
 from management_service.console.sessions import Sessions
 from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransport
 from management_service.console.visits import ConsoleContext
-from management_service.impersonations.own import OwnImpersonationController, readable_by_pages
+from management_service.impersonations.own_routes import OwnImpersonationController, readable_by_pages
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.routes import (
@@ -89,8 +89,8 @@ from management_service.roles.service import Roles
 from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
-from management_service.subject_tokens.storing import LOG as SUBJECT_TOKEN_LOG
-from management_service.subject_tokens.storing import SubjectTokenStore
+from management_service.subject_tokens.store import LOG as SUBJECT_TOKEN_LOG
+from management_service.subject_tokens.store import SubjectTokenStore
 from management_service.users.routes import UserController
 from management_service.users.service import SEARCH_TIMEOUT_S, Users
 from stead import AsyncAccessTokenVerifier

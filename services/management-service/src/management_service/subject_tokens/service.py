@@ -29,7 +29,7 @@ from management_service.subject_tokens.rules import (
     missing_context,
     new_subject_token,
 )
-from management_service.subject_tokens.storing import SubjectTokenStore
+from management_service.subject_tokens.store import SubjectTokenStore
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
