@@ -14,13 +14,8 @@ import pytest_asyncio
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
-from identity_common.oauth import (
-    OAuthError,
-    invalid_request,
-    invalid_target,
-    temporarily_unavailable,
-    unauthorized_client,
-)
+from identity_common.failures import StoreUnavailable, TooLarge
+from identity_common.oauth import OAuthError, invalid_request, invalid_target, unauthorized_client
 from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -46,6 +41,7 @@ from token_service.directory.projection import ProjectionState
 from token_service.grants import Grants, TokenRequest, TokenResponse
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.client_credentials import ClientCredentialsGrant
+from token_service.grants.failures import Refusal, refusal_of
 from token_service.grants.form import parse_form
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
@@ -172,7 +168,7 @@ class ProbingGrant:
         self._known = known
         self.phases: list[tuple[str, int]] = []
         self.meanwhile: list[Any] = []
-        self.refusals: list[OAuthError] = []
+        self.refusals: list[Refusal] = []
         self.keys: list[AwaitedKey] = []
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> int:
@@ -292,9 +288,16 @@ async def test_a_refusal_that_the_revision_does_not_change_is_answered(
     assert probe.phases == [("prepare", 4), ("wait", 5), ("prepare", 5)]
 
 
-async def test_a_refusal_stands_when_the_revision_does_not_arrive(grants: Grants, probe: ProbingGrant) -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [unauthorized_client("before the revision"), TooLarge("token.too_long", "before the revision")],
+    ids=lambda refusal: refusal_of(refusal).error,
+)
+async def test_a_refusal_stands_when_the_revision_does_not_arrive(
+    grants: Grants, probe: ProbingGrant, refusal: Refusal
+) -> None:
     """The contract's order: grant, target and actor come before the awaited revision."""
-    probe.refusals.append(unauthorized_client("before the revision"))
+    probe.refusals.append(refusal)
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request(management=5))
 
@@ -304,19 +307,31 @@ async def test_a_refusal_stands_when_the_revision_does_not_arrive(grants: Grants
 
 @pytest.mark.parametrize(
     "refusal",
-    [invalid_request("code is required"), temporarily_unavailable("a store is down")],
-    ids=lambda refusal: refusal.error,
+    [invalid_request("code is required"), StoreUnavailable("redis", "ConnectionError", why="a store is down")],
+    ids=lambda refusal: refusal_of(refusal).error,
 )
 async def test_a_refusal_that_no_revision_changes_is_immediate(
-    grants: Grants, probe: ProbingGrant, refusal: OAuthError
+    grants: Grants, probe: ProbingGrant, refusal: Refusal
 ) -> None:
     """Waiting begins after validation."""
     probe.refusals.append(refusal)
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request(management=5))
 
-    assert refused.value is refusal
+    assert str(refused.value) == str(refusal_of(refusal))
     assert probe.phases == [("prepare", 4)]
+
+
+async def test_a_failure_below_the_grant_is_counted_as_the_error_that_the_client_gets(
+    known: Known, grants: Grants, probe: ProbingGrant
+) -> None:
+    probe.refusals.append(StoreUnavailable("redis", "ConnectionError", why="codes cannot be read right now"))
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request())
+
+    assert (refused.value.description, refused.value.status) == ("codes cannot be read right now", 503)
+    counted = known.metrics.tokens.labels(ProbingGrant.grant_type, "temporarily_unavailable")
+    assert counted._value.get() == 1
 
 
 async def test_a_revision_of_a_source_without_events_is_awaited_too(grants: Grants, probe: ProbingGrant) -> None:

@@ -97,13 +97,19 @@ class TemporarilyUnavailable(AnyFailure):
     """A part that the request needs does not answer. A write may or may not have been committed; a retry is safe.
 
     Attributes:
+        why: What is missing, as a clause: "the directory is being loaded"; empty if there is nothing to add.
         retry_after_s: Seconds to wait before retrying.
     """
 
     def __init__(
-        self, message: str = "The service is temporarily unavailable. Try again later.", *, retry_after_s: int = 1
+        self,
+        message: str = "The service is temporarily unavailable. Try again later.",
+        *,
+        why: str = "",
+        retry_after_s: int = 1,
     ) -> None:
         super().__init__("temporarily_unavailable", message)
+        self.why = why
         self.retry_after_s = retry_after_s
 
 
@@ -115,8 +121,8 @@ class StoreUnavailable(TemporarilyUnavailable):
         cause: Name of the driver's error.
     """
 
-    def __init__(self, store: Store, cause: str) -> None:
-        super().__init__()
+    def __init__(self, store: Store, cause: str, *, why: str = "") -> None:
+        super().__init__(why=why)
         self.store = store
         self.cause = cause
 

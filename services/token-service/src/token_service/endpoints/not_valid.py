@@ -33,6 +33,7 @@ from token_service.endpoints.raw_routes import (
     unexpected,
 )
 from token_service.grants.client_authentication import ClientAuthenticator, read_credentials
+from token_service.grants.failures import REFUSALS, refusal_of
 from token_service.grants.form import FormParameters
 from token_service.not_valid import (
     KEYS_MAX_AGE_S,
@@ -185,8 +186,8 @@ async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -
     try:
         _require_get(scope)
         await answer(scope, receive, send)
-    except OAuthError as error:
-        await _refuse(error, send)
+    except REFUSALS as error:
+        await _refuse(refusal_of(error), send)
     except UnknownPositionError:
         await _refuse(OAuthError("invalid_request", _UNKNOWN_POSITION, status=410), send)
     except NoPlaceLeftError:

@@ -20,6 +20,7 @@ from token_service.audit import AuditedTokenRequest
 from token_service.endpoints.cors import CLIENT_ID
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import read_credentials
+from token_service.grants.failures import REFUSALS, refusal_of
 from token_service.grants.form import MAX_BYTES, FormParameters, parse_form, require_form_content_type
 from token_service.openapi.responses import OAuthErrorBody
 
@@ -61,8 +62,8 @@ async def answer_client(
     """
     try:
         answered = await answer(await _read(scope, receive, trusted_proxies))
-    except OAuthError as error:
-        await _refuse(error, send)
+    except REFUSALS as error:
+        await _refuse(refusal_of(error), send)
     except Exception as error:  # noqa: BLE001 - the edge
         await _refuse(unexpected(error, scope), send)
     else:

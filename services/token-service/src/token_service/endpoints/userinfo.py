@@ -21,6 +21,7 @@ from token_service.endpoints.raw_routes import (
     send_answer,
     unexpected,
 )
+from token_service.grants.failures import REFUSALS, refusal_of
 from token_service.openapi.endpoints import USERINFO_OPERATIONS
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.identity import PersonClaims
@@ -80,8 +81,8 @@ def userinfo_endpoint(userinfo: Userinfo) -> ASGIRouteHandler:
             claims = await userinfo.about(await _access_token(scope, receive))
         except _NoCredentials:
             await send_answer(send, 401, [*HEADERS, _challenge(None)], b"")
-        except OAuthError as error:
-            await _refuse(error, send)
+        except REFUSALS as error:
+            await _refuse(refusal_of(error), send)
         except Exception as error:  # noqa: BLE001 - the edge
             await _refuse(unexpected(error, scope), send)
         else:

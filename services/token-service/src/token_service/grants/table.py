@@ -10,11 +10,13 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 from prometheus_client import Counter
 
+from identity_common.failures import NotYetThere, TemporarilyUnavailable
 from identity_common.oauth import MalformedRequestError, OAuthError, unsupported_grant_type
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
+from token_service.grants.failures import REFUSALS, Refusal, refusal_of
 from token_service.grants.form import FormParameters
 from token_service.grants.waiting import WaitingRequests
 from token_service.tokens.keys import AwaitedKey, SigningKeys
@@ -132,11 +134,11 @@ class Grants:
         """
         try:
             response = await self._issue(request)
-        except OAuthError as error:
-            grant_type = self._counted(request)
-            self._outcomes.labels(grant_type, error.error).inc()
-            self._audit.refused(grant_type, request.audited, error)
-            raise
+        except REFUSALS as error:
+            refusal, grant_type = refusal_of(error), self._counted(request)
+            self._outcomes.labels(grant_type, refusal.error).inc()
+            self._audit.refused(grant_type, request.audited, refusal)
+            raise refusal from None
         grant_type = request.parameters.require("grant_type")
         self._issued[grant_type].inc()
         self._audit.issued(grant_type, request.audited)
@@ -172,14 +174,16 @@ async def _await_revision(grant: Grant[object], request: TokenRequest, client: A
         OAuthError: ``temporarily_unavailable`` when it does not arrive; a refusal based on the current state takes
             precedence.
     """
-    refused = None
+    refused: Refusal | None = None
     try:
         await grant.prepare(msgspec.structs.replace(request, is_waiting=True), client)
-    except OAuthError as error:
-        if isinstance(error, MalformedRequestError) or error.status == 503:
+    except (MalformedRequestError, NotYetThere, TemporarilyUnavailable):
+        raise
+    except REFUSALS as error:
+        if isinstance(error, OAuthError) and error.status == 503:
             raise
         refused = error
     try:
         await grant.wait_for(request.awaited)
-    except OAuthError as late:
+    except REFUSALS as late:
         raise refused or late from None

@@ -5,10 +5,11 @@ from typing import Any, Final
 from litestar import Request, Response
 from litestar.types import ExceptionHandlersMap
 
-from identity_common.failures import StoreUnavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
+from token_service.grants.failures import log_unavailable
 from token_service.sign_in.pages.browser import language_of
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.request import BadRequest
@@ -39,6 +40,8 @@ def _show_expired(request: AnyRequest, expired: Expired) -> Response[str]:
 
 
 def _show_unavailable(request: AnyRequest, error: Exception) -> Response[str]:
+    if isinstance(error, TemporarilyUnavailable):
+        log_unavailable(error)
     _log.warning("page.unavailable", error=type(error).__name__)
     return page("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
 
@@ -52,7 +55,7 @@ PROBLEMS: Final[ExceptionHandlersMap] = {
     BadRequest: _show_bad_request,
     Expired: _show_expired,
     OAuthError: _show_unavailable,
-    StoreUnavailable: _show_unavailable,
+    TemporarilyUnavailable: _show_unavailable,
     Exception: _show_failure,
 }
 """Exception handlers of every route that a browser opens."""
