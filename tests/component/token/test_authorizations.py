@@ -14,8 +14,8 @@ import pytest_asyncio
 from redis.asyncio import Redis
 from sqlalchemy import text
 
+from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_id
-from identity_common.oauth import OAuthError
 from provision import ServerAddresses
 from tests.support.authorizing import Stores, Verifier, begin, code_for, issue, opened, until_a_transaction_waits
 from tests.support.running_stack import RunningStack
@@ -461,20 +461,29 @@ async def test_only_finished_authorizations_are_deleted(replicas: Replicas) -> N
     assert await kept() == set()
 
 
-async def test_a_store_that_is_down_is_a_503() -> None:
+async def test_a_store_that_is_down_is_a_failure_that_says_what_is_missing() -> None:
     unreachable = "127.0.0.1:9"
     async with opened(
         database_url=f"postgresql+asyncpg://{unreachable}/x", redis_url=f"redis://{unreachable}"
     ) as stores:
+        found = []
         for call in (
             lambda: stores.codes.use("cod_x", application_id="app"),
             lambda: stores.refresh_tokens.find("ref_x", application_id="app"),
             lambda: stores.authorizations.end("x"),
             lambda: stores.revocations.is_revoked("x", "kid"),
+            stores.revocations.copy,
         ):
-            with pytest.raises(OAuthError) as refused:
+            with pytest.raises(StoreUnavailable) as refused:
                 await call()
-            assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+            found.append((refused.value.store, refused.value.why))
+    assert found == [
+        ("redis", "codes cannot be read right now"),
+        ("postgresql", "the database does not answer right now"),
+        ("postgresql", "the database does not answer right now"),
+        ("redis", "revocations cannot be read right now"),
+        ("redis", "revocations cannot be copied right now"),
+    ]
 
 
 def begun_for(application_id: str, **changes: Any) -> Authorization:

@@ -16,9 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from identity_common.access.management_api import SignedToken, UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
-from identity_common.failures import StoreUnavailable
+from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.identifiers import new_id
-from identity_common.oauth import OAuthError
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
 from provision import ServerAddresses
@@ -178,9 +177,9 @@ async def test_a_replica_that_cannot_replace_a_retired_key_refuses_before_anythi
         await proxy.cut()
         await cut_off.require_usable()
         for request in (cut_off.signing_key, cut_off.require_usable):
-            with pytest.raises(OAuthError) as refused:
+            with pytest.raises(TemporarilyUnavailable) as refused:
                 await request()
-            assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+            assert refused.value.why == "the signing keys are being loaded"
         await proxy.mend()
         await cut_off.require_usable()
         assert (await cut_off.signing_key()).kid == (await replicas.one.signing_key()).kid

@@ -17,8 +17,8 @@ from sqlalchemy import event, text
 
 from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_id, new_token_id
-from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.impersonations import ImpersonationEnd
 from identity_common.wire.revocations import CopyPosition, cutoff_id, position_key, revocation_key, revoking_ids
@@ -405,7 +405,7 @@ async def test_expired_revocations_are_deleted_in_their_own_tenant_only(replicas
 
 
 @pytest.mark.heavy
-async def test_a_revocation_on_too_few_replicas_of_redis_is_a_503(
+async def test_a_revocation_on_too_few_replicas_of_redis_is_a_failure(
     stack: RunningStack, servers: ServerAddresses
 ) -> None:
     """A revocation must be on every possible failover target; a retry is idempotent."""
@@ -415,9 +415,9 @@ async def test_a_revocation_on_too_few_replicas_of_redis_is_a_503(
         tenant_id=f"t{secrets.token_hex(6)}",
         redis_replicas=1,
     ) as stores:
-        with pytest.raises(OAuthError) as refused:
+        with pytest.raises(StoreUnavailable, match="too few replicas") as refused:
             await stores.revocations.revoke(Revocation("x", now_ms() + SOON))
-    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+    assert refused.value.why == "revocations cannot be copied right now"
 
 
 async def test_a_lookup_that_is_overtaken_by_a_later_one_is_answered(

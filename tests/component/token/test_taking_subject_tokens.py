@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from identity_common.clock import now_ms
+from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.identifiers import new_id, new_secret
-from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OAuthError, invalid_target
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, invalid_target
 from identity_common.stores.audit_streams import AuditStreamKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -285,10 +286,10 @@ async def test_an_impersonation_within_another_began_with_that(redises: Redises)
 async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_token(redises: Redises) -> None:
     """A replica that is promoted without the deletion would bring the token back."""
     token = await redises.mint(members())
-    with pytest.raises(OAuthError) as refused:
+    with pytest.raises(StoreUnavailable, match="too few replicas") as refused:
         await redises.taking(replicas=1).take(token, required=REQUIRED, request=AuditedTokenRequest())
 
-    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+    assert refused.value.why == "subject tokens cannot be read right now"
     assert await redises.take(token) is None
 
 
@@ -341,13 +342,9 @@ async def test_a_full_audit_trail_refuses_before_the_take(redises: Redises) -> N
     while not await redises.recorded():  # noqa: ASYNC110 - sent without waiting
         await asyncio.sleep(0.01)
     await taking.take(tokens[0], required=REQUIRED, request=AuditedTokenRequest())
-    with pytest.raises(OAuthError) as refused:
+    with pytest.raises(TemporarilyUnavailable) as refused:
         await taking.take(tokens[1], required=REQUIRED, request=AuditedTokenRequest())
-    assert (refused.value.error, refused.value.status, refused.value.retry_after_s) == (
-        "temporarily_unavailable",
-        503,
-        5,
-    )
+    assert (refused.value.why, refused.value.retry_after_s) == ("exchanges cannot be recorded right now", 5)
     found = [json.decode(fields["entry"], type=AuditEntry).key for fields in await redises.recorded()]
     assert found == ["token.exchange.refused", "token.exchange.taken"]
     assert await redises.take(tokens[1]) is not None

@@ -130,6 +130,10 @@ class StoreUnavailable(TemporarilyUnavailable):
         """Return the cause, for logs."""
         return self.cause
 
+    def explained(self, why: str) -> "StoreUnavailable":
+        """Return the failure with what is missing because of it, unless it says so already."""
+        return self if self.why else StoreUnavailable(self.store, self.cause, why=why)
+
 
 Failure = Invalid | NotFound | Conflict | Refused | TooLarge | NotYetThere | TemporarilyUnavailable
 """Every failure is one of these: who renders them names each kind, and mypy finds a missing one."""

@@ -58,6 +58,7 @@ _STATEMENT_TIMEOUT_S: Final = 30.0
 _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
 _CANCELLED: Final = "57014"
+_WHY: Final = "the database does not answer right now"
 _RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 # SQLSTATE classes of failures of the server rather than the statement: connection, login (wrong password, no such role
@@ -142,7 +143,23 @@ def failure_of(error: Exception) -> StoreUnavailable | None:
         isinstance(error, DBAPIError)
         and (error.connection_invalidated or str(getattr(error.orig, "sqlstate", "")).startswith(_STORE_STATES))
     )
-    return StoreUnavailable("postgresql", driver_error(error)) if is_down else None
+    return StoreUnavailable("postgresql", driver_error(error), why=_WHY) if is_down else None
+
+
+@contextlib.contextmanager
+def database_answers() -> Generator[None, None, None]:
+    """Turn a lost or refused connection in the body into a failure; its transaction may or may not be committed.
+
+    Raises:
+        StoreUnavailable: The database does not answer.
+    """
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise failure from None
 
 
 def driver_error(error: Exception) -> str:

@@ -5,7 +5,7 @@ is one transaction: its refresh tokens become invalid, and a revocation of its i
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +28,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.audited_request import audited_request
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import OAuthError
+from identity_common.failures import StoreUnavailable
+from identity_common.stores.database import database_answers
 from identity_common.telemetry.logs import get_logger
 from token_service.audit.writes import record_write
 from token_service.authorizations import consents
@@ -37,7 +38,6 @@ from token_service.authorizations.consented import Authorization, Consented
 from token_service.authorizations.consents import KnownConsent
 from token_service.presented_tokens.revocations import Revocation, Revocations
 from token_service.schema import authorizations, refresh_tokens
-from token_service.store_errors import database_answers
 
 _log = get_logger(__name__)
 
@@ -176,11 +176,13 @@ class Authorizations:
         self._tenant_id = tenant_id
         self._clock = clock
         self._loop = BackgroundLoop(
-            self._delete_expired_in_background,
+            self.delete_expired,
             name="authorizations",
             pause_s=_FORGET_EVERY_S,
             log=_log,
             failed="authorizations.failed",
+            interrupted="authorizations.interrupted",
+            expected=(StoreUnavailable,),
         )
 
     def start(self) -> None:
@@ -204,9 +206,6 @@ class Authorizations:
             application_id: The application.
             exclusive: Whether to exclude other agreements too: needed to replace the picked organizations without
                 missing one.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         whose = (self._tenant_id, user_id, application_id)
         with database_answers():
@@ -231,38 +230,22 @@ class Authorizations:
         return await connection.scalar(_REDEEM, values) is not None
 
     async def end(self, authorization_id: str) -> bool:
-        """End one authorization; return whether it was live.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """End one authorization; return whether it was live."""
         return await self._end_in_one(_END_ONE, authorization=authorization_id)
 
     async def end_of_session(self, session_id: str, *, application_id: str | None = None) -> bool:
-        """End the authorizations of a session, all or those of one application; return whether there were any.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """End the authorizations of a session, all or those of one application; return whether there were any."""
         if application_id is None:
             return await self._end_in_one(_END_OF_SESSION, session=session_id)
         of_application = {"session": session_id, "application": application_id}
         return await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, **of_application)
 
     async def end_of_third_parties(self, third_parties: Collection[str]) -> None:
-        """End the authorizations that began while these applications were first-party.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """End the authorizations that began while these applications were first-party."""
         await self._end_in_one(_END_OF_THIRD_PARTIES, third_parties=sorted(third_parties))
 
     async def withdraw_consent(self, user_id: str, application_id: str) -> bool:
-        """Withdraw a user's consent to an application and end its authorizations; return whether there was either.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Withdraw a user's consent to an application and end its authorizations; return whether there was either."""
         with database_answers():
             async with self._engine.begin() as connection:
                 was_known = await consents.withdraw(connection, self._tenant_id, user_id, application_id)
@@ -282,21 +265,13 @@ class Authorizations:
         return has_ended or was_known
 
     async def delete_expired(self) -> None:
-        """Delete expired refresh tokens, and authorizations without live tokens.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Delete expired refresh tokens, and authorizations without live tokens."""
         now = self._clock()
         values = {"tenant": self._tenant_id, "now": now}
         with database_answers():
             async with self._engine.begin() as connection:
                 await connection.execute(_DELETE_EXPIRED_TOKENS, values)
                 await connection.execute(_DELETE_OVER, {**values, "begun_before": now - _CODE_IS_FORGOTTEN_MS})
-
-    async def _delete_expired_in_background(self) -> None:
-        with suppress(OAuthError):  # logged where it was raised
-            await self.delete_expired()
 
     async def _end_in_one(self, statement: Any, **which: object) -> bool:
         with database_answers():

@@ -14,7 +14,6 @@ from identity_common.identifiers import new_secret
 from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.consented import Authorization
-from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -81,22 +80,14 @@ class Codes:
         self._tenant_id = tenant_id
 
     async def issue(self, code: Code) -> str:
-        """Store a record; return its code, which is valid for a minute.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Store a record; return its code, which is valid for a minute."""
         secret = _PREFIX + new_secret()
         key = self._key(secret, code.authorization.application_id)
         await self._execute("SET", key, _UNUSED + _encode(code), "EX", CODE_TTL_S, "NX")
         return secret
 
     async def revision_of(self, code: str, *, application_id: str) -> int:
-        """Return management's revision at the sign-in of a code, which stays unused; 0 if the code is unknown.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Return management's revision at the sign-in of a code, which stays unused; 0 if the code is unknown."""
         record = await self._execute("GET", self._key(code, application_id))
         if record is None or (found := _read(record)) is None:
             return 0
@@ -108,7 +99,7 @@ class Codes:
         Another client's code is not spent, so that a stolen code cannot be used to end its owner's authorization.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when Redis does not answer: the code may or may not be used.
+            StoreUnavailable: Redis does not answer: the code may or may not be used.
         """
         if not code.startswith(_PREFIX):
             return None
@@ -121,7 +112,7 @@ class Codes:
         try:
             answer: bytes | None = await self._commands.execute(*command)
         except StoreUnavailable as error:
-            raise redis_unavailable(error, "codes cannot be read right now") from None
+            raise error.explained("codes cannot be read right now") from None
         return answer
 
     def _key(self, code: str, application_id: str) -> str:

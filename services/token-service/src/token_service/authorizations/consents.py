@@ -13,10 +13,10 @@ from sqlalchemy import ARRAY, Text, TextClause, any_, bindparam, delete, select,
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.stores.database import database_answers
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations.consented import Consented
 from token_service.schema import consents
-from token_service.store_errors import database_answers
 
 Kind = Literal["scope", "resource-scope", "organization-permission", "organization"]
 Name = tuple[Kind, str, str]
@@ -107,9 +107,6 @@ class Consents:
         """Return what a user has consented to for one application, on a page; empty without a consent.
 
         ``organizations`` is never None here.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         with database_answers():
             async with self._engine.connect() as connection:
@@ -119,18 +116,11 @@ class Consents:
         """Return the organizations that an application gets tokens and claims for; None for all of the user's.
 
         The current choice applies to earlier authorizations too: an organization that is unpicked is withheld at once.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         return (await self.find(user_id, application.id)).organizations if application.is_third_party else None
 
     async def of_user(self, user_id: str) -> list[Consent]:
-        """Return all consents of a user, by the id of the application.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Return all consents of a user, by the id of the application."""
         with database_answers():
             async with self._engine.connect() as connection:
                 rows = (await connection.execute(_OF_USER, {"tenant": self._tenant_id, "user": user_id})).all()
@@ -146,9 +136,6 @@ class Consents:
 
         Args:
             after: The last entry of the previous page.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         with database_answers():
             async with self._engine.connect() as connection:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from identity_common.background import BackgroundLoop
+from identity_common.failures import StoreUnavailable
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import Authorizations, Consents, Holder
@@ -63,5 +64,5 @@ class Forgetting:
 
     async def _forget_periodically(self) -> None:
         await asyncio.sleep(_EVERY_S)
-        with suppress(OAuthError):  # logged where it was raised
+        with suppress(OAuthError, StoreUnavailable):  # the next scan tries again
             await self.withdraw_consents_of_deleted()

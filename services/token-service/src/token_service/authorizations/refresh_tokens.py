@@ -18,11 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
+from identity_common.stores.database import database_answers
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.authorizations import Authorizations, consented_from, prolong
 from token_service.authorizations.consented import Authorization
 from token_service.schema import authorizations, refresh_tokens
-from token_service.store_errors import database_answers
 
 _log = get_logger(__name__)
 
@@ -142,9 +142,6 @@ class RefreshTokens:
 
         Returns:
             Whether it could be redeemed, and the refresh token.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         with database_answers():
             async with self._engine.begin() as connection:
@@ -161,9 +158,6 @@ class RefreshTokens:
         Args:
             refresh_token: As presented.
             application_id: The client that must own it; omitted by callers that compare it themselves.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         if not refresh_token.startswith(_PREFIX):
             return None
@@ -193,11 +187,7 @@ class RefreshTokens:
         )
 
     async def is_replayed(self, found: FoundRefreshToken) -> bool:
-        """Return whether the token was used after its grace period; if so, end its family.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Return whether the token was used after its grace period; if so, end its family."""
         if not self._is_past_grace(found.rotated_at):
             return False
         _log.warning("refresh-token.replayed", authorization_id=found.authorization.id)
@@ -208,11 +198,7 @@ class RefreshTokens:
         return rotated_at is not None and self._clock() - rotated_at > self._grace_ms
 
     async def keep(self, found: FoundRefreshToken, *, tokens_expire_at: int) -> bool:
-        """Use a token without rotating it; return whether its family is still live.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Use a token without rotating it; return whether its family is still live."""
         with database_answers():
             async with self._engine.begin() as connection:
                 if not await self._lock(connection, found):
@@ -229,9 +215,6 @@ class RefreshTokens:
             found: The token.
             tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
             expires_at: When the successor expires, milliseconds since the epoch.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         family = {"tenant": self._tenant_id, "authorization": found.authorization.id}
         used, successors = ({**family, "of_generation": found.generation + place} for place in (0, 1))

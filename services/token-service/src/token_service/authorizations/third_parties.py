@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from identity_common.background import BackgroundLoop
-from identity_common.oauth import OAuthError
+from identity_common.failures import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import Authorizations
 from token_service.directory import Directory
@@ -26,7 +26,13 @@ class ThirdParties:
         self._in_memory = directory.in_memory
         self._authorizations = authorizations
         self._loop = BackgroundLoop(
-            self._end_next, name="third-parties", pause_s=0, log=_log, failed="third-parties.failed"
+            self._end_next,
+            name="third-parties",
+            pause_s=0,
+            log=_log,
+            failed="third-parties.failed",
+            interrupted="third-parties.interrupted",
+            expected=(StoreUnavailable,),
         )
 
     def start(self) -> None:
@@ -43,6 +49,7 @@ class ThirdParties:
         third_parties = self._in_memory.third_parties()
         try:
             await self._authorizations.end_of_third_parties(third_parties)
-        except OAuthError:  # logged where it was raised
+        except StoreUnavailable:
             self._in_memory.has_new_third_parties.set()
             await asyncio.sleep(_RETRY_S)
+            raise

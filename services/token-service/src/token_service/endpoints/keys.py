@@ -6,10 +6,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from identity_common.access.management_api import require_management
-from identity_common.failures import Conflict, TemporarilyUnavailable, missing_by_id
+from identity_common.failures import Conflict, missing_by_id
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import documented
-from identity_common.oauth import OAuthError
 from token_service.tokens.keys import KeyStatus, NextKeyTooYoungError, SigningKeyInUseError, SigningKeys, StoredKey
 from token_service.tokens.signing import SigningAlgorithm
 
@@ -79,8 +78,6 @@ class PrivateKeyController(Controller):
         options = await request.options_as(Rotation)
         try:
             rotated = await keys.rotate(options.signing_key_algorithm, emergency=options.emergency)
-        except OAuthError:
-            raise TemporarilyUnavailable from None
         except NextKeyTooYoungError:
             message = "Verifiers may not know the next key yet; wait until it has been published for long enough."
             raise Conflict("oidc.next_key_too_young", message) from None
@@ -102,8 +99,6 @@ class PrivateKeyController(Controller):
         """
         try:
             found = await keys.delete(key_id)
-        except OAuthError:
-            raise TemporarilyUnavailable from None
         except SigningKeyInUseError:
             raise Conflict("oidc.key_in_use", "The current key cannot be deleted; rotate first.") from None
         if not found:

@@ -11,7 +11,7 @@ import msgspec
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
-from identity_common.oauth import OAuthError
+from identity_common.failures import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEndsState
@@ -53,7 +53,7 @@ class EndedImpersonations:
             log=_log,
             failed="ended-impersonations.failed",
             interrupted="ended-impersonations.interrupted",
-            expected=(OAuthError,),
+            expected=(StoreUnavailable,),
         )
 
     def start(self) -> None:

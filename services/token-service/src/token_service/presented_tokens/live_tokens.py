@@ -68,7 +68,6 @@ class LiveTokens:
 
         Raises:
             TokenRefused: It is not accepted.
-            OAuthError: ``temporarily_unavailable``.
         """
         token = self.read(access_token, audience=audience)
         actors = actors_of(token.actor)

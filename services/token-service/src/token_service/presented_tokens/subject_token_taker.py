@@ -13,8 +13,7 @@ import msgspec
 from redis.asyncio import Redis
 
 from identity_common.clock import Clock, now_ms
-from identity_common.failures import StoreUnavailable
-from identity_common.oauth import OAuthError, temporarily_unavailable
+from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.stores.audit_streams import encode_entry
 from identity_common.stores.redis import RedisCommands, execute_on_replicas
 from identity_common.telemetry.logs import get_logger
@@ -26,7 +25,6 @@ from token_service.directory import Requirement, SubjectSnapshot
 from token_service.directory.keys import DirectoryKeys
 from token_service.presented_tokens.revocations import Readings, Revocations
 from token_service.presented_tokens.taking_script import Answer, Arguments, Keys, take_command
-from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -120,8 +118,8 @@ class SubjectTokenTaker:
                 refusal.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent; and
-                when the backlog of the audit trail is full: it is not spent.
+            StoreUnavailable: Redis does not answer: the token may or may not be spent.
+            TemporarilyUnavailable: The backlog of the audit trail is full: the token is not spent.
         """
         if not subject_token.startswith(PREFIX):
             request.note_reason("subject_token.malformed")
@@ -173,7 +171,7 @@ class SubjectTokenTaker:
                 return Answer(*await execute_on_replicas(self._redis, *command, replicas=self._replicas))
             return Answer(*await self._commands.execute(*command))
         except StoreUnavailable as error:
-            raise redis_unavailable(error, "subject tokens cannot be read right now") from None
+            raise error.explained("subject tokens cannot be read right now") from None
 
     async def _spent(
         self,
@@ -208,6 +206,6 @@ class SubjectTokenTaker:
     def _cutoff_key(self, of: str) -> str:
         return revocation_key(self._tenant_id, cutoff_id(of))
 
-    def _backlog_full(self) -> OAuthError:
+    def _backlog_full(self) -> TemporarilyUnavailable:
         _log.warning("audit.backlog-full", store="redis", count=self._audit.backlog)
-        return temporarily_unavailable("exchanges cannot be recorded right now", retry_after_s=_AUDIT_PAUSE_S)
+        return TemporarilyUnavailable(why="exchanges cannot be recorded right now", retry_after_s=_AUDIT_PAUSE_S)

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import temporarily_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.coalescing import Coalescer
 from identity_common.telemetry.logs import get_logger
@@ -97,11 +97,7 @@ class Retirements(Protocol):
         """Retire a key, as the transaction's last statement; call ``copy`` after the commit."""
 
     async def copy(self) -> None:
-        """Return when every service refuses the keys whose retirement was committed.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Return when every service refuses the keys whose retirement was committed."""
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,21 +194,14 @@ class SigningKeys:
         return self._ring is not None
 
     def require_loaded(self) -> None:
-        """Refuse a request that needs a signature before it spends anything, while there is no key.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Refuse a request that needs a signature before it spends anything, while there is no key."""
         if self._ring is None:
-            raise temporarily_unavailable("the signing keys are being loaded")
+            raise TemporarilyUnavailable(why="the signing keys are being loaded")
 
     async def require_usable(self) -> None:
         """Refuse a request that needs a signature before it spends anything, also while the last one got none.
 
         Otherwise the key is looked at only while the grant works (``signing_key``).
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         self.require_loaded()
         if self.ring.current.kid == self._irreplaceable_kid:
@@ -237,7 +226,7 @@ class SigningKeys:
         not answer, the loaded key goes on signing: services refuse what a retired key has signed.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``, when it is awaited.
+            TemporarilyUnavailable: When it is awaited: the key was retired, and no other could be loaded.
         """
         return self._usable.submit(None)
 
@@ -247,7 +236,7 @@ class SigningKeys:
             await self._refresh()
             if await self._retirements.is_key_retired(self.ring.current.kid):
                 self._irreplaceable_kid = self.ring.current.kid
-                raise temporarily_unavailable("the signing keys are being loaded")
+                raise TemporarilyUnavailable(why="the signing keys are being loaded")
         return [self.ring.current] * len(submitted)
 
     def start(self) -> None:
@@ -272,8 +261,7 @@ class SigningKeys:
 
         Raises:
             NextKeyTooYoungError: Next was published less than the JWKS max-age ago, and it is not an emergency.
-            OAuthError: ``temporarily_unavailable``: the rotation is committed; services will refuse the retired key,
-                but may not do so yet.
+            StoreUnavailable: The rotation is committed; services will refuse the retired key, but may not do so yet.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
@@ -302,7 +290,7 @@ class SigningKeys:
 
         Raises:
             SigningKeyInUseError: It is Current.
-            OAuthError: ``temporarily_unavailable``: the key is deleted; services will refuse it, but may not do so yet.
+            StoreUnavailable: The key is deleted; services will refuse it, but may not do so yet.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})

@@ -16,7 +16,7 @@ from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.background import BackgroundLoop, SharedRun
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
-from identity_common.oauth import OAuthError, temporarily_unavailable
+from identity_common.stores.database import database_answers
 from identity_common.stores.redis import Argument, RedisCommands, execute_on_replicas
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.revocations import (
@@ -30,7 +30,6 @@ from identity_common.wire.revocations import (
 from stead.verify.impersonations import Impersonation
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
-from token_service.store_errors import database_answers, redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -100,7 +99,13 @@ class Revocations:
         self._turn = 0
         self._copies = SharedRun(self._copy_all, name="copy-revocations")
         self._loop = BackgroundLoop(
-            self._take_turn, name="revocations", pause_s=_COPY_EVERY_S, log=_log, failed="revocations.failed"
+            self._take_turn,
+            name="revocations",
+            pause_s=_COPY_EVERY_S,
+            log=_log,
+            failed="revocations.failed",
+            interrupted="revocations.interrupted",
+            expected=(StoreUnavailable,),
         )
 
     def start(self) -> None:
@@ -126,7 +131,7 @@ class Revocations:
             impersonation: Its impersonation, if it was issued by exchange.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
+            StoreUnavailable: The copy cannot be read or completed.
         """
         return await self._read_whole(lambda: self._reader.is_revoked(token_id, kid, impersonation))
 
@@ -139,7 +144,7 @@ class Revocations:
             read: A reading of the copy; the copy is read again without one, or if the reading was incomplete.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
+            StoreUnavailable: The copy cannot be read or completed.
         """
         if read is not None:
             with suppress(CopyNotWhole):
@@ -156,7 +161,7 @@ class Revocations:
                 await self.copy()
                 return await read()
         except StoreUnavailable as error:
-            raise redis_unavailable(error, "revocations cannot be read right now") from None
+            raise error.explained("revocations cannot be read right now") from None
 
     async def is_key_retired(self, kid: str) -> bool:
         """Return whether a signing key was retired; False while Redis does not answer, so that signing continues."""
@@ -177,7 +182,7 @@ class Revocations:
         """Revoke these; once this returns, every request refuses the tokens.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``: they may or may not be revoked; try again.
+            StoreUnavailable: They may or may not be revoked; try again.
         """
         with database_answers():
             async with self._engine.begin() as connection:
@@ -185,11 +190,7 @@ class Revocations:
         await self.copy()
 
     async def require(self, revoked: Sequence[Revocation]) -> None:
-        """Revoke those not revoked yet; once this returns, every request refuses the tokens that they cover.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Revoke those not revoked yet; once this returns, every request refuses the tokens that they cover."""
         with database_answers():
             async with self._engine.begin() as connection:
                 known = await store.find_known(connection, self._tenant_id, [each.id for each in revoked])
@@ -205,11 +206,7 @@ class Revocations:
             _log.info("token.revoked", token_id=each.id)
 
     async def copy(self) -> None:
-        """Wait until the copy has everything that was committed before this call.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Wait until the copy has everything that was committed before this call."""
         await asyncio.shield(self._copies.next())
 
     async def _copy_all(self) -> None:
@@ -218,8 +215,7 @@ class Revocations:
                 pass
             self._reader.highest = max(self._reader.highest, reached.number)
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("revocations cannot be copied right now") from None
+            raise error.explained("revocations cannot be copied right now") from None
 
     async def _copy_some(self) -> CopyPosition | None:
         """Copy the next batch; return the copy's position if the copy is now complete.
@@ -266,9 +262,8 @@ class Revocations:
 
     async def _take_turn(self) -> None:
         turn, self._turn = self._turn, self._turn + 1
-        with suppress(OAuthError):  # logged where it was raised; the next turn tries again
-            await self.copy()
-            if turn % _FORGET_EVERY == 0:
-                with database_answers():
-                    async with self._engine.begin() as connection:
-                        await store.delete_expired_revocations(connection, self._tenant_id, now=self._clock())
+        await self.copy()
+        if turn % _FORGET_EVERY == 0:
+            with database_answers():
+                async with self._engine.begin() as connection:
+                    await store.delete_expired_revocations(connection, self._tenant_id, now=self._clock())
