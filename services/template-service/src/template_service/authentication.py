@@ -36,7 +36,7 @@ class LiveCallers:
         """Return whether a token's client and user are live; an unknown one is looked up again after catching up.
 
         Raises:
-            ApiError: 503 when the database does not answer.
+            StoreUnavailable: The database does not answer.
         """
         caller = (token.client_id, token.subject, int(token.issued_at) * 1000)
         if await self._coalescer.submit(caller):

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from litestar import Controller, Response, get, put
+from litestar import Controller, get, put
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
@@ -100,7 +100,7 @@ class OrganizationTemplateController(Controller):
     )
     async def replace_template(
         self, request: JsonRequest, data: JSONBody[TemplateDocument], template: NamedDependency[OrganizationTemplate]
-    ) -> Response[TemplateReport]:
+    ) -> TemplateReport:
         """Create, change and delete permissions and roles until the template equals the document.
 
         The request is one transaction. Names identify: a renamed permission or role is a new one, and everything that
@@ -108,5 +108,4 @@ class OrganizationTemplateController(Controller):
         organizations gain or lose each permission. Query parameters other than dry-run are refused.
         """
         dry_run = read_flag(request.scope["query_string"], _DRY_RUN.name)
-        report, headers = await template.put(data, dry_run=dry_run)
-        return Response(report, headers=headers)
+        return await template.put(data, dry_run=dry_run)

@@ -85,8 +85,8 @@ class OrganizationTemplate:
         async with self._reader.connect() as connection:
             return rules.document_of((await store.read_template(connection, self._tenant_id)).template)
 
-    async def put(self, document: TemplateDocument, *, dry_run: bool) -> tuple[TemplateReport, dict[str, str]]:
-        """Replace the template with a document in one transaction; return what that changes, and the headers.
+    async def put(self, document: TemplateDocument, *, dry_run: bool) -> TemplateReport:
+        """Replace the template with a document in one transaction; return what that changes.
 
         Names are identifiers: a renamed permission or role is a new one, and what is not in the document is deleted.
 
@@ -95,21 +95,22 @@ class OrganizationTemplate:
             dry_run: Change nothing; refuse what would be refused otherwise.
 
         Raises:
-            ApiError: 413 for too many grants; 400 for duplicates; 422 for an invalid name, a role that grants too
-                much, something undefined or unknown, a scope of the Management API, or another type of a role that a
-                member holds.
+            TooLarge: There are too many grants.
+            Invalid: Something is repeated.
+            Conflict: A name is invalid; a role grants too much, something undefined or unknown, or a scope of the
+                Management API; or the type of a role that a member holds would change.
         """
         self._require_sound(document)
         return await self._directory.with_catch_up(lambda: self._put(document, dry_run=dry_run))
 
     @retry_on_conflict
-    async def _put(self, document: TemplateDocument, *, dry_run: bool) -> tuple[TemplateReport, dict[str, str]]:
+    async def _put(self, document: TemplateDocument, *, dry_run: bool) -> TemplateReport:
         async with self._changes.transaction() as transaction:
             await store.lock_template(transaction.connection, self._tenant_id)
             plan = await self._plan(transaction.connection, document)
             if not dry_run:
                 await self._apply(transaction, plan)
-        return plan.report, transaction.revision_header
+        return plan.report
 
     def _require_sound(self, document: TemplateDocument) -> None:
         """Refuse a document that is invalid regardless of what is stored."""

@@ -189,9 +189,9 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             organization_id: FromPath[str],
             data: JSONBody[kind.added],  # type: ignore[name-defined]
             members: NamedDependency[Members],
-        ) -> Response[kind.added]:  # type: ignore[name-defined]
-            headers = await members.add(kind.member_type, organization_id, data.ids)
-            return Response(kind.added(ids=each_once(data.ids)), headers=headers)
+        ) -> kind.added:  # type: ignore[name-defined]
+            await members.add(kind.member_type, organization_id, data.ids)
+            return kind.added(ids=each_once(data.ids))
 
         @put(
             "/",
@@ -205,8 +205,8 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             organization_id: FromPath[str],
             data: JSONBody[kind.ids],  # type: ignore[name-defined]
             members: NamedDependency[Members],
-        ) -> Response[None]:
-            return Response(None, headers=await members.replace(kind.member_type, organization_id, data.ids))
+        ) -> None:
+            await members.replace(kind.member_type, organization_id, data.ids)
 
         @delete(
             f"/{{{kind.parameter}:str}}",
@@ -221,8 +221,8 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             organization_id: FromPath[str],
             member_id: NamedDependency[str],
             members: NamedDependency[Members],
-        ) -> Response[None]:
-            return Response(None, headers=await members.remove(kind.member_type, organization_id, member_id))
+        ) -> None:
+            await members.remove(kind.member_type, organization_id, member_id)
 
         @post(
             "/roles",
@@ -235,10 +235,10 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             organization_id: FromPath[str],
             data: JSONBody[kind.assignments],  # type: ignore[name-defined]
             members: NamedDependency[Members],
-        ) -> Response[kind.assignments]:  # type: ignore[name-defined]
+        ) -> kind.assignments:  # type: ignore[name-defined]
             ids, role_ids = each_once(data.ids), each_once(data.organization_role_ids)
-            _, headers = await members.assign(kind.member_type, organization_id, ids, role_ids)
-            return Response(kind.assignments(ids=ids, organization_role_ids=role_ids), headers=headers)
+            await members.assign(kind.member_type, organization_id, ids, role_ids)
+            return kind.assignments(ids=ids, organization_role_ids=role_ids)
 
     return MemberController
 
@@ -282,13 +282,13 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             member_id: NamedDependency[str],
             data: JSONBody[MemberRoles],
             members: NamedDependency[Members],
-        ) -> Response[AddedMemberRoles]:
+        ) -> AddedMemberRoles:
             if not data.organization_role_ids and not data.organization_role_names:
                 raise invalid_input(Issue(path="organizationRoleIds", message="name a role by id or by name"))
-            role_ids, headers = await members.assign(
+            role_ids = await members.assign(
                 kind.member_type, organization_id, [member_id], data.organization_role_ids, data.organization_role_names
             )
-            return Response(AddedMemberRoles(organization_role_ids=tuple(sorted(role_ids))), headers=headers)
+            return AddedMemberRoles(organization_role_ids=tuple(sorted(role_ids)))
 
         @put(
             "/",
@@ -303,11 +303,10 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             member_id: NamedDependency[str],
             data: JSONBody[MemberRoles],
             members: NamedDependency[Members],
-        ) -> Response[None]:
-            headers = await members.replace_roles(
+        ) -> None:
+            await members.replace_roles(
                 kind.member_type, organization_id, member_id, data.organization_role_ids, data.organization_role_names
             )
-            return Response(None, headers=headers)
 
         @delete(
             "/{organization_role_id:str}",
@@ -323,9 +322,8 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             member_id: NamedDependency[str],
             organization_role_id: FromPath[str],
             members: NamedDependency[Members],
-        ) -> Response[None]:
-            headers = await members.remove_role(kind.member_type, organization_id, member_id, organization_role_id)
-            return Response(None, headers=headers)
+        ) -> None:
+            await members.remove_role(kind.member_type, organization_id, member_id, organization_role_id)
 
     return MemberRoleController
 

@@ -28,7 +28,7 @@ from template_service.roles.store import OrganizationRole
 
 
 def require_membership() -> Conflict:
-    """422: the user or application of the request is not a member of the organization."""
+    """Return the failure of a user or application that is not a member of the organization."""
     return Conflict("organization.require_membership", "This is not a member of the organization.")
 
 
@@ -94,7 +94,7 @@ class Members:
         """Return a page of a member's roles, and their total.
 
         Raises:
-            ApiError: 422 when it is not a member.
+            Conflict: It is not a member.
         """
         values = (self._tenant_id, organization_id, member_type, member_id)
         if not await self._lookups.fetch(store.IS_MEMBER, *values):
@@ -102,34 +102,33 @@ class Members:
         async with self._reader.connect() as connection:
             return await store.list_roles(connection, self._tenant_id, organization_id, member_id, page)
 
-    async def add(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
+    async def add(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> None:
         """Add members; existing ones stay.
 
         Raises:
-            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+            Conflict: A user or application is unknown or of the wrong kind.
         """
         wanted = sorted(set(ids))
-        return await self._directory.with_catch_up(lambda: self._add(member_type, organization_id, wanted))
+        await self._directory.with_catch_up(lambda: self._add(member_type, organization_id, wanted))
 
     @retry_on_conflict
-    async def _add(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> dict[str, str]:
+    async def _add(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> None:
         async with self._changes.transaction() as transaction:
             await self._lock_organization(transaction, organization_id)
             await self._require_known(transaction, member_type, wanted)
             await self._join(transaction, organization_id, member_type, wanted)
-        return transaction.revision_header
 
-    async def replace(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
+    async def replace(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> None:
         """Make exactly these the members of their kind; existing ones keep their roles.
 
         Raises:
-            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+            Conflict: A user or application is unknown or of the wrong kind.
         """
         wanted = sorted(set(ids))
-        return await self._directory.with_catch_up(lambda: self._replace(member_type, organization_id, wanted))
+        await self._directory.with_catch_up(lambda: self._replace(member_type, organization_id, wanted))
 
     @retry_on_conflict
-    async def _replace(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> dict[str, str]:
+    async def _replace(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> None:
         async with self._changes.transaction() as transaction:
             # The later of two replacements wins: it waits here for the earlier one.
             await self._lock_organization(transaction, organization_id, for_all_members=True)
@@ -138,14 +137,13 @@ class Members:
             removed = await members.remove((await members.all()).difference(wanted))
             await self._join(transaction, organization_id, member_type, wanted)
             await self._record_removed(transaction, organization_id, member_type, removed)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def remove(self, member_type: MemberType, organization_id: str, member_id: str) -> dict[str, str]:
+    async def remove(self, member_type: MemberType, organization_id: str, member_id: str) -> None:
         """Remove a member and its roles.
 
         Raises:
-            ApiError: 404 when it is not a member.
+            NotFound: It is not a member.
         """
         async with self._changes.transaction() as transaction:
             await self._lock_organization(transaction, organization_id)
@@ -153,7 +151,6 @@ class Members:
             if not removed:
                 raise missing_by_id("entity.not_found")
             await self._record_removed(transaction, organization_id, member_type, removed)
-        return transaction.revision_header
 
     async def assign(
         self,
@@ -162,12 +159,12 @@ class Members:
         member_ids: Collection[str],
         role_ids: Collection[str],
         role_names: Collection[str] = (),
-    ) -> tuple[frozenset[str], dict[str, str]]:
+    ) -> frozenset[str]:
         """Assign each of these roles to each of these members; return the ids of the roles. Existing roles stay.
 
         Raises:
-            ApiError: 404; 413 for too many assignments; 422 for something that is not a member, an unknown role, or one
-                of the wrong type.
+            TooLarge: There are too many assignments.
+            Conflict: One of them is not a member, or a role is unknown or of the wrong type.
         """
         members = sorted(set(member_ids))
         if len(members) * (len(set(role_ids)) + len(set(role_names))) > MAX_ASSIGNMENTS:
@@ -183,16 +180,15 @@ class Members:
         member_id: str,
         role_ids: Collection[str],
         role_names: Collection[str] = (),
-    ) -> dict[str, str]:
+    ) -> None:
         """Assign exactly these roles to a member.
 
         Raises:
-            ApiError: 404; 422 for something that is not a member, an unknown role, or one of the wrong type.
+            Conflict: It is not a member, or a role is unknown or of the wrong type.
         """
-        _, headers = await self._directory.with_catch_up(
+        await self._directory.with_catch_up(
             lambda: self._assign(member_type, organization_id, [member_id], role_ids, role_names, replace=True)
         )
-        return headers
 
     @retry_on_conflict
     async def _assign(
@@ -204,7 +200,7 @@ class Members:
         role_names: Collection[str],
         *,
         replace: bool,
-    ) -> tuple[frozenset[str], dict[str, str]]:
+    ) -> frozenset[str]:
         async with self._changes.transaction() as transaction:
             members = await self._lock(transaction, organization_id, member_type, member_ids)
             wanted = await self._require_roles(transaction, member_type, role_ids, role_names)
@@ -213,16 +209,15 @@ class Members:
                 await members.unassign(member_ids[0], surplus)
                 changed.update(member_ids)
             await self._record_changed(transaction, organization_id, member_type, changed)
-        return wanted, transaction.revision_header
+        return wanted
 
     @retry_on_conflict
-    async def remove_role(
-        self, member_type: MemberType, organization_id: str, member_id: str, role_id: str
-    ) -> dict[str, str]:
+    async def remove_role(self, member_type: MemberType, organization_id: str, member_id: str, role_id: str) -> None:
         """Remove a role from a member.
 
         Raises:
-            ApiError: 404 when it does not hold the role; 422 when it is not a member.
+            NotFound: It does not hold the role.
+            Conflict: It is not a member.
         """
         async with self._changes.transaction() as transaction:
             members = await self._lock(transaction, organization_id, member_type, [member_id])
@@ -231,7 +226,6 @@ class Members:
                 raise missing_by_id("entity.not_found")
             await members.unassign(member_id, [role_id])
             await self._record_changed(transaction, organization_id, member_type, {member_id})
-        return transaction.revision_header
 
     def _members(self, transaction: Transaction, organization_id: str, member_type: MemberType) -> store.Members:
         return store.Members(transaction.connection, self._tenant_id, organization_id, member_type)

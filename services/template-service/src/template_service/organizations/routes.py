@@ -90,10 +90,9 @@ class OrganizationController(Controller):
     @post("/", operation_id="CreateOrganization", summary="Create an organization")
     async def create_organization(
         self, data: JSONBody[OrganizationCreation], organizations: NamedDependency[Organizations]
-    ) -> Response[OrganizationAnswer]:
+    ) -> OrganizationAnswer:
         """Create an organization without members."""
-        organization, headers = await organizations.create(data)
-        return Response(organization_answer(organization), headers=headers)
+        return organization_answer(await organizations.create(data))
 
     @get(
         "/",
@@ -132,10 +131,9 @@ class OrganizationController(Controller):
         organization_id: FromPath[str],
         data: JSONBody[OrganizationUpdate],
         organizations: NamedDependency[Organizations],
-    ) -> Response[OrganizationAnswer]:
+    ) -> OrganizationAnswer:
         """Change the given fields; null clears a field, an object is replaced as a whole."""
-        organization, headers = await organizations.update(organization_id, data)
-        return Response(organization_answer(organization), headers=headers)
+        return organization_answer(await organizations.update(organization_id, data))
 
     @delete(
         "/{organization_id:str}",
@@ -145,6 +143,6 @@ class OrganizationController(Controller):
     )
     async def delete_organization(
         self, organization_id: FromPath[str], organizations: NamedDependency[Organizations]
-    ) -> Response[None]:
+    ) -> None:
         """Delete an organization and its memberships."""
-        return Response(None, headers=await organizations.delete(organization_id))
+        await organizations.delete(organization_id)

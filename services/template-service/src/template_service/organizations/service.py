@@ -26,7 +26,7 @@ def _fields(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict
     """Return the given fields as they are stored; null becomes the default.
 
     Raises:
-        ApiError: 413 for a free-form object over its limit.
+        TooLarge: A free-form object exceeds its limit.
     """
     given = {name: getattr(body, name) for name in body.__struct_fields__}
     given = {name: value for name, value in given.items() if value is not UNSET}
@@ -41,11 +41,7 @@ def _fields(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict
 
 
 def _require_supported(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> None:
-    """Refuse fields that are not supported: storing them would suggest that sign-in honours them.
-
-    Raises:
-        ApiError: 422.
-    """
+    """Refuse fields that are not supported: storing them would suggest that sign-in honours them."""
     if unsupported := rules.unsupported_fields(body):
         message = f"Not supported: {', '.join(unsupported)}. Leave out, or keep your own settings in customData."
         raise Conflict("entity.not_supported", message)
@@ -68,11 +64,12 @@ class Organizations:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, creation: rules.OrganizationCreation) -> tuple[Organization, dict[str, str]]:
+    async def create(self, creation: rules.OrganizationCreation) -> Organization:
         """Create an organization without members.
 
         Raises:
-            ApiError: 413, 422.
+            TooLarge: A free-form object exceeds its limit.
+            Conflict: A field is not supported.
         """
         fields = _fields(creation)
         _require_supported(creation)
@@ -81,14 +78,10 @@ class Organizations:
             await store.insert_organization(transaction.connection, organization)
             state = OrganizationState(id=organization.id, name=organization.name)
             transaction.record("organization", (organization.id,), "created", state)
-        return organization, transaction.revision_header
+        return organization
 
     async def get(self, organization_id: str) -> Organization:
-        """Return an organization.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return an organization."""
         async with self._reader.connect() as connection:
             organization = await store.find_organization(connection, self._tenant_id, organization_id)
         if organization is None:
@@ -111,13 +104,12 @@ class Organizations:
             )
 
     @retry_on_conflict
-    async def update(
-        self, organization_id: str, update: rules.OrganizationUpdate
-    ) -> tuple[Organization, dict[str, str]]:
+    async def update(self, organization_id: str, update: rules.OrganizationUpdate) -> Organization:
         """Change the given fields of an organization.
 
         Raises:
-            ApiError: 404, 413, 422.
+            TooLarge: A free-form object exceeds its limit.
+            Conflict: A field is not supported.
         """
         fields = _fields(update)
         async with self._changes.transaction() as transaction:
@@ -130,19 +122,14 @@ class Organizations:
                 await store.update_organization(transaction.connection, changed)
                 state = OrganizationState(id=organization_id, name=changed.name)
                 transaction.record("organization", (organization_id,), "updated", state)
-        return changed, transaction.revision_header
+        return changed
 
     @retry_on_conflict
-    async def delete(self, organization_id: str) -> dict[str, str]:
-        """Delete an organization. Its memberships end at once; the fan-out deletes their rows.
-
-        Raises:
-            ApiError: 404.
-        """
+    async def delete(self, organization_id: str) -> None:
+        """Delete an organization. Its memberships end at once; the fan-out deletes their rows."""
         async with self._changes.transaction() as transaction:
             if not await store.delete_organization(transaction.connection, self._tenant_id, organization_id):
                 raise missing_by_id("entity.not_found")
             state = OrganizationState(id=organization_id, deleted=True)
             transaction.record("organization", (organization_id,), "deleted", state)
             await request_organization_fan_out(transaction, self._tenant_id, organization_id, "organization-deleted")
-        return transaction.revision_header

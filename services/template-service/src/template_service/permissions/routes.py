@@ -47,10 +47,9 @@ class OrganizationPermissionController(Controller):
     @post("/", operation_id="CreateOrganizationScope", summary="Create an organization permission")
     async def create_permission(
         self, data: JSONBody[OrganizationPermissionCreation], permissions: NamedDependency[OrganizationPermissions]
-    ) -> Response[OrganizationPermissionAnswer]:
+    ) -> OrganizationPermissionAnswer:
         """Create an organization permission, granted by no role."""
-        permission, headers = await permissions.create(data)
-        return Response(organization_permission_answer(permission), headers=headers)
+        return organization_permission_answer(await permissions.create(data))
 
     @get("/", operation_id="ListOrganizationScopes", summary="List organization permissions")
     async def list_permissions(
@@ -73,10 +72,9 @@ class OrganizationPermissionController(Controller):
         permission_id: FromPath[str],
         data: JSONBody[OrganizationPermissionUpdate],
         permissions: NamedDependency[OrganizationPermissions],
-    ) -> Response[OrganizationPermissionAnswer]:
+    ) -> OrganizationPermissionAnswer:
         """Change the given fields; null clears the description."""
-        permission, headers = await permissions.update(permission_id, data)
-        return Response(organization_permission_answer(permission), headers=headers)
+        return organization_permission_answer(await permissions.update(permission_id, data))
 
     @delete(
         "/{permission_id:str}",
@@ -86,6 +84,6 @@ class OrganizationPermissionController(Controller):
     )
     async def delete_permission(
         self, permission_id: FromPath[str], permissions: NamedDependency[OrganizationPermissions]
-    ) -> Response[None]:
+    ) -> None:
         """Delete an organization permission; roles no longer grant it."""
-        return Response(None, headers=await permissions.delete(permission_id))
+        await permissions.delete(permission_id)

@@ -39,13 +39,11 @@ class OrganizationPermissions:
         self._urn_namespace = urn_namespace
 
     @retry_on_conflict
-    async def create(
-        self, creation: rules.OrganizationPermissionCreation
-    ) -> tuple[OrganizationPermission, dict[str, str]]:
+    async def create(self, creation: rules.OrganizationPermissionCreation) -> OrganizationPermission:
         """Create a permission; no role grants it yet.
 
         Raises:
-            ApiError: 422 for an invalid name or one in use.
+            Conflict: The name is invalid or in use.
         """
         self._require_name(creation.name)
         permission = OrganizationPermission(
@@ -59,14 +57,10 @@ class OrganizationPermissions:
                 id=permission.id, name=permission.name, description=permission.description
             )
             transaction.record("permission", (permission.id,), "created", state)
-        return permission, transaction.revision_header
+        return permission
 
     async def get(self, permission_id: str) -> OrganizationPermission:
-        """Return a permission.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return a permission."""
         async with self._reader.connect() as connection:
             permission = await store.find_permission(connection, self._tenant_id, permission_id)
         if permission is None:
@@ -79,15 +73,13 @@ class OrganizationPermissions:
             return await store.list_permissions(connection, self._tenant_id, page)
 
     @retry_on_conflict
-    async def update(
-        self, permission_id: str, update: rules.OrganizationPermissionUpdate
-    ) -> tuple[OrganizationPermission, dict[str, str]]:
+    async def update(self, permission_id: str, update: rules.OrganizationPermissionUpdate) -> OrganizationPermission:
         """Change the given fields of a permission. A new name changes the permissions of every holder.
 
         A new description also increments the version and records an event: members read it with their permissions.
 
         Raises:
-            ApiError: 404; 422 for an invalid name or one in use.
+            Conflict: The name is invalid or in use.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -111,15 +103,11 @@ class OrganizationPermissions:
             if changed.name != permission.name:
                 role_ids = await contents.roles_granting(connection, self._tenant_id, "permission", [permission_id])
                 await request_role_fan_outs(transaction, self._tenant_id, role_ids, "permission-changed")
-        return changed, transaction.revision_header
+        return changed
 
     @retry_on_conflict
-    async def delete(self, permission_id: str) -> dict[str, str]:
-        """Delete a permission and its grants.
-
-        Raises:
-            ApiError: 404.
-        """
+    async def delete(self, permission_id: str) -> None:
+        """Delete a permission and its grants."""
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             found, role_ids = await contents.lock_with_roles(connection, self._tenant_id, "permission", [permission_id])
@@ -131,7 +119,6 @@ class OrganizationPermissions:
             await touch_roles(transaction, self._tenant_id, role_ids)
             await record_roles(transaction, self._tenant_id, role_ids)
             await request_role_fan_outs(transaction, self._tenant_id, role_ids, "permission-deleted")
-        return transaction.revision_header
 
     def _require_name(self, name: str) -> None:
         if not is_scope_name(name, urn_namespace=self._urn_namespace):

@@ -118,10 +118,9 @@ class OrganizationRoleController(Controller):
     @post("/", operation_id="CreateOrganizationRole", summary="Create an organization role")
     async def create_role(
         self, data: JSONBody[OrganizationRoleCreation], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[OrganizationRoleAnswer]:
+    ) -> OrganizationRoleAnswer:
         """Create an organization role that grants the given permissions and scopes, in one transaction."""
-        role, headers = await roles.create(data)
-        return Response(organization_role_answer(role), headers=headers)
+        return organization_role_answer(await roles.create(data))
 
     @get(
         "/",
@@ -150,17 +149,16 @@ class OrganizationRoleController(Controller):
         role_id: FromPath[str],
         data: JSONBody[OrganizationRoleUpdate],
         roles: NamedDependency[OrganizationRoles],
-    ) -> Response[OrganizationRoleAnswer]:
+    ) -> OrganizationRoleAnswer:
         """Change the given fields; the type of a role cannot change while a member holds it."""
-        role, headers = await roles.update(role_id, data)
-        return Response(organization_role_answer(role), headers=headers)
+        return organization_role_answer(await roles.update(role_id, data))
 
     @delete(
         "/{role_id:str}", operation_id="DeleteOrganizationRole", summary="Delete an organization role", status_code=204
     )
-    async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[OrganizationRoles]) -> Response[None]:
+    async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[OrganizationRoles]) -> None:
         """Delete an organization role; members no longer hold it."""
-        return Response(None, headers=await roles.delete(role_id))
+        await roles.delete(role_id)
 
 
 class OrganizationRolePermissionController(Controller):
@@ -178,11 +176,10 @@ class OrganizationRolePermissionController(Controller):
     )
     async def add_permissions(
         self, role_id: FromPath[str], data: JSONBody[AddedOrganizationScopes], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[AddedOrganizationScopes]:
+    ) -> AddedOrganizationScopes:
         """Add organization permissions to an organization role."""
-        headers = await roles.add("permission", role_id, data.organization_scope_ids)
-        added = AddedOrganizationScopes(organization_scope_ids=each_once(data.organization_scope_ids))
-        return Response(added, headers=headers)
+        await roles.add("permission", role_id, data.organization_scope_ids)
+        return AddedOrganizationScopes(organization_scope_ids=each_once(data.organization_scope_ids))
 
     @get("/", operation_id="ListOrganizationRoleScopes", summary="List the permissions of an organization role")
     async def list_permissions(
@@ -200,9 +197,9 @@ class OrganizationRolePermissionController(Controller):
     )
     async def replace_permissions(
         self, role_id: FromPath[str], data: JSONBody[OrganizationScopeIds], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[None]:
+    ) -> None:
         """Replace the organization permissions that an organization role grants."""
-        return Response(None, headers=await roles.replace("permission", role_id, data.organization_scope_ids))
+        await roles.replace("permission", role_id, data.organization_scope_ids)
 
     @delete(
         "/{permission_id:str}",
@@ -212,9 +209,9 @@ class OrganizationRolePermissionController(Controller):
     )
     async def remove_permission(
         self, role_id: FromPath[str], permission_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[None]:
+    ) -> None:
         """Remove an organization permission from an organization role."""
-        return Response(None, headers=await roles.remove("permission", role_id, permission_id))
+        await roles.remove("permission", role_id, permission_id)
 
 
 class OrganizationRoleScopeController(Controller):
@@ -232,10 +229,10 @@ class OrganizationRoleScopeController(Controller):
     )
     async def add_scopes(
         self, role_id: FromPath[str], data: JSONBody[AddedResourceScopes], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[AddedResourceScopes]:
+    ) -> AddedResourceScopes:
         """Add scopes of API resources, except the Management API, to an organization role."""
-        headers = await roles.add("scope", role_id, data.scope_ids)
-        return Response(AddedResourceScopes(scope_ids=each_once(data.scope_ids)), headers=headers)
+        await roles.add("scope", role_id, data.scope_ids)
+        return AddedResourceScopes(scope_ids=each_once(data.scope_ids))
 
     @get(
         "/",
@@ -257,9 +254,9 @@ class OrganizationRoleScopeController(Controller):
     )
     async def replace_scopes(
         self, role_id: FromPath[str], data: JSONBody[ResourceScopeIds], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[None]:
+    ) -> None:
         """Replace the scopes of API resources that an organization role grants; none of the Management API."""
-        return Response(None, headers=await roles.replace("scope", role_id, data.scope_ids))
+        await roles.replace("scope", role_id, data.scope_ids)
 
     @delete(
         "/{scope_id:str}",
@@ -269,6 +266,6 @@ class OrganizationRoleScopeController(Controller):
     )
     async def remove_scope(
         self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[None]:
+    ) -> None:
         """Remove a scope of an API resource from an organization role."""
-        return Response(None, headers=await roles.remove("scope", role_id, scope_id))
+        await roles.remove("scope", role_id, scope_id)

@@ -51,16 +51,16 @@ class OrganizationRoles:
         self._tenant_id = tenant_id
         self._management_api = management_api
 
-    async def create(self, creation: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
+    async def create(self, creation: rules.OrganizationRoleCreation) -> OrganizationRole:
         """Create a role that grants the given permissions and scopes, in one transaction.
 
         Raises:
-            ApiError: 422 for a name in use, an unknown permission or scope, a scope of the Management API, too many.
+            Conflict: The name is in use; a permission or scope is unknown; a scope is of the Management API; too many.
         """
         return await self._directory.with_catch_up(lambda: self._create(creation))
 
     @retry_on_conflict
-    async def _create(self, creation: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
+    async def _create(self, creation: rules.OrganizationRoleCreation) -> OrganizationRole:
         role = OrganizationRole(
             tenant_id=self._tenant_id,
             id=new_id(),
@@ -75,14 +75,10 @@ class OrganizationRoles:
             await self._grant(transaction, "permission", role.id, creation.organization_scope_ids)
             await self._grant(transaction, "scope", role.id, creation.resource_scope_ids)
             await self._record(transaction, role.id, "created")
-        return role, transaction.revision_header
+        return role
 
     async def get(self, role_id: str) -> OrganizationRole:
-        """Return a role.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return a role."""
         async with self._reader.connect() as connection:
             role = await store.find_role(connection, self._tenant_id, role_id)
         if role is None:
@@ -97,13 +93,11 @@ class OrganizationRoles:
             return await store.list_roles(connection, self._tenant_id, page, ids=ids, role_type=role_type)
 
     @retry_on_conflict
-    async def update(
-        self, role_id: str, update: rules.OrganizationRoleUpdate
-    ) -> tuple[OrganizationRole, dict[str, str]]:
+    async def update(self, role_id: str, update: rules.OrganizationRoleUpdate) -> OrganizationRole:
         """Change the given fields of a role; the permissions of its holders do not change.
 
         Raises:
-            ApiError: 404; 422 for a name in use, or another type of a role that a member holds.
+            Conflict: The name is in use, or the type of a role that a member holds would change.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -122,21 +116,16 @@ class OrganizationRoles:
                 with refusals(_REFUSALS):
                     await store.update_role(connection, changed)
                 await self._record(transaction, role_id, "updated")
-        return changed, transaction.revision_header
+        return changed
 
     @retry_on_conflict
-    async def delete(self, role_id: str) -> dict[str, str]:
-        """Delete a role. It grants nothing from then on; the fan-out deletes its assignments.
-
-        Raises:
-            ApiError: 404.
-        """
+    async def delete(self, role_id: str) -> None:
+        """Delete a role. It grants nothing from then on; the fan-out deletes its assignments."""
         async with self._changes.transaction() as transaction:
             if not await store.delete_role(transaction.connection, self._tenant_id, role_id):
                 raise missing_by_id("entity.not_found")
             transaction.record("role", (role_id,), "deleted", OrganizationRoleState(id=role_id, deleted=True))
             await request_role_fan_out(transaction, self._tenant_id, role_id, "role-deleted")
-        return transaction.revision_header
 
     async def list_permissions(self, role_id: str, page: Page) -> tuple[list[OrganizationPermission], int]:
         """Return a page of the organization permissions that a role grants, and their total."""
@@ -148,45 +137,43 @@ class OrganizationRoles:
         async with self._reader.connect() as connection:
             return await contents.list_scopes_of(connection, self._tenant_id, role_id, page)
 
-    async def add(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+    async def add(self, content: Content, role_id: str, ids: Collection[str]) -> None:
         """Add permissions or scopes to what a role grants.
 
         Raises:
-            ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
+            Conflict: One of them is unknown or a scope of the Management API, or there are too many.
         """
-        return await self._directory.with_catch_up(lambda: self._add(content, role_id, ids))
+        await self._directory.with_catch_up(lambda: self._add(content, role_id, ids))
 
     @retry_on_conflict
-    async def _add(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+    async def _add(self, content: Content, role_id: str, ids: Collection[str]) -> None:
         async with self._changes.transaction() as transaction:
             await self._lock(transaction, role_id)
             if await self._grant(transaction, content, role_id, ids):
                 await self._contents_changed(transaction, role_id)
-        return transaction.revision_header
 
-    async def replace(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+    async def replace(self, content: Content, role_id: str, ids: Collection[str]) -> None:
         """Replace what a role grants of one kind with these permissions or scopes.
 
         Raises:
-            ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
+            Conflict: One of them is unknown or a scope of the Management API, or there are too many.
         """
-        return await self._directory.with_catch_up(lambda: self._replace(content, role_id, ids))
+        await self._directory.with_catch_up(lambda: self._replace(content, role_id, ids))
 
     @retry_on_conflict
-    async def _replace(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+    async def _replace(self, content: Content, role_id: str, ids: Collection[str]) -> None:
         async with self._changes.transaction() as transaction:
             await self._lock(transaction, role_id)
             revoked = await contents.remove_others(transaction.connection, self._tenant_id, content, role_id, ids)
             if await self._grant(transaction, content, role_id, ids) or revoked:
                 await self._contents_changed(transaction, role_id)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def remove(self, content: Content, role_id: str, content_id: str) -> dict[str, str]:
+    async def remove(self, content: Content, role_id: str, content_id: str) -> None:
         """Remove a permission or scope from what a role grants.
 
         Raises:
-            ApiError: 404 without the role, or without the grant.
+            NotFound: There is no such role, or it does not grant this.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -194,7 +181,6 @@ class OrganizationRoles:
             if role is None or not await contents.remove(connection, self._tenant_id, content, role_id, [content_id]):
                 raise missing_by_id("entity.not_found")
             await self._contents_changed(transaction, role_id)
-        return transaction.revision_header
 
     async def _lock(self, transaction: Transaction, role_id: str) -> None:
         if await store.lock_role(transaction.connection, self._tenant_id, role_id) is None:
