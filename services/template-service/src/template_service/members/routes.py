@@ -19,7 +19,7 @@ from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
 from identity_common.wire.events import ApplicationType
 from stead.event_types import MemberType
-from template_service.known.guards import known_parent_exists
+from template_service.members.guards import known_parent_exists
 from template_service.members.rules import (
     AddedMemberApplications,
     AddedMemberRoles,
