@@ -6,7 +6,7 @@ revoked tokens. Does not own how a token is verified (``stead``), nor where a se
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -39,6 +39,11 @@ CHANGING: Final = frozenset({SCOPE_ALL})
 """Any of these scopes allows every method."""
 MINTING: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
 """Any of these scopes allows minting subject tokens."""
+
+AUTHORIZATION: Final = b"authorization"
+
+REFUSALS: Final = (AnyFailure, ApiError)
+"""What refuses a request, for ``except``."""
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 T = TypeVar("T")
@@ -169,7 +174,7 @@ class UnrevokedTokens:
             self._accepted_at.popitem(last=False)
 
 
-def bearer_token(authorization: list[str]) -> str:
+def bearer_token(authorization: Sequence[str]) -> str:
     """Return the token of the ``Authorization`` header (RFC 6750 section 2.1).
 
     Raises:
@@ -199,14 +204,18 @@ def require_scope(token: AccessToken, *, one_of: frozenset[str]) -> None:
         raise forbidden(one_of=one_of)
 
 
-async def verified(scope: Scope, verify: Callable[[str], Awaitable[T]]) -> T:
-    """Return the contents of the access token of a request.
+async def verified(authorization: Sequence[str], verify: Callable[[str], Awaitable[T]]) -> T:
+    """Return the contents of the access token in the ``Authorization`` header.
+
+    Args:
+        authorization: The lines of the header.
+        verify: Verifies a token.
 
     Raises:
         ApiError: 401, or 503 when the issuer's keys cannot be read.
     """
     try:
-        return await verify(bearer_token(header_values(scope, b"authorization")))
+        return await verify(bearer_token(authorization))
     except TokenInvalid:
         raise unauthorized() from None
     except Unavailable:
@@ -254,7 +263,7 @@ class Access:
         Raises:
             ApiError: 401, 403; 400 for a path with a NUL character; 503 when the keys or a store cannot be read.
         """
-        token = await verified(scope, self._verify)
+        token = await verified(header_values(scope, AUTHORIZATION), self._verify)
         permit(token)
         require_storable_path(scope)
         if self._is_live is not None and not await self._is_live(token):
@@ -327,11 +336,11 @@ async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[
         ApiError: 401, 403; 400 for a path with a NUL character; 503 when the issuer's keys or, for a refusal, the
             revocations cannot be read.
     """
-    token = await verified(scope, tokens.signed)
+    token = await verified(header_values(scope, AUTHORIZATION), tokens.signed)
     try:
         require_scope(token.claims, one_of=one_of)
         require_storable_path(scope)
-    except (AnyFailure, ApiError):
+    except REFUSALS:
         await tokens.require_unrevoked(token)
         raise
     return token

@@ -5,17 +5,14 @@ Owns the entity tags that are computed from a response. A handler with a cheaper
 """
 
 import hashlib
-import re
 from collections.abc import Iterable
 from typing import Final
 
 from litestar.types import ASGIApp, HTTPResponseStartEvent, Message, Receive, Scope, Send
 
+from identity_common.entity_tags import is_known
+
 _IF_NONE_MATCH: Final = b"if-none-match"
-_ENTITY_TAG: Final = re.compile(rb'(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*"')
-_LIST_SYNTAX: Final = re.compile(
-    rb'[ \t,]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*"(?:[ \t]*,(?:[ \t]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*")?)*[ \t]*'
-)
 _BODY_HEADERS: Final = frozenset({b"content-type", b"content-length"})
 Headers = list[tuple[bytes, bytes]]
 
@@ -32,23 +29,6 @@ def entity_tag(body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     if name is not None:
         digest.update(b"\0" + name + b"\0" + named[name])
     return b'"' + digest.hexdigest()[:32].encode() + b'"'
-
-
-def read_entity_tags(condition: bytes) -> list[bytes] | None:
-    """Return the entity tags of ``If-Match`` or ``If-None-Match``, weak ones with ``W/``; None if it is malformed."""
-    return _ENTITY_TAG.findall(condition) if _LIST_SYNTAX.fullmatch(condition) else None
-
-
-def is_known(etag: bytes, condition: bytes) -> bool:
-    """Return whether ``If-None-Match`` contains this entity tag or ``*``; a malformed condition never matches.
-
-    Source:
-        RFC 9110 sections 13.1.2 and 8.8.3.2 (weak comparison: ``W/`` is ignored).
-    """
-    if condition.strip(b" \t") == b"*":
-        return True
-    tags = read_entity_tags(condition) or ()
-    return etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}
 
 
 class ConditionalGet:

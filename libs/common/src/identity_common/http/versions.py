@@ -17,8 +17,8 @@ from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp, Message, Scope
 
 from identity_common.conditions import CONDITION
+from identity_common.entity_tags import read_entity_tags
 from identity_common.failures import Issue, TemporarilyUnavailable, invalid_input
-from identity_common.http.conditional import read_entity_tags
 from identity_common.http.openapi import is_list
 from identity_common.http.pagination import MAX_SIZE
 from identity_common.http.problems import ApiError

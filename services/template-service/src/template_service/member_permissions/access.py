@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-from litestar.types import Scope
 
 from identity_common.access.management_api import (
     READING,
+    REFUSALS,
     SignedToken,
     UnrevokedTokens,
     forbidden,
@@ -21,9 +21,8 @@ from identity_common.access.management_api import (
     verified,
 )
 from identity_common.clock import whole_second
+from identity_common.entity_tags import is_known
 from identity_common.failures import AnyFailure, missing_by_id
-from identity_common.http.conditional import is_known
-from identity_common.http.problems import ApiError
 from stead import AccessToken, TokenInvalid
 from stead.verify.impersonations import actors_of
 from template_service.known.freshness import Directory
@@ -44,7 +43,7 @@ class ReadRequest(NamedTuple):
     """A request for the permissions of a member, parsed but not authenticated.
 
     Attributes:
-        scope: The ASGI scope.
+        authorization: The lines of the ``Authorization`` header.
         member: The member in the path.
         condition: ``If-None-Match``; empty without one.
         wait_s: How long the caller is willing to wait for a change; 0 for not at all.
@@ -52,7 +51,7 @@ class ReadRequest(NamedTuple):
         malformed: The refusal of a malformed request; only an authenticated caller gets it.
     """
 
-    scope: Scope
+    authorization: Sequence[str]
     member: Member
     condition: bytes = b""
     wait_s: int = 0
@@ -79,7 +78,8 @@ class AuthorizedState(NamedTuple):
         """Refuse a member that does not exist.
 
         Raises:
-            ApiError: 404 without the organization, 422 without the membership.
+            NotFound: There is no such organization.
+            Conflict: It has no such member.
         """
         if not self.organization_exists:
             raise missing_by_id()
@@ -126,17 +126,18 @@ class ReadAccess:
         organization token that was issued before the member was removed stays refused when the member rejoins.
 
         Raises:
-            ApiError: 401; 403 for a valid token that does not permit the request; 400 for a malformed request; 503 when
-                the issuer's keys, the revocations or the database cannot be read.
+            ApiError: The token is not valid, or does not permit the request.
+            AnyFailure: The request is malformed.
+            TemporarilyUnavailable: The issuer's keys, the revocations or the database cannot be read.
         """
-        signed = await verified(request.scope, self._verify)
+        signed = await verified(request.authorization, self._verify)
         token = signed.claims
         try:
             self._require_reader(token, request.member)
             if request.malformed is not None:
                 raise request.malformed
             keys = _keys(request.member, token)
-        except (AnyFailure, ApiError):
+        except REFUSALS:
             await self._tokens.require_unrevoked(signed)  # a revoked token is refused as such, whatever else is wrong
             raise
         reading = [self._cache.get(key) for key in keys]
@@ -182,11 +183,7 @@ def _claimed_audience(access_token: str) -> str:
 
 
 def _keys(member: Member, token: AccessToken) -> list[StateKey]:
-    """Return a key for the subject of a token, and one for each actor.
-
-    Raises:
-        ApiError: 401 when the ``act`` claim is malformed.
-    """
+    """Return a key for the subject of a token, and one for each actor; refuse a malformed ``act`` claim."""
     actors = actors_of(token.actor)
     if actors is None:
         raise unauthorized()

@@ -36,11 +36,7 @@ class PermissionCache:
         self._latest: DatabaseVersion | None = None
 
     def get(self, key: StateKey) -> Awaitable[PermissionState]:
-        """Start reading the state as of now; return it as a future.
-
-        Raises:
-            ApiError: 503 when the database does not answer.
-        """
+        """Start reading the state as of now; return it as a future."""
         return self._coalescer.submit(key)
 
     async def _get_all(self, keys: Sequence[StateKey]) -> Sequence[PermissionState]:

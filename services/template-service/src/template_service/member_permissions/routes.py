@@ -11,7 +11,7 @@ from typing import Final
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import HTTPScope, Receive, Scope
 
-from identity_common.access.management_api import require_storable_path
+from identity_common.access.management_api import AUTHORIZATION, require_storable_path
 from identity_common.failures import AnyFailure, Issue, invalid_input
 from identity_common.http.cors import ANY_PAGE, Headers
 from identity_common.http.openapi import Documented, Operation, RequestHeader
@@ -92,7 +92,7 @@ def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -
 
 
 def _parse(scope: Scope, member: Member, declared: Documented) -> ReadRequest:
-    headers: dict[bytes, list[bytes]] = {_IF_NONE_MATCH: [], _PREFER: [], _REVISION: []}
+    headers: dict[bytes, list[bytes]] = {AUTHORIZATION: [], _IF_NONE_MATCH: [], _PREFER: [], _REVISION: []}
     for name, value in scope["headers"]:
         if name in headers:
             headers[name].append(value)
@@ -109,7 +109,7 @@ def _parse(scope: Scope, member: Member, declared: Documented) -> ReadRequest:
     except AnyFailure as failure:
         malformed = failure
     return ReadRequest(
-        scope=scope,
+        authorization=_text(headers[AUTHORIZATION]),
         member=member,
         condition=b", ".join(headers[_IF_NONE_MATCH]),
         wait_s=preferred_wait(_text(headers[_PREFER])) or 0,

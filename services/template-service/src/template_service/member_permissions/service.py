@@ -67,9 +67,11 @@ class MemberPermissions:
         """Authorize a request and return the permissions of its member.
 
         Raises:
-            ApiError: 401, 403 and 400 as ``ReadAccess``, 401 also when the token expires or is revoked during the wait;
-                404; 422 for something that is not a member; 503 when an awaited revision does not arrive in time, or a
-                store does not answer.
+            ApiError: As ``ReadAccess.authorize``; also when the token expires or is revoked during the wait.
+            NotFound: There is no such organization.
+            Conflict: It has no such member.
+            NotYetThere: An awaited revision does not arrive in time.
+            TemporarilyUnavailable: A store does not answer.
         """
         state = await self._arrived(request)
         waited_s = None

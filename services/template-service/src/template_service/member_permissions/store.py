@@ -150,7 +150,7 @@ async def permission_states(lookups: Lookups, tenant_id: str, keys: Sequence[Sta
     """Return the state for each key, in their order, by one statement.
 
     Raises:
-        ApiError: 503 when the database does not answer or is not migrated yet.
+        TemporarilyUnavailable: The database does not answer or is not migrated yet.
     """
     columns = [[key[column] for key in keys] for column in range(len(StateKey._fields))]
     rows = await lookups.fetch(_STATES, tenant_id, *columns)
@@ -166,7 +166,7 @@ async def database_version(lookups: Lookups, tenant_id: str) -> DatabaseVersion:
     """Return the version of the database.
 
     Raises:
-        ApiError: 503 when it does not answer or is not migrated yet.
+        TemporarilyUnavailable: It does not answer or is not migrated yet.
     """
     rows = await lookups.fetch(_VERSION, tenant_id)
     if not rows:
@@ -177,11 +177,7 @@ async def database_version(lookups: Lookups, tenant_id: str) -> DatabaseVersion:
 async def permissions_of(
     lookups: Lookups, tenant_id: str, members: Sequence[MemberKey]
 ) -> list[list[OrganizationPermission]]:
-    """Return the organization permissions of each member, by name: the union over its roles.
-
-    Raises:
-        ApiError: 503 when the database does not answer.
-    """
+    """Return the organization permissions of each member, by name: the union over its roles."""
     distinct = list(dict.fromkeys(members))
     columns = [[member[column] for member in distinct] for column in range(2)]
     rows = await lookups.fetch(_PERMISSIONS, tenant_id, *columns)

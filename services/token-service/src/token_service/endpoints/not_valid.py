@@ -18,8 +18,8 @@ from litestar.types import Receive, Scope, Send
 
 from identity_common.addresses import network_of
 from identity_common.background import end
+from identity_common.entity_tags import is_known
 from identity_common.http.client_address import client_address
-from identity_common.http.conditional import is_known
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable
 from identity_common.places import NoPlaceLeftError
