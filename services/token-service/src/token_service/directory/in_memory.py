@@ -11,6 +11,7 @@ import msgspec
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
+from identity_common.projection.freshness import Freshness
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import TokenKind
 from identity_common.wire.events import (
@@ -26,7 +27,6 @@ from identity_common.wire.events import (
     watermark_subject,
 )
 from stead.event_types import OrganizationPermissionState, OrganizationRoleState
-from token_service.directory.freshness import Freshness
 from token_service.directory.organization_template import OrganizationTemplate
 from token_service.directory.origins import registered_origins
 from token_service.directory.permissions import NameIndex, RoleContents, held

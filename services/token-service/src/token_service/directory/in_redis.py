@@ -15,10 +15,10 @@ from identity_common.bus.connection import Bus
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.oauth import temporarily_unavailable
+from identity_common.projection.freshness import Freshness, highest
 from identity_common.stores.redis import Argument, RedisCommands
 from identity_common.telemetry.logs import get_logger
 from token_service.directory import records
-from token_service.directory.freshness import Freshness, highest
 from token_service.directory.keys import LUA_READ_MEMBERSHIPS, DirectoryKeys
 from token_service.directory.projection import Projection, ProjectionState, decode_state
 from token_service.directory.records import Membership, Person

@@ -16,11 +16,11 @@ from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
+from identity_common.projection.freshness import Freshness
 from identity_common.revisions import Source
 from identity_common.stores.redis import Argument, RedisCommands
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
-from token_service.directory.freshness import Freshness
 from token_service.directory.keys import record_key, state_key
 
 _log = get_logger(__name__)

@@ -10,6 +10,7 @@ from identity_common.lifetime import Lifetime
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
+from identity_common.projection.freshness import Freshness
 from identity_common.stores.database import Startup
 from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.measures import measure_stores
@@ -21,7 +22,6 @@ from token_service.authorizations.forgetting import Forgetting
 from token_service.authorizations.third_parties import ThirdParties
 from token_service.claims_function.sandbox import close_memory_to_others
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
-from token_service.directory.freshness import Freshness
 from token_service.grants.client_authentication import ClientAuthenticator
 from token_service.grants.waiting import WaitingRequests
 from token_service.metrics import TokenServiceMetrics

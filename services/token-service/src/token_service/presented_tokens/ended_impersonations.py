@@ -12,10 +12,10 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.failures import StoreUnavailable
+from identity_common.projection.freshness import Freshness
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEndsState
-from token_service.directory.freshness import Freshness
 from token_service.presented_tokens.revocations import Revocation, Revocations
 
 _log = get_logger(__name__)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from identity_common.oauth import OAuthError
+from identity_common.projection.freshness import highest
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from stead.verify.impersonations import actors_of, parties_of
 from token_service.audit import AuditedTokenRequest
 from token_service.directory import Directory, Membership, Person, SubjectSnapshot
-from token_service.directory.freshness import highest
 from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.presented_tokens.revocations import Revocations

@@ -11,8 +11,8 @@ from identity_common.background import SharedRun
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import published_revision
 from identity_common.oauth import temporarily_unavailable
+from identity_common.projection.freshness import Freshness
 from identity_common.revisions import Source
-from token_service.directory.freshness import Freshness
 
 CATCH_UP_WAIT_S: Final = 0.5
 """Far longer than an event is under way while the bus is well; a refusal may wait this long while it is not."""

@@ -7,10 +7,10 @@ from typing import get_args
 
 from identity_common.bus.connection import Bus
 from identity_common.oauth import invalid_target, temporarily_unavailable
+from identity_common.projection.catch_up import CatchUp
+from identity_common.projection.freshness import Freshness, highest
 from identity_common.revisions import Source
 from identity_common.wire.events import ApplicationState, ResourceState
-from token_service.directory.catch_up import CatchUp
-from token_service.directory.freshness import Freshness, highest
 from token_service.directory.in_memory import InMemoryDirectory
 from token_service.directory.in_redis import InRedisDirectory, Requirement, Subject, SubjectSnapshot
 from token_service.directory.records import Membership, Person
