@@ -17,12 +17,12 @@ from all_in_one.dispatcher import AsgiApp, Dispatcher
 from all_in_one.stack import Stack
 from identity_common.http.routing import Service
 from identity_common.http.server import SERVER_OPTIONS
+from identity_common.projection.catch_up import CATCH_UP_WAIT_S
 from provision import ServerAddresses
 from provision.credentials import Credentials, ManagementApi
 from stead import ManagementClient, TokenResponse, exchange_subject_token
 from tests.support.processes import free_port
 from tests.support.recorder import Recorder
-from token_service.directory.catch_up import CATCH_UP_WAIT_S
 
 _CLAIMS_TIME_MS = 500
 """So long that an honest call of a claims function ends on a busy machine too."""

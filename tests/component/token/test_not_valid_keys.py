@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from identity_common.identifiers import new_id
-from identity_common.sealing import SealingKeys
+from identity_common.sealing import NoFittingKeyError, SealingKeys
 from provision import ServerAddresses
 from tests.component.token.test_signing_keys import Time, random_kek, stack_token
 from tests.support.running_stack import RunningStack
@@ -40,8 +40,8 @@ class Replicas:
         self.time = Time()
         self.kek = random_kek()
 
-    async def one(self) -> FeedKeys:
-        keys = FeedKeys(self.engine, SealingKeys((self.kek,)), tenant_id=self.tenant_id, clock=self.time)
+    async def one(self, *keks: str) -> FeedKeys:
+        keys = FeedKeys(self.engine, SealingKeys(keks or (self.kek,)), tenant_id=self.tenant_id, clock=self.time)
         await keys.load()
         return keys
 
@@ -136,6 +136,30 @@ async def test_a_replica_whose_clock_is_behind_makes_a_newer_key_nevertheless(re
 
 
 @pytest.mark.servers
+async def test_keys_are_sealed_again_with_the_newest_key_encryption_key(replicas: Replicas) -> None:
+    """The older one can then be removed from the settings."""
+    newer = random_kek()
+    kid = signs_with(await replicas.one())
+    await replicas.one(newer, replicas.kek)
+
+    assert signs_with(await replicas.one(newer)) == kid
+    with pytest.raises(NoFittingKeyError):
+        await replicas.one()
+
+
+async def test_the_stored_key_is_sealed_for_the_feed(replicas: Replicas) -> None:
+    """A row of ``signing_key`` does not open here, nor the reverse; keys that earlier releases stored do."""
+    kid = signs_with(await replicas.one())
+    query = text("SELECT private_key FROM not_valid_keys WHERE tenant_id = :tenant")
+    async with replicas.engine.connect() as connection:
+        stored = (await connection.execute(query, {"tenant": replicas.tenant_id})).scalar_one()
+
+    sealing = SealingKeys((replicas.kek,))
+    assert sealing.open(stored, name=f"not-valid:{kid}")
+    with pytest.raises(NoFittingKeyError):
+        sealing.open(stored, name=kid)
+
+
 async def test_replicas_that_start_at_once_create_one_key(replicas: Replicas) -> None:
     several = await asyncio.gather(*(replicas.one() for _ in range(8)))
     assert len({signs_with(keys) for keys in several}) == 1

@@ -8,11 +8,11 @@ from litestar import Litestar
 from identity_common.access.management_api import Access
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
+from identity_common.projection.catch_up import CATCH_UP_WAIT_S
 from identity_common.serving import run_restoration
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import connect_redis
-from token_service.directory.catch_up import CATCH_UP_WAIT_S
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.feed_keys import NotValidKeyController

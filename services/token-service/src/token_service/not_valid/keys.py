@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-from sqlalchemy import Row, text
+from sqlalchemy import Row
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
+from identity_common.key_ring import SealedKeys
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
 from stead.verify.feed.messages import ALGORITHM
@@ -40,16 +41,6 @@ _REFRESH_S: Final = 2.0
 _RETRY_S: Final = 0.5
 _KNOWN_AFTER_MS: Final = int(KEYS_MAX_AGE_S + 10 * _REFRESH_S) * 1000
 _KEPT_MS: Final = 3_600_000
-
-_LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtext('not-valid-keys'), hashtext(:tenant_id))")
-_SELECT: Final = text(
-    "SELECT kid, private_key, created_at FROM not_valid_keys WHERE tenant_id = :tenant_id ORDER BY created_at DESC, kid"
-)
-_INSERT: Final = text("INSERT INTO not_valid_keys VALUES (:tenant_id, :kid, :private_key, :created_at)")
-_REENCRYPT: Final = text(
-    "UPDATE not_valid_keys SET private_key = :private_key WHERE tenant_id = :tenant_id AND kid = :kid"
-)
-_DELETE: Final = text("DELETE FROM not_valid_keys WHERE tenant_id = :tenant_id AND kid = ANY(:kids) RETURNING kid")
 
 FeedKeyStatus = Literal["Next", "Current", "Previous"]
 
@@ -91,7 +82,9 @@ class FeedKeys:
 
     def __init__(self, engine: AsyncEngine, encryption: SealingKeys, *, tenant_id: str, clock: Clock = now_ms) -> None:
         self._engine = engine
-        self._encryption = encryption
+        self._keys = SealedKeys(
+            "not_valid_keys", encryption, purpose="not-valid:", lock="not-valid-keys", tenant_id=tenant_id
+        )
         self._tenant_id = tenant_id
         self._clock = clock
         self._kid = ""
@@ -141,7 +134,7 @@ class FeedKeys:
     async def stored(self) -> list[StoredFeedKey]:
         """Return all keys, newest first."""
         async with self._engine.connect() as connection:
-            return _stored(await self._rows(connection), now=self._clock())
+            return _stored(await self._keys.rows(connection), now=self._clock())
 
     async def rotate(self, *, emergency: bool = False) -> list[StoredFeedKey]:
         """Create a key that signs once it has been published for long enough; return all keys, newest first.
@@ -153,8 +146,8 @@ class FeedKeys:
             NextFeedKeyWaitsError: The newest key does not sign yet, and it is not an emergency.
         """
         async with self._engine.begin() as connection:
-            await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
-            rows = await self._rows(connection)
+            await self._keys.lock(connection)
+            rows = await self._keys.rows(connection)
             if not emergency and any(key.status == "Next" for key in _stored(rows, now=self._clock())):
                 raise NextFeedKeyWaitsError
             deleted = await self._delete(connection, [row.kid for row in rows]) if emergency else []
@@ -171,12 +164,12 @@ class FeedKeys:
             NoFittingKeyError: No key-encryption key opens a key.
         """
         async with self._engine.begin() as connection:
-            rows = await self._rows(connection)
+            rows = await self._keys.rows(connection)
             if not rows:
-                await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
-                if not await self._rows(connection):
+                await self._keys.lock(connection)
+                if not await self._keys.rows(connection):
                     await self._create(connection)
-                rows = await self._rows(connection)
+                rows = await self._keys.rows(connection)
             stored = _stored(rows, now=self._clock())
             current = next(key for key in stored if key.status == "Current")
             if self._clock() - current.signs_from > _KEPT_MS and stored[-1] is not current:
@@ -184,7 +177,9 @@ class FeedKeys:
                 if deleted := await self._delete(connection, used):
                     await self._record(connection, "delete", deleted, None)
                 rows = [row for row in rows if row.kid not in used]
-            keys = {row.kid: await self._open(connection, row.kid, row.private_key) for row in rows}
+            keys = {row.kid: load_private_key(self._keys.open(row.kid, row.private_key)) for row in rows}
+            for row in rows:
+                await self._keys.renew_seal(connection, row)
         if self._kid != current.kid:
             _log.info("not-valid-keys.loaded", kid=current.kid, count=len(keys))
         self._kid, self._key = current.kid, keys[current.kid]
@@ -192,21 +187,15 @@ class FeedKeys:
             JwkSet([public_jwk(key, kid=kid, algorithm=ALGORITHM) for kid, key in keys.items()])
         )
 
-    async def _rows(self, connection: AsyncConnection) -> Sequence[Row[Any]]:
-        return (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
-
     async def _create(self, connection: AsyncConnection, *, after: int = 0) -> str:
         """Create a key dated after the given time, even if another replica's clock is ahead; return its id."""
         key = generate_private_key(ALGORITHM)
         kid = thumbprint(key, ALGORITHM)
-        sealed = self._encryption.seal(private_key_bytes(key), name=_name(kid))
-        values = {"tenant_id": self._tenant_id, "kid": kid, "private_key": sealed}
-        await connection.execute(_INSERT, {**values, "created_at": max(self._clock(), after + 1)})
+        await self._keys.insert(connection, kid, private_key_bytes(key), created_at=max(self._clock(), after + 1))
         return kid
 
     async def _delete(self, connection: AsyncConnection, kids: Sequence[str]) -> list[str]:
-        values = {"tenant_id": self._tenant_id, "kids": list(kids)}
-        deleted = list((await connection.execute(_DELETE, values)).scalars())
+        deleted = await self._keys.delete(connection, kids)
         for kid in deleted:
             _log.info("not-valid-keys.deleted", kid=kid)
         return deleted
@@ -224,13 +213,6 @@ class FeedKeys:
             request=request,
         )
 
-    async def _open(self, connection: AsyncConnection, kid: str, sealed: bytes) -> PrivateKey:
-        opened = self._encryption.open(sealed, name=_name(kid))
-        if not self._encryption.is_newest(sealed, name=_name(kid)):
-            values = {"private_key": self._encryption.seal(opened, name=_name(kid)), "kid": kid}
-            await connection.execute(_REENCRYPT, {"tenant_id": self._tenant_id, **values})
-        return load_private_key(opened)
-
 
 def _stored(rows: Sequence[Row[Any]], *, now: int) -> list[StoredFeedKey]:
     """Return keys with their status, both newest first; the oldest signs until a newer one may."""
@@ -245,11 +227,6 @@ def _stored(rows: Sequence[Row[Any]], *, now: int) -> list[StoredFeedKey]:
             status = "Current"
         found.append(StoredFeedKey(row.kid, status, row.created_at, signs_from))
     return found
-
-
-def _name(kid: str) -> str:
-    """Return the name that a key is sealed for: a row of ``signing_key`` does not open here, nor the reverse."""
-    return f"not-valid:{kid}"
 
 
 def _base64url(value: bytes) -> bytes:

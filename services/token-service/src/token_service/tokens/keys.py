@@ -16,6 +16,7 @@ from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import TemporarilyUnavailable
+from identity_common.key_ring import SealedKeys
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.coalescing import Coalescer
 from identity_common.telemetry.logs import get_logger
@@ -41,26 +42,7 @@ KeyStatus = Literal["Next", "Current", "Previous"]
 _CLOCK_MARGIN_MS: Final = 120_000
 _RETRY_S: Final = 0.5
 
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtext('signing-keys'), hashtext(:tenant_id))")
-_SELECT = text(
-    """
-    SELECT kid, algorithm, status, private_key, created_at FROM signing_key
-    WHERE tenant_id = :tenant_id ORDER BY created_at DESC, kid
-    """
-)
-_INSERT = text(
-    """
-    INSERT INTO signing_key (tenant_id, kid, algorithm, status, private_key, created_at, valid_until)
-    VALUES (:tenant_id, :kid, :algorithm, :status, :private_key, :created_at, 0)
-    """
-)
 _SET_STATUS = text("UPDATE signing_key SET status = :status WHERE tenant_id = :tenant_id AND kid = :kid")
-_REENCRYPT = text(
-    """
-    UPDATE signing_key SET private_key = :private_key
-    WHERE tenant_id = :tenant_id AND kid = :kid AND private_key = :former
-    """
-)
 # Renewed on every load: by then every token that the current key can sign before the next load has expired.
 _PROLONG = text(
     """
@@ -72,7 +54,6 @@ _REMOVE_EXPIRED = text(
     "DELETE FROM signing_key WHERE tenant_id = :tenant_id AND status = 'Previous' AND valid_until < :now RETURNING kid"
 )
 _FORGET = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id")
-_DELETE = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id AND kid = :kid")
 
 
 class SigningKeyInUseError(Exception):
@@ -170,7 +151,7 @@ class SigningKeys:
         clock: Clock = now_ms,
     ) -> None:
         self._engine = engine
-        self._encryption = encryption
+        self._keys = SealedKeys("signing_key", encryption, purpose="", lock="signing-keys", tenant_id=tenant_id)
         self._retirements = retirements
         self._tenant_id = tenant_id
         self._algorithm: SigningAlgorithm = algorithm
@@ -250,7 +231,7 @@ class SigningKeys:
     async def stored(self) -> list[StoredKey]:
         """Return all keys, newest first."""
         async with self._engine.connect() as connection:
-            return [_stored(row) for row in await self._rows(connection)]
+            return [_stored(row) for row in await self._keys.rows(connection)]
 
     async def rotate(self, algorithm: SigningAlgorithm | None = None, *, emergency: bool = False) -> list[StoredKey]:
         """Make Next Current, Current Previous, and create a new Next; return all keys, newest first.
@@ -264,8 +245,8 @@ class SigningKeys:
             StoreUnavailable: The rotation is committed; services will refuse the retired key, but may not do so yet.
         """
         async with self._engine.begin() as connection:
-            await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
-            kids = {row.status: row for row in await self._rows(connection) if row.status != "Previous"}
+            await self._keys.lock(connection)
+            kids = {row.status: row for row in await self._keys.rows(connection) if row.status != "Previous"}
             published_ms = self._clock() - kids["Next"].created_at
             if published_ms < (JWKS_MAX_AGE_S + self._refresh_s) * 1000 and not emergency:
                 raise NextKeyTooYoungError
@@ -293,8 +274,8 @@ class SigningKeys:
             StoreUnavailable: The key is deleted; services will refuse it, but may not do so yet.
         """
         async with self._engine.begin() as connection:
-            await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
-            key = next((row for row in await self._rows(connection) if row.kid == kid), None)
+            await self._keys.lock(connection)
+            key = next((row for row in await self._keys.rows(connection) if row.kid == kid), None)
             if key is not None:
                 if key.status == "Current":
                     raise SigningKeyInUseError
@@ -321,7 +302,7 @@ class SigningKeys:
         )
 
     async def _delete(self, connection: AsyncConnection, kid: str) -> None:
-        await connection.execute(_DELETE, {"tenant_id": self._tenant_id, "kid": kid})
+        await self._keys.delete(connection, [kid])
         _log.info("signing-keys.retired", kid=kid)
 
     async def _refresh(self) -> None:
@@ -335,12 +316,12 @@ class SigningKeys:
     async def load(self) -> None:
         """Load the keys; create the first ones if there are none, re-encrypt those of an older key-encryption key."""
         async with self._engine.begin() as connection:
-            if not await self._rows(connection):
+            if not await self._keys.rows(connection):
                 await self._create_first(connection)
             await self._prolong(connection)
             values = {"tenant_id": self._tenant_id, "now": self._clock()}
             expired = (await connection.execute(_REMOVE_EXPIRED, values)).scalars().all()
-            keys = [(row.status, await self._open(connection, row)) for row in await self._rows(connection)]
+            keys = [(row.status, await self._open(connection, row)) for row in await self._keys.rows(connection)]
             if expired:
                 await self._record(connection, "delete", expired, None)
         current = next(key for status, key in keys if status == "Current")
@@ -352,32 +333,30 @@ class SigningKeys:
 
     async def _open(self, connection: AsyncConnection, row: Row[Any]) -> SigningKey:
         """Return a stored key; re-encrypt it if an older key-encryption key has encrypted it."""
-        private_key = self._encryption.open(row.private_key, name=row.kid)
-        if not self._encryption.is_newest(row.private_key, name=row.kid):
-            values = {"private_key": self._encryption.seal(private_key, name=row.kid), "former": row.private_key}
-            await connection.execute(_REENCRYPT, {"tenant_id": self._tenant_id, "kid": row.kid, **values})
+        private_key = load_private_key(self._keys.open(row.kid, row.private_key))
+        if await self._keys.renew_seal(connection, row):
             _log.info("signing-keys.reencrypted", kid=row.kid)
-        return SigningKey(load_private_key(private_key), kid=row.kid, algorithm=row.algorithm)
+        return SigningKey(private_key, kid=row.kid, algorithm=row.algorithm)
 
     async def _create_first(self, connection: AsyncConnection) -> None:
         """Create Current and Next, once even if several replicas start at the same time."""
-        await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
-        if not await self._rows(connection):
+        await self._keys.lock(connection)
+        if not await self._keys.rows(connection):
             await self._create(connection, "Current", self._algorithm)
             await self._create(connection, "Next", self._algorithm)
 
     async def _create(self, connection: AsyncConnection, status: KeyStatus, algorithm: SigningAlgorithm) -> None:
         key = generate_private_key(algorithm)
         kid = thumbprint(key, algorithm)
-        values = {
-            "tenant_id": self._tenant_id,
-            "kid": kid,
-            "algorithm": algorithm,
-            "status": status,
-            "private_key": self._encryption.seal(private_key_bytes(key), name=kid),
-            "created_at": self._clock(),
-        }
-        await connection.execute(_INSERT, values)
+        await self._keys.insert(
+            connection,
+            kid,
+            private_key_bytes(key),
+            created_at=self._clock(),
+            algorithm=algorithm,
+            status=status,
+            valid_until=0,
+        )
 
     async def _prolong(self, connection: AsyncConnection) -> None:
         """Record when the last token that the current key can sign before the next load will have expired."""
@@ -387,9 +366,6 @@ class SigningKeys:
 
     async def _set_status(self, connection: AsyncConnection, kid: str, status: KeyStatus) -> None:
         await connection.execute(_SET_STATUS, {"tenant_id": self._tenant_id, "kid": kid, "status": status})
-
-    async def _rows(self, connection: AsyncConnection) -> Sequence[Row[Any]]:
-        return (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
 
 
 def _stored(row: Row[Any]) -> StoredKey:

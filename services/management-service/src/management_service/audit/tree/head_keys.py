@@ -1,8 +1,7 @@
 """Lists, rotates and reseals the keys that sign heads."""
 
-from typing import Final, Literal
+from typing import Literal
 
-from sqlalchemy import BigInteger, LargeBinary, Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
@@ -10,24 +9,7 @@ from identity_common.fields import Answer
 from identity_common.outbox.changes import Changes
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
-from management_service.audit.tree.keys import new_key, resealed, sealed
-from management_service.audit.tree.store import find_keys
-
-_INSERT: Final = text(
-    "INSERT INTO audit_keys (tenant_id, kid, private_key, created_at)"
-    " SELECT :tenant_id, :kid, :private_key, greatest(:now, max(created_at) + 1)"
-    " FROM audit_keys WHERE tenant_id = :tenant_id"
-).bindparams(
-    bindparam("tenant_id", type_=Text),
-    bindparam("kid", type_=Text),
-    bindparam("private_key", type_=LargeBinary),
-    bindparam("now", type_=BigInteger),
-)
-_DELETE_OTHERS: Final = text("DELETE FROM audit_keys WHERE tenant_id = :tenant_id AND kid <> :kid")
-
-_RESEAL: Final = text(
-    "UPDATE audit_keys SET private_key = :private_key WHERE tenant_id = :tenant_id AND kid = :kid"
-).bindparams(bindparam("private_key", type_=LargeBinary))
+from management_service.audit.tree.keys import new_key, sealed_keys
 
 _log = get_logger(__name__)
 
@@ -66,14 +48,14 @@ class HeadKeys:
     ) -> None:
         self._reader = reader
         self._changes = changes
-        self._sealing = sealing
+        self._keys = sealed_keys(sealing, tenant_id)
         self._tenant_id = tenant_id
         self._clock = clock
 
     async def stored(self) -> list[LogKey]:
         """Return all keys, newest first."""
         async with self._reader.connect() as connection:
-            rows = await find_keys(connection, self._tenant_id)
+            rows = await self._keys.rows(connection)
         return [
             LogKey(
                 tenant_id=self._tenant_id,
@@ -91,17 +73,12 @@ class HeadKeys:
             sealing: Also opens what earlier releases have sealed.
         """
         async with self._changes.transaction(await_publication=False) as transaction:
-            renewed = 0
-            for row in await find_keys(transaction.connection, self._tenant_id):
+            keys, renewed = sealed_keys(sealing, self._tenant_id), 0
+            for row in await keys.rows(transaction.connection):
                 try:
-                    private_key = resealed(sealing, row.kid, row.private_key)
+                    renewed += await keys.renew_seal(transaction.connection, row)
                 except NoFittingKeyError:
                     _log.error("audit.head-key-unreadable", kid=row.kid)
-                    continue
-                if private_key is not None:
-                    values = {"tenant_id": self._tenant_id, "kid": row.kid, "private_key": private_key}
-                    await transaction.connection.execute(_RESEAL, values)
-                    renewed += 1
         if renewed:
             _log.info("audit.head-keys-resealed", count=renewed)
 
@@ -115,10 +92,12 @@ class HeadKeys:
         """
         made = new_key()
         await self._changes.record_action("audit-key", (made.kid,), "rotate")
-        of_key = {"tenant_id": self._tenant_id, "kid": made.kid}
         async with self._changes.transaction() as transaction:
-            values = {**of_key, "private_key": sealed(self._sealing, made), "now": self._clock()}
-            await transaction.connection.execute(_INSERT, values)
+            connection = transaction.connection
+            await self._keys.lock(connection)
+            others = await self._keys.rows(connection)
+            created_at = max([self._clock(), *(row.created_at + 1 for row in others)])
+            await self._keys.insert(connection, made.kid, made.key.private_bytes_raw(), created_at=created_at)
             if emergency:
-                await transaction.connection.execute(_DELETE_OTHERS, of_key)
+                await self._keys.delete(connection, [row.kid for row in others])
         return await self.stored()

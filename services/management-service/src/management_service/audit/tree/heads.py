@@ -11,7 +11,7 @@ from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import head_subject
 from management_service.audit.tree.growth import Growth, stored_tiles
-from management_service.audit.tree.keys import signing_key
+from management_service.audit.tree.keys import sealed_keys, signing_key
 from management_service.audit.tree.tiles import MissingTileError, Tiles, tiles_of
 from stead.audit.heads import Head, encoded, signed_by
 from stead.audit.tree import consistency_ranges, is_consistent
@@ -45,7 +45,7 @@ class Heads:
         clock: Clock = now_ms,
     ) -> None:
         self._bus = bus
-        self._sealing = sealing
+        self._keys = sealed_keys(sealing, tenant_id)
         self._issuer = issuer
         self._tenant_id = tenant_id
         self._refused = refused
@@ -69,7 +69,7 @@ class Heads:
             _log.error("audit.tree-inconsistent", count=growth.size, sequence=last["signed_size"])
             return
         try:
-            key = await signing_key(connection, self._sealing, self._tenant_id)
+            key = await signing_key(connection, self._keys, self._tenant_id)
         except NoFittingKeyError:
             self._refused.inc()
             _log.exception("audit.head-key-sealed")

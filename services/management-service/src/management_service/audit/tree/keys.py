@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from identity_common.clock import now_ms
+from identity_common.key_ring import SealedKeys
 from identity_common.sealing import SealingKeys
 from stead.audit.heads import ALGORITHM, HEAD_TYPE, Head, encoded
 
@@ -36,7 +37,12 @@ def new_key() -> HeadKey:
     return HeadKey(encoded(sha256(msgspec.json.encode(_public(key), order="sorted")).digest()), key)
 
 
-async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tenant_id: str) -> HeadKey:
+def sealed_keys(sealing: SealingKeys, tenant_id: str) -> SealedKeys:
+    """Return the stored keys of a tenant."""
+    return SealedKeys("audit_keys", sealing, purpose="audit-head:", lock="audit-keys", tenant_id=tenant_id)
+
+
+async def signing_key(connection: asyncpg.Connection, keys: SealedKeys, tenant_id: str) -> HeadKey:
     """Return the newest key, creating the first one; only on the ingesting replica, so that there is one first key.
 
     Raises:
@@ -45,55 +51,29 @@ async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tena
     row = await connection.fetchrow(_SELECT, tenant_id)
     if row is None:
         made = new_key()
-        await connection.execute(_INSERT, tenant_id, made.kid, sealed(sealing, made), now_ms())
+        sealed = keys.seal(made.kid, made.key.private_bytes_raw())
+        await connection.execute(_INSERT, tenant_id, made.kid, sealed, now_ms())
         return made
-    return HeadKey(row["kid"], _opened(sealing, row["kid"], row["private_key"]))
+    return HeadKey(row["kid"], Ed25519PrivateKey.from_private_bytes(keys.open(row["kid"], row["private_key"])))
 
 
-def jwk_set(sealing: SealingKeys, rows: Iterable[Any]) -> bytes:
+def jwk_set(keys: SealedKeys, rows: Iterable[Any]) -> bytes:
     """Return the public keys as a JWK Set (RFC 7517 section 5).
 
     They are derived from the sealed private keys, so a key that was planted in the table is never published.
 
     Args:
-        sealing: Opens the keys.
+        keys: Opens them.
         rows: ``kid`` and ``private_key`` of each.
 
     Raises:
         NoFittingKeyError: No key-encryption key opens a key.
     """
-    keys = [
-        {**_public(_opened(sealing, row.kid, row.private_key)), "kid": row.kid, "use": "sig", "alg": ALGORITHM}
-        for row in rows
-    ]
-    return msgspec.json.encode({"keys": keys})
+    opened = ((row.kid, Ed25519PrivateKey.from_private_bytes(keys.open(row.kid, row.private_key))) for row in rows)
+    members = [{**_public(key), "kid": kid, "use": "sig", "alg": ALGORITHM} for kid, key in opened]
+    return msgspec.json.encode({"keys": members})
 
 
 def _public(key: Ed25519PrivateKey) -> dict[str, str]:
     """Return the members of the public key that its thumbprint covers (RFC 8037 section 2)."""
     return {"crv": "Ed25519", "kty": "OKP", "x": encoded(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
-
-
-def sealed(sealing: SealingKeys, key: HeadKey) -> bytes:
-    """Return a key as it is stored."""
-    return sealing.seal(key.key.private_bytes_raw(), name=_name(key.kid))
-
-
-def resealed(sealing: SealingKeys, kid: str, stored: bytes) -> bytes | None:
-    """Return a stored key, resealed with the newest key-encryption key; None if that one has sealed it.
-
-    Raises:
-        NoFittingKeyError: No key-encryption key opens it.
-    """
-    if sealing.is_newest(stored, name=_name(kid)):
-        return None
-    return sealed(sealing, HeadKey(kid, _opened(sealing, kid, stored)))
-
-
-def _opened(sealing: SealingKeys, kid: str, stored: bytes) -> Ed25519PrivateKey:
-    return Ed25519PrivateKey.from_private_bytes(sealing.open(stored, name=_name(kid)))
-
-
-def _name(kid: str) -> str:
-    """Return the name that a key is sealed for, so that no other sealed value opens as this key, nor the reverse."""
-    return f"audit-head:{kid}"

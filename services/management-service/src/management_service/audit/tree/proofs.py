@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.failures import Conflict, Issue, NotYetThere, TemporarilyUnavailable, invalid_input, missing_by_id
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
-from management_service.audit.tree.keys import jwk_set
-from management_service.audit.tree.store import find_head, find_keys, find_leaf, find_tiles
+from management_service.audit.tree.keys import jwk_set, sealed_keys
+from management_service.audit.tree.store import find_head, find_leaf, find_tiles
 from management_service.audit.tree.tiles import TILE_HASHES, MissingTileError, Range, TileId, Tiles, tiles_of
 from stead.audit.heads import encoded
 from stead.audit.tree import consistency_ranges, inclusion_ranges
@@ -75,7 +75,7 @@ class AuditProofs:
 
     def __init__(self, reader: AsyncEngine, sealing: SealingKeys, *, tenant_id: str) -> None:
         self._reader = reader
-        self._sealing = sealing
+        self._keys = sealed_keys(sealing, tenant_id)
         self._tenant_id = tenant_id
 
     async def jwks(self) -> bytes:
@@ -85,9 +85,9 @@ class AuditProofs:
             ApiError: 503 if no key in the settings opens one of them.
         """
         async with self._reader.connect() as connection:
-            keys = await find_keys(connection, self._tenant_id)
+            rows = await self._keys.rows(connection)
         try:
-            return jwk_set(self._sealing, keys)
+            return jwk_set(self._keys, rows)
         except NoFittingKeyError:
             _log.error("audit.head-key-sealed")
             raise TemporarilyUnavailable from None

@@ -1,13 +1,13 @@
-"""Reads the tree in PostgreSQL: its leaves, tiles, last signed head and keys."""
+"""Reads the tree in PostgreSQL: its leaves, tiles and last signed head."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Select, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from management_service.audit.tree.tiles import TileId, Tiles
-from management_service.schema import audit_entries, audit_keys, audit_tiles, audit_trees
+from management_service.schema import audit_entries, audit_tiles, audit_trees
 
 
 async def tree_size(connection: AsyncConnection, tenant_id: str) -> int:
@@ -38,9 +38,3 @@ async def find_tiles(connection: AsyncConnection, tenant_id: str, tiles: Iterabl
     statement = select(audit_tiles).where(audit_tiles.c.tenant_id == tenant_id, place.in_([*tiles]))
     rows = (await connection.execute(statement)).all()
     return Tiles({TileId(row.level, row.number): row.hashes for row in rows})
-
-
-async def find_keys(connection: AsyncConnection, tenant_id: str) -> Sequence[Any]:
-    """Return ``kid`` and ``private_key`` of the keys of heads, newest first."""
-    statement = select(audit_keys).where(audit_keys.c.tenant_id == tenant_id)
-    return (await connection.execute(statement.order_by(audit_keys.c.created_at.desc(), audit_keys.c.kid))).all()
