@@ -72,7 +72,7 @@ class Arguments(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer of the script.
+    """The answer of the script; members that belong to another outcome are None.
 
     Attributes:
         outcome: All but ``taken`` spend nothing. ``lacking``: the directory or the copy of the revocations is behind.
@@ -117,6 +117,7 @@ local record = redis.call('GET', subject_token)
 if not record then return answer{{outcome = 'unknown'}} end
 {LUA_READ_RECORD}
 """
+# Found are three values that depend on the record, the other cutoffs, and from ``state`` on the records, state first.
 _READ_SUBJECT: Final = """
 local keys = {revocation_of .. id, position, cutoff_of_user .. user_id, unpack(other_keys)}
 for _, prefix in ipairs(record_prefixes) do keys[#keys + 1] = prefix .. user_id end
