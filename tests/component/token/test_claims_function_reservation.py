@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
-from identity_common.oauth import OAuthError
+from identity_common.failures import Refused, TemporarilyUnavailable
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.claims_function import SealedVariables
@@ -112,11 +112,10 @@ async def test_places_are_limited_and_given_back(custom: Custom) -> None:
     async with AsyncExitStack() as others:
         for _ in range(8):
             await others.enter_async_context(custom.claims.reserved("access-token"))
-        with pytest.raises(OAuthError) as refused:
+        with pytest.raises(TemporarilyUnavailable) as refused:
             await others.enter_async_context(custom.claims.reserved("access-token"))
-        assert (refused.value.error, refused.value.status, refused.value.retry_after_s) == (
-            "temporarily_unavailable",
-            503,
+        assert (refused.value.why, refused.value.retry_after_s) == (
+            "no worker is free for the custom-claims function",
             1,
         )
     async with custom.claims.reserved("access-token") as reserved:
@@ -131,7 +130,7 @@ async def test_variables_of_another_key_are_a_failure(custom: Custom) -> None:
         assert await reserved.claims(custom.arguments) == {}
     custom.receives(msgspec.structs.replace(function, block_issuance_on_error=True))
     async with custom.claims.reserved("access-token") as reserved:
-        with pytest.raises(OAuthError, match="the custom-claims function failed"):
+        with pytest.raises(Refused, match=r"claims_function\.failed"):
             await reserved.claims(custom.arguments)
 
 
@@ -146,5 +145,5 @@ async def test_a_user_of_too_many_organizations_is_a_failure(custom: Custom) -> 
     assert custom.failures.count.labels("access-token", "arguments")._value.get() == 1
     custom.receives(msgspec.structs.replace(function, block_issuance_on_error=True))
     async with custom.claims.reserved("access-token") as reserved:
-        with pytest.raises(OAuthError, match="the custom-claims function failed"):
+        with pytest.raises(Refused, match=r"claims_function\.failed"):
             await reserved.claims(arguments)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from identity_common.background import end
-from identity_common.oauth import OAuthError, temporarily_unavailable
+from identity_common.failures import Refused, TemporarilyUnavailable
 from identity_common.sealing import NoFittingKeyError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import SealedVariables, TokenKind
@@ -92,7 +92,7 @@ class CustomClaims:
         """Hold a place for one call, until ``release_place``.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` if none becomes free in time.
+            TemporarilyUnavailable: None becomes free in time.
         """
         try:
             await self._workers.hold_place(within_s=within_s)
@@ -107,8 +107,8 @@ class CustomClaims:
         """Call the function, with a place; return the claims to add.
 
         Raises:
-            OAuthError: ``access_denied`` if the script denied access, or failed and is set to block then;
-                ``temporarily_unavailable`` if the workers were lost, and could not be replaced.
+            Refused: The script denied access, or failed and is set to block then.
+            TemporarilyUnavailable: The workers were lost, and could not be replaced.
         """
         try:
             variables = self._opened_variables(function)
@@ -127,18 +127,18 @@ class CustomClaims:
         client_id = arguments.token.client_id
         if isinstance(result, Denied):
             _log.info("claims-function.denied", kind=function.kind, version=function.version, client_id=client_id)
-            raise OAuthError("access_denied", _description(result.message), reason="claims_function.denied")
+            raise Refused("claims_function.denied", _description(result.message))
         return self.failed(function, result, client_id=client_id)
 
     def failed(self, function: ClaimsFunctionState, problem: Problem, *, client_id: str) -> Mapping[str, Any]:
         """Record a failed call; return the claims to add then, which are none.
 
         Raises:
-            OAuthError: ``access_denied`` if the function is set to block then.
+            Refused: The function is set to block then.
         """
         self._failures.add(problem, kind=function.kind, version=function.version, client_id=client_id)
         if function.block_issuance_on_error:
-            raise OAuthError("access_denied", "the custom-claims function failed", reason="claims_function.failed")
+            raise Refused("claims_function.failed", "the custom-claims function failed")
         return _NO_CLAIMS
 
     async def _start_workers(self) -> None:
@@ -171,7 +171,7 @@ class Reservation:
         """Hold a place if there is a function.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` if none becomes free within 50 ms.
+            TemporarilyUnavailable: None becomes free within 50 ms.
         """
         if self._custom_claims.active(self._kind) is not None:
             await self._hold(within_s=_RESERVED_WITHIN_S)
@@ -195,8 +195,8 @@ class Reservation:
             arguments: Gathers the arguments; called only if they are needed.
 
         Raises:
-            OAuthError: ``access_denied`` if the script denied access, or failed and is set to block then;
-                ``temporarily_unavailable``.
+            Refused: The script denied access, or failed and is set to block then.
+            TemporarilyUnavailable: No worker becomes free in time.
         """
         if not self.is_needed:
             return _NO_CLAIMS
@@ -229,8 +229,8 @@ class Reservation:
             self._custom_claims.release_place()
 
 
-def _no_worker_free() -> OAuthError:
-    return temporarily_unavailable("no worker is free for the custom-claims function")
+def _no_worker_free() -> TemporarilyUnavailable:
+    return TemporarilyUnavailable(why="no worker is free for the custom-claims function")
 
 
 def _description(message: str | None) -> str:

@@ -71,7 +71,7 @@ class Issuer:
         """Return a signed access token (RFC 9068).
 
         Raises:
-            OAuthError: ``invalid_scope`` if the token would be longer than verifiers accept.
+            TooLarge: The token would be longer than verifiers accept.
         """
         issued_at = issued_at_s(now=self._clock(), tokens_valid_after=request.tokens_valid_after)
         claims = AccessTokenClaims(

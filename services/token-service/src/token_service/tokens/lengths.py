@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from identity_common.oauth import OAuthError, invalid_scope
+from identity_common.failures import TooLarge
 from stead.verify.signed_tokens import MAX_TOKEN_CHARS
 
 _FRAME_CHARS: Final = 512
@@ -28,18 +28,14 @@ def require_token_fits(claims: bytes) -> None:
     """Refuse to sign claims that make a token longer than verifiers accept.
 
     Raises:
-        OAuthError: ``invalid_scope``: nothing else that a client can change makes a token long.
+        TooLarge: Its scopes are to blame: nothing else that a client can change makes a token long.
     """
     if len(claims) > MAX_CLAIMS_BYTES:
         raise _too_long()
 
 
 def require_scopes_fit(scopes: frozenset[str], *, audience: str) -> None:
-    """Refuse scopes that make a token longer than verifiers accept.
-
-    Raises:
-        OAuthError: ``invalid_scope``.
-    """
+    """Refuse scopes that make a token longer than verifiers accept."""
     scope_bytes = sum(len(each) + 1 for each in scopes)  # a hot path: not sorted as in the token
     if scope_bytes + len(audience) + _OTHER_CLAIMS_BYTES > MAX_CLAIMS_BYTES:
         raise _too_long()
@@ -55,5 +51,6 @@ def is_too_long(token: object, extra_claims: Mapping[str, Any]) -> bool:
     return len(_encode(token)) + len(_encode(extra_claims)) + _OTHER_CLAIMS_BYTES > MAX_CLAIMS_BYTES
 
 
-def _too_long() -> OAuthError:
-    return invalid_scope(f"a token with these scopes is longer than {MAX_TOKEN_CHARS} characters: request fewer")
+def _too_long() -> TooLarge:
+    message = f"a token with these scopes is longer than {MAX_TOKEN_CHARS} characters: request fewer"
+    return TooLarge("token.too_long", message)

@@ -101,7 +101,7 @@ class SigningKey:
             typ: The header's ``typ``: ``at+jwt`` for access tokens, ``JWT`` for ID tokens.
 
         Raises:
-            OAuthError: ``invalid_scope`` for a token that is longer than verifiers accept.
+            TooLarge: The token would be longer than verifiers accept.
         """
         payload = msgspec.json.encode(claims)
         require_token_fits(payload)

@@ -36,9 +36,6 @@ class UserClaims:
             scopes: The granted scopes.
             picked: The organizations that the user shares with the client; None for all of them.
             at_least: Revisions by source that the user's memberships must include.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         memberships: Sequence[Membership] = ()
         if self.opens_organizations(scopes):
