@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
-from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN, access_denied, invalid_target
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.outbox.audit_stream_relay import OUTCOME_AFTER_MS, Attempts, AuditStreamRelay
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -37,8 +37,8 @@ from token_service.directory.keys import state_key
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_token_taker import SpentSubjectToken, SubjectTokenTaker
 
-DENIED = access_denied("not a member", reason="organization.not_a_member")
-UNKNOWN_TARGET = invalid_target("the resource is unknown")
+DENIED = "organization.not_a_member"
+UNKNOWN_TARGET = "invalid_target"
 
 
 async def published(jetstream: JetStreamContext, tenant_id: str) -> list[AuditEntry]:

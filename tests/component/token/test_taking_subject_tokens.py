@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from identity_common.clock import now_ms
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.identifiers import new_id, new_secret
-from identity_common.oauth import GRANT_TOKEN_EXCHANGE, invalid_target
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.stores.audit_streams import AuditStreamKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -336,9 +336,7 @@ async def test_a_full_audit_trail_refuses_before_the_take(redises: Redises) -> N
     tokens = [await redises.mint(members()) for _ in range(3)]
     audit = TokenAudit(RedisCommands(redises.redis), tenant_id=redises.tenant_id, backlog=2)
     for _ in range(2):
-        audit.refused(
-            GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), invalid_target("the resource is unknown")
-        )
+        audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), "invalid_target")
     while not await redises.recorded():  # noqa: ASYNC110 - sent without waiting
         await asyncio.sleep(0.01)
     await taking.take(tokens[0], required=REQUIRED, request=AuditedTokenRequest())

@@ -11,7 +11,6 @@ from identity_common.oauth import (
     GRANT_CLIENT_CREDENTIALS,
     GRANT_REFRESH_TOKEN,
     GRANT_TOKEN_EXCHANGE,
-    OAuthError,
 )
 from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.redis import RedisCommands
@@ -63,7 +62,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
         issued_token_id: ``jti`` of the token to be issued.
         scope: The granted scopes.
         expires_at: When a token that is issued by exchange expires, milliseconds since the epoch.
-        reason: Code of the refusal, where the OAuth error is not specific enough.
+        reason: Code of the refusal, where the error that the client gets is not specific enough.
         is_taken: Whether Redis has confirmed that the subject token was taken; the attempt is then recorded.
     """
 
@@ -149,7 +148,7 @@ class TokenAudit:
         """Record that a token was issued."""
         self._append(f"token.{OBJECTS.get(grant_type, _OTHER)}.succeeded", request)
 
-    def refused(self, grant_type: str, request: AuditedTokenRequest, error: OAuthError) -> None:
+    def refused(self, grant_type: str, request: AuditedTokenRequest, reason: str) -> None:
         """Record a refusal, unless the client is unknown or failed to authenticate: any caller could fill the trail.
 
         A refusal of a public client is counted, unless it is the outcome of an attempt, which took a subject token.
@@ -157,11 +156,11 @@ class TokenAudit:
         Args:
             grant_type: As requested.
             request: The request.
-            error: Its code is recorded if neither the request nor the error has a reason.
+            reason: Code of the refusal; the one that was noted in the request takes precedence.
         """
         if request.client_id is None:
             return
-        key, reason = f"token.{OBJECTS.get(grant_type, _OTHER)}.refused", request.reason or error.reason or error.error
+        key, reason = f"token.{OBJECTS.get(grant_type, _OTHER)}.refused", request.reason or reason
         if request.is_public and not request.is_taken:
             in_common = AuditedTokenRequest(address=request.address, user_agent=request.user_agent)
             self.refusals.append(

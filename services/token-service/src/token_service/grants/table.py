@@ -137,7 +137,7 @@ class Grants:
         except REFUSALS as error:
             refusal, grant_type = refusal_of(error), self._counted(request)
             self._outcomes.labels(grant_type, refusal.error).inc()
-            self._audit.refused(grant_type, request.audited, refusal)
+            self._audit.refused(grant_type, request.audited, refusal.reason or refusal.error)
             raise refusal from None
         grant_type = request.parameters.require("grant_type")
         self._issued[grant_type].inc()

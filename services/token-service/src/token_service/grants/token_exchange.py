@@ -6,7 +6,7 @@ usable. Checks that need the subject spend it.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,6 +16,7 @@ from identity_common.fields import Id
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
     TOKEN_TYPE_ACCESS_TOKEN,
+    OAuthError,
     invalid_request,
     invalid_target,
     temporarily_unavailable,
@@ -32,7 +33,7 @@ from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign
-from token_service.presented_tokens.actor_tokens import ActorTokens
+from token_service.presented_tokens.actor_tokens import ActingParty, ActorTokens, NotAcceptable
 from token_service.presented_tokens.subject_token_taker import UnspentSubjectToken
 from token_service.presented_tokens.subject_tokens import Exchange, SubjectTokens, TakenSubjectToken
 from token_service.tokens.issuer import Issuer
@@ -40,6 +41,9 @@ from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope, parse_scope
 
 _log = get_logger(__name__)
+
+_NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
+"""One description for both tokens and every reason (RFC 8693 section 2.2.2), so that it gives nothing away."""
 
 
 class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EXCHANGE):
@@ -128,7 +132,7 @@ class TokenExchangeGrant:
         audited.note_target(target.organization_id, target.indicator)
         self._directory.require_people()
         at_least = {} if request.is_waiting else request.awaited
-        actor = await self._actor_tokens.verify(form.actor_token, at_least=at_least) if form.actor_token else None
+        actor = await self._actor(form.actor_token, at_least) if form.actor_token else None
         if actor is not None:
             audited.note_actor(actor.claim.sub)
         exchange = Exchange(
@@ -141,6 +145,12 @@ class TokenExchangeGrant:
         return PreparedExchange(
             client=client, subject_token=form.subject_token, target=target, requested=requested, exchange=exchange
         )
+
+    async def _actor(self, actor_token: str, at_least: Mapping[str, int]) -> ActingParty:
+        try:
+            return await self._actor_tokens.verify(actor_token, at_least=at_least)
+        except NotAcceptable as refused:
+            raise _not_acceptable(refused) from None
 
     def _require_token_types(self, form: TokenExchangeForm) -> None:
         if form.subject_token_type not in self._subject_token_types:
@@ -185,8 +195,11 @@ class TokenExchangeGrant:
     async def _reserve_and_issue(
         self, prepared: PreparedExchange, key: AwaitedKey
     ) -> TokenResponse | UnspentSubjectToken:
-        async with self._custom_claims.reserved("access-token") as reserved:
-            return await self._issue(prepared, reserved, key)
+        try:
+            async with self._custom_claims.reserved("access-token") as reserved:
+                return await self._issue(prepared, reserved, key)
+        except NotAcceptable as refused:
+            raise _not_acceptable(refused) from None
 
     async def _issue(
         self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey
@@ -243,3 +256,7 @@ class TokenExchangeGrant:
         permissions_as_of = self._directory.revisions_of(prepared.target.sources)
         subject = await self._subject_tokens.subject_again(taken, prepared.exchange)
         return UserHolder.of(prepared.target, subject.person, subject.membership, permissions_as_of)
+
+
+def _not_acceptable(refused: NotAcceptable) -> OAuthError:
+    return OAuthError("invalid_request", _NOT_ACCEPTABLE, reason=refused.reason)

@@ -1,11 +1,10 @@
 """The actor token of an exchange: its validation, and the ``act`` claim that it yields."""
 
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import msgspec
 
-from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from stead.verify.impersonations import ImpersonationSegments
 from token_service.directory import Directory
@@ -14,13 +13,17 @@ from token_service.tokens.claims import Actor, actor_chain
 
 _log = get_logger(__name__)
 
-NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
-"""One description for both tokens and every reason (RFC 8693 section 2.2.2), so that it gives nothing away."""
 
+class NotAcceptable(Exception):  # noqa: N818 - the name is what happened
+    """A subject token or an actor token was refused.
 
-def not_acceptable(*, reason: str | None = None) -> OAuthError:
-    """Return the refusal of a subject token or an actor token."""
-    return OAuthError("invalid_request", NOT_ACCEPTABLE, reason=reason)
+    Attributes:
+        reason: Code for the audit trail; None if the facts about the request have it.
+    """
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class ActingParty(msgspec.Struct, frozen=True):
@@ -62,7 +65,7 @@ class ActorTokens:
             at_least: Revisions that the actor's record must include.
 
         Raises:
-            OAuthError: ``invalid_request`` with one description for every reason; ``temporarily_unavailable``.
+            NotAcceptable: It identifies no actor that may act.
         """
         try:
             live = await self._live_tokens.verify(actor_token, audience=self._userinfo_audience, at_least=at_least)
@@ -86,4 +89,4 @@ class ActorTokens:
 
 def _refuse(reason: str) -> NoReturn:
     _log.info("actor-token.refused", reason=reason)
-    raise not_acceptable(reason="actor_token.not_acceptable")
+    raise NotAcceptable("actor_token.not_acceptable")

@@ -1,20 +1,19 @@
 """The subject token of an exchange: one method takes it, and reads and validates its subject.
 
-Every refusal gets the same answer (``not_acceptable``); the audit trail and the log have the reason.
+Every refusal is the same ``NotAcceptable``; the audit trail and the log have the reason.
 """
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from identity_common.oauth import OAuthError
 from identity_common.projection.freshness import highest
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from stead.verify.impersonations import actors_of, parties_of
 from token_service.audit import AuditedTokenRequest
 from token_service.directory import Directory, Membership, Person, SubjectSnapshot
-from token_service.presented_tokens.actor_tokens import ActingParty, not_acceptable
+from token_service.presented_tokens.actor_tokens import ActingParty, NotAcceptable
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_token_taker import SubjectTokenTaker, UnspentSubjectToken
@@ -91,8 +90,8 @@ class SubjectTokens:
                 or with 0.
 
         Raises:
-            OAuthError: ``invalid_request`` if the token is unknown, expired, spent or ended, or its subject not live or
-                the actor; ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
+            NotAcceptable: The token is unknown, expired, spent or ended, or its subject not live or the actor.
+            StoreUnavailable: The token may or may not be spent.
         """
         actor, organization_id = exchange.actor, exchange.organization_id
         spent = await self._taker.take(
@@ -107,7 +106,7 @@ class SubjectTokens:
         if isinstance(spent, UnspentSubjectToken):
             return spent
         if spent is None:
-            raise not_acceptable()
+            raise NotAcceptable
         if actor and actor.claim.sub == spent.record.user_id:
             raise _refused_actor(spent.record, exchange)
         at_least = highest({"management": spent.record.revision}, exchange.awaited)
@@ -115,11 +114,7 @@ class SubjectTokens:
         return TakenSubjectToken(spent.record, spent.token_id, at_least, subject)
 
     async def wait_for(self, unspent: UnspentSubjectToken, exchange: Exchange) -> None:
-        """Wait for what was lacking to take a subject token.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable`` when it does not arrive in time, or a store does not answer.
-        """
+        """Wait for what was lacking to take a subject token."""
         await self._directory.wait_for_records(highest({"management": unspent.revision}, exchange.awaited))
         if not unspent.is_copy_whole:
             await self._revocations.copy()
@@ -128,7 +123,7 @@ class SubjectTokens:
         """Read and validate the subject of a taken token again.
 
         Raises:
-            OAuthError: As ``take`` does.
+            NotAcceptable: The subject is not live any more.
         """
         return await self._live_subject(taken.record, exchange, taken.at_least)
 
@@ -151,11 +146,11 @@ class SubjectTokens:
         if person is None or reason is not None:
             exchange.audited.note_reason(code)
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
-            raise not_acceptable()
+            raise NotAcceptable
         return LiveSubject(person, subject.membership, subject.memberships)
 
 
-def _refused_actor(record: SubjectTokenRecord, exchange: Exchange) -> OAuthError:
+def _refused_actor(record: SubjectTokenRecord, exchange: Exchange) -> NotAcceptable:
     """Return the refusal of an actor that is the subject: ``act`` names a party separate from it.
 
     Only the current actor is compared. The subject may be a prior actor, which no decision depends on.
@@ -165,7 +160,7 @@ def _refused_actor(record: SubjectTokenRecord, exchange: Exchange) -> OAuthError
     """
     exchange.audited.note_reason("actor.is_subject")
     _log.info("subject-token.refused", reason="the actor is the subject", subject_token_id=record.id)
-    return not_acceptable()
+    return NotAcceptable()
 
 
 def _code(person: Person | None) -> str:
