@@ -56,8 +56,7 @@ class Introspector:
         """Return what the client may see of a token; ``token_type_hint`` is ignored.
 
         Raises:
-            OAuthError: ``invalid_client``, also for a public client (section 2.1); ``invalid_request``;
-                ``temporarily_unavailable``.
+            OAuthError: ``invalid_client``, also for a public client (section 2.1); ``invalid_request``.
         """
         self._directory.require_current()
         self._keys.require_loaded()

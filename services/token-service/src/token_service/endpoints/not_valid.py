@@ -19,9 +19,10 @@ from litestar.types import Receive, Scope, Send
 from identity_common.addresses import network_of
 from identity_common.background import end
 from identity_common.entity_tags import is_known
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.http.client_address import client_address
 from identity_common.http.request_headers import header_values
-from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable
+from identity_common.oauth import OAuthError, invalid_client, invalid_request
 from identity_common.places import NoPlaceLeftError
 from token_service.directory import Directory
 from token_service.endpoints.raw_routes import (
@@ -38,10 +39,8 @@ from token_service.grants.form import FormParameters
 from token_service.not_valid import (
     KEYS_MAX_AGE_S,
     FeedKeys,
-    FeedUnavailable,
     Snapshots,
     Tail,
-    TooManyReadersError,
     UnknownPositionError,
 )
 from token_service.not_valid.tail import LiveMessage
@@ -138,7 +137,7 @@ class NotValidEndpoints:
     async def jwks(self, _: Scope, __: Receive, send: Send) -> None:
         """Send the keys of the feed (RFC 7517 section 5)."""
         if not self._keys.is_loaded:
-            raise temporarily_unavailable("the keys of the feed are being loaded")
+            raise TemporarilyUnavailable(why="the keys of the feed are being loaded")
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"max-age=%d" % KEYS_MAX_AGE_S)]
         await send_answer(send, 200, headers, self._keys.jwks)
 
@@ -192,8 +191,6 @@ async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -
         await _refuse(OAuthError("invalid_request", _UNKNOWN_POSITION, status=410), send)
     except NoPlaceLeftError:
         await _refuse(OAuthError("temporarily_unavailable", TOO_MANY_READERS, status=429, retry_after_s=1), send)
-    except (FeedUnavailable, TooManyReadersError):
-        await _refuse(temporarily_unavailable("the feed cannot be read right now"), send)
     except Exception as error:  # noqa: BLE001 - the edge
         await _refuse(unexpected(error, scope), send)
 

@@ -51,8 +51,8 @@ class Revoker:
             RFC 7009 sections 2.1 (the hint may be ignored; another client's token is refused) and 2.2.
 
         Raises:
-            OAuthError: ``invalid_client``, ``invalid_request``; ``invalid_grant`` for another client's token;
-                ``temporarily_unavailable``: it may or may not be revoked; try again.
+            OAuthError: ``invalid_client``, ``invalid_request``; ``invalid_grant`` for another client's token.
+            StoreUnavailable: It may or may not be revoked; try again.
         """
         self._directory.require_current()
         self._keys.require_loaded()

@@ -51,7 +51,7 @@ class Userinfo:
         """Return the claims about the subject of a token, never about its actor.
 
         Raises:
-            OAuthError: ``invalid_token`` (401), ``insufficient_scope`` (403), ``temporarily_unavailable``.
+            OAuthError: ``invalid_token`` (401), ``insufficient_scope`` (403).
         """
         try:
             live = await self._live_tokens.verify(access_token, audience=self._userinfo_audience)

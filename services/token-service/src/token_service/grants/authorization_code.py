@@ -117,9 +117,10 @@ class AuthorizationCodeGrant:
         """Wait for the sign-in, take the code, check it and the user, call the custom-claims function, redeem, sign.
 
         Raises:
-            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` and ``customized`` raise;
-                ``temporarily_unavailable`` when no worker is free for the function, or when a store does not answer:
-                the code may or may not be spent.
+            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises.
+            Refused: By the function.
+            TemporarilyUnavailable: No worker is free for the function, before anything is spent; or a store does not
+                answer: the code may or may not be spent.
         """
         awaited = await self._wait_for_sign_in(prepared)  # without a worker: others need them meanwhile
         async with self._tokens.reserved() as reserved:

@@ -41,7 +41,6 @@ async def user_arguments(
         subject_token_context: The subject token's context, in an exchange.
 
     Raises:
-        OAuthError: ``temporarily_unavailable``.
         TooManyOrganizations: The user belongs to more than ``MOST_ORGANIZATIONS``.
     """
     if memberships is None:

@@ -71,8 +71,7 @@ class ClientCredentialsGrant:
         """Decide the target and the scopes: requested ∩ held through the client's API roles, or organization roles.
 
         Raises:
-            OAuthError: ``unauthorized_client``, ``invalid_target``, ``invalid_scope``, ``access_denied``;
-                ``temporarily_unavailable``.
+            OAuthError: ``unauthorized_client``, ``invalid_target``, ``access_denied``.
         """
         if client.type != "MachineToMachine":
             raise unauthorized_client("only machine-to-machine applications may use this grant")
@@ -111,11 +110,7 @@ class ClientCredentialsGrant:
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness)
 
     async def issue(self, prepared: PreparedClientToken, key: AwaitedKey) -> TokenResponse:
-        """Call the custom-claims function and sign; the client is its own subject (RFC 9068 section 2.2).
-
-        Raises:
-            OAuthError: ``access_denied``; ``temporarily_unavailable``.
-        """
+        """Call the custom-claims function and sign; the client is its own subject (RFC 9068 section 2.2)."""
         token = prepared.token
         async with self._custom_claims.reserved("client-credentials") as reserved:
             extra_claims = await reserved.claims(partial(client_arguments, self._directory.in_memory, token))

@@ -108,7 +108,8 @@ async def granted_scopes(
         read_again: Reads and validates the holder again.
 
     Raises:
-        OAuthError: As ``read_again`` does; ``invalid_scope`` for more than a token holds; ``temporarily_unavailable``.
+        OAuthError: As ``read_again`` does.
+        TooLarge: A token cannot hold the scopes.
     """
     held = _held_scopes(directory.in_memory, target, holder.role_ids, requested)
     if target.sources and may_be_newly_held(requested=requested, held=held):

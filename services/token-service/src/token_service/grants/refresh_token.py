@@ -84,8 +84,8 @@ class RefreshTokenGrant:
         A refusal of the target or a scope, or by the function, leaves the refresh token unchanged.
 
         Raises:
-            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` and ``customized`` raise;
-                ``temporarily_unavailable``.
+            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises.
+            Refused: By the function.
         """
         client = prepared.client
         found = await self._refresh_tokens.find(prepared.refresh_token, application_id=client.id)

@@ -76,15 +76,11 @@ class Grant(Protocol, Generic[Prepared]):
         """Check everything that can be checked without spending anything; may run twice for one request.
 
         Raises:
-            OAuthError: For every refusal.
+            OAuthError: For every refusal; a failure from below passes.
         """
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait until what this grant reads includes the awaited revisions.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable`` when they do not arrive in time.
-        """
+        """Wait until what this grant reads includes the awaited revisions; fail when they do not arrive in time."""
 
     async def issue(self, prepared: Prepared, key: AwaitedKey) -> TokenResponse:
         """Spend the presented token or code, check what needs the subject, and sign.
@@ -94,7 +90,7 @@ class Grant(Protocol, Generic[Prepared]):
             key: To sign with; awaited after what the grant itself reads.
 
         Raises:
-            OAuthError: For every refusal.
+            OAuthError: For every refusal; a failure from below passes.
         """
 
 
@@ -170,9 +166,7 @@ class Grants:
 async def _await_revision(grant: Grant[object], request: TokenRequest, client: ApplicationState) -> None:
     """Wait for the awaited revision, unless the request is malformed: a newer revision cannot change that.
 
-    Raises:
-        OAuthError: ``temporarily_unavailable`` when it does not arrive; a refusal based on the current state takes
-            precedence.
+    A refusal based on the current state takes precedence over the failure of a revision that does not arrive.
     """
     refused: Refusal | None = None
     try:

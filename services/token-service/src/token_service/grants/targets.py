@@ -90,14 +90,17 @@ class Targets:
         An organization that does not exist is not refused here: only members may learn whether it exists.
 
         Raises:
-            OAuthError: ``invalid_target``; ``temporarily_unavailable`` while organizations are being loaded.
+            OAuthError: ``invalid_target``.
+            TemporarilyUnavailable: Organizations are being loaded.
         """
         _refuse_unsupported(parameters)
         organization_id = form.organization_id or None
         if organization_id is not None:
             self._directory.require_organizations()
         if form.resource:
-            resource = await self._directory.resource(form.resource)
+            resource = await self._directory.find_resource(form.resource)
+            if resource is None:
+                raise invalid_target("the resource is unknown")
             if organization_id is not None and self.is_management_api(resource):
                 raise invalid_target("a token for the Management API cannot belong to an organization")
             return Target(

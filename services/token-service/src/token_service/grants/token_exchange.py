@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import now_ms
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.fields import Id
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
@@ -19,7 +20,6 @@ from identity_common.oauth import (
     OAuthError,
     invalid_request,
     invalid_target,
-    temporarily_unavailable,
     unauthorized_client,
 )
 from identity_common.telemetry.logs import get_logger
@@ -118,8 +118,7 @@ class TokenExchangeGrant:
         """Check everything but the subject.
 
         Raises:
-            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``, ``invalid_scope``;
-                ``temporarily_unavailable``.
+            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``.
         """
         if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
@@ -179,17 +178,17 @@ class TokenExchangeGrant:
         A subject token that is newer than the directory is left unspent, awaited, and taken again.
 
         Raises:
-            OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization, or if
-                the function denied access; ``temporarily_unavailable`` when no worker is free for the function, or what
-                the subject needs does not arrive in time, both before anything is spent; or when a store does not
-                answer: the token may or may not be spent.
+            OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization.
+            Refused: By the function.
+            TemporarilyUnavailable: No worker is free for the function, or what the subject needs does not arrive in
+                time, both before anything is spent; or a store does not answer: the token may or may not be spent.
         """
         issued = await self._reserve_and_issue(prepared, key)
         if isinstance(issued, UnspentSubjectToken):
             await self._subject_tokens.wait_for(issued, prepared.exchange)  # without a worker: others need it meanwhile
             issued = await self._reserve_and_issue(prepared, key)
         if isinstance(issued, UnspentSubjectToken):
-            raise temporarily_unavailable("the awaited change has not arrived yet")
+            raise TemporarilyUnavailable(why="the awaited change has not arrived yet")
         return issued
 
     async def _reserve_and_issue(

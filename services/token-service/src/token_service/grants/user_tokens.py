@@ -114,7 +114,7 @@ class UserTokens:
             scopes: See ``RequestedToken``.
 
         Raises:
-            OAuthError: ``invalid_target``; ``temporarily_unavailable``.
+            OAuthError: ``invalid_target``.
         """
         target = await self._targets.requested(form, request.parameters) or self._targets.userinfo
         request.audited.note_target(target.organization_id, target.indicator)
@@ -125,11 +125,7 @@ class UserTokens:
         await self._directory.wait_for(awaited)
 
     async def wait_for_records(self, awaited: Mapping[str, int]) -> None:
-        """Wait until the part in memory, and the records that are in Redis now, include the awaited revisions.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Wait until the part in memory, and the records that are in Redis now, include the awaited revisions."""
         await self._directory.wait_for_records(awaited)
 
     async def decide(
@@ -139,7 +135,7 @@ class UserTokens:
 
         Raises:
             OAuthError: ``invalid_grant`` when the user or the sign-in is no longer valid; ``invalid_scope``,
-                ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
+                ``invalid_target``, ``insufficient_scope``, ``access_denied``.
         """
         audited = requested_token.audited
         audited.note_user(authorization.user_id)
@@ -177,11 +173,7 @@ class UserTokens:
         return self._custom_claims.reserved("access-token")
 
     async def customized(self, decision: Decision, reserved: Reservation, *, grant_type: str) -> Decision:
-        """Return the decision with the claims that the custom-claims function adds.
-
-        Raises:
-            OAuthError: ``access_denied``; ``temporarily_unavailable``.
-        """
+        """Return the decision with the claims that the custom-claims function adds."""
         extra_claims = await reserved.claims(
             partial(
                 user_arguments,

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from identity_common.oauth import temporarily_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.places import NoPlaceLeftError, Places
 
 _OF_ONE_CLIENT: Final = 200
@@ -22,10 +22,11 @@ class WaitingRequests:
         """Count a request of this client for the body.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when too many requests of the client are waiting already.
+            TemporarilyUnavailable: Too many requests of the client are waiting already.
         """
         try:
             with self._places.taken_by(client_id):
                 yield
         except NoPlaceLeftError:
-            raise temporarily_unavailable("too many requests of this client are waiting for a change") from None
+            why = "too many requests of this client are waiting for a change"
+            raise TemporarilyUnavailable(why=why) from None

@@ -13,8 +13,8 @@ from token_service.not_valid.keys import (
     StoredFeedKey,
 )
 from token_service.not_valid.sequencer import LOCK, Sequencer
-from token_service.not_valid.snapshots import FeedSnapshot, FeedUnavailable, Snapshots, UnknownPositionError
-from token_service.not_valid.tail import Tail, TooManyReadersError
+from token_service.not_valid.snapshots import FeedSnapshot, Snapshots, UnknownPositionError
+from token_service.not_valid.tail import Tail
 
 __all__ = [
     "KEYS_MAX_AGE_S",
@@ -22,12 +22,10 @@ __all__ = [
     "FeedKeyStatus",
     "FeedKeys",
     "FeedSnapshot",
-    "FeedUnavailable",
     "NextFeedKeyWaitsError",
     "Sequencer",
     "Snapshots",
     "StoredFeedKey",
     "Tail",
-    "TooManyReadersError",
     "UnknownPositionError",
 ]

@@ -13,6 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.failures import TemporarilyUnavailable
 from stead.verify.feed.entries import NotValid
 from stead.verify.feed.messages import (
     MAX_MESSAGE_RECORDS,
@@ -46,8 +47,11 @@ _SINCE: Final = text(
 )
 
 
-class FeedUnavailable(Exception):  # noqa: N818 - the name reads as the answer
+class FeedUnavailable(TemporarilyUnavailable):
     """The database does not answer, or the feed has not begun yet."""
+
+    def __init__(self) -> None:
+        super().__init__(why="the feed cannot be read right now")
 
 
 class UnknownPositionError(Exception):

@@ -10,6 +10,7 @@ import asyncpg
 from sqlalchemy.engine import make_url
 
 from identity_common.background import BackgroundLoop
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.places import Places
 from identity_common.stopping import call_when_stopping
 from identity_common.telemetry.logs import get_logger
@@ -23,8 +24,11 @@ _QUEUED: Final = 1000
 _READERS: Final = 2000
 
 
-class TooManyReadersError(Exception):
+class TooManyReadersError(TemporarilyUnavailable):
     """This replica has reached its limit of readers."""
+
+    def __init__(self) -> None:
+        super().__init__(why="the feed cannot be read right now")
 
 
 class LiveMessage(NamedTuple):

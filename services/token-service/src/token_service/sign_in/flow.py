@@ -113,11 +113,7 @@ class SignInFlow:
         self._clock = clock
 
     async def application(self, client_id: str | None) -> ApplicationState | None:
-        """Return an application, or None; an unknown one is looked up again after catching up.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Return an application, or None; an unknown one is looked up again after catching up."""
         if client_id is None:
             return None
         self._directory.require_current()
@@ -128,11 +124,7 @@ class SignInFlow:
         return None if client_id is None else self._directory.in_memory.application(client_id)
 
     async def as_of_now(self, application: ApplicationState) -> ApplicationState:
-        """Return an application after catching up with the bus: a URI may have been registered a moment ago.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Return an application after catching up with the bus: a URI may have been registered a moment ago."""
         await self._directory.catch_up()
         return self._directory.in_memory.application(application.id) or application
 
@@ -141,7 +133,6 @@ class SignInFlow:
 
         Raises:
             BadRequest: One of them is not valid: the user sees an error page, nothing is redirected.
-            OAuthError: ``temporarily_unavailable``.
 
         Source:
             RFC 6749 section 4.1.2.1, RFC 9700 section 2.1.
@@ -168,7 +159,6 @@ class SignInFlow:
 
         Raises:
             Refusal: The first thing that is wrong.
-            OAuthError: ``temporarily_unavailable``.
         """
         hint = await self._hints.read(parameters.get("id_token_hint"))
         request = judge(
@@ -193,10 +183,6 @@ class SignInFlow:
         Args:
             session_cookie: As sent by the browser.
             revision: Management's revision that the user's records must include.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-            StoreUnavailable: Redis does not answer.
         """
         session = await self._sessions.find(session_cookie)
         if session is None:
@@ -211,8 +197,6 @@ class SignInFlow:
 
         Raises:
             Refusal: ``login_required`` or ``consent_required``: no page may be shown (``prompt=none``).
-            OAuthError: ``temporarily_unavailable``.
-            StoreUnavailable: Redis does not answer.
         """
         step: NextStep = NeedsSignIn()
         if who and request.accepts(who.person.user.id) and not self._must_sign_in_again(who, request):
@@ -224,12 +208,7 @@ class SignInFlow:
         return step
 
     async def resume(self, pending: Pending, who: SignedIn | None) -> NextStep:
-        """Return the next step of a pending request.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-            StoreUnavailable: Redis does not answer.
-        """
+        """Return the next step of a pending request."""
         who = acceptable(who, pending)
         return NeedsSignIn() if who is None else await self._after_sign_in(pending.request, who)
 
@@ -248,10 +227,6 @@ class SignInFlow:
             who: The user.
             application: The application that the page named.
             organizations: The picked organizations, which replace earlier ones. None if the page did not ask.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-            StoreUnavailable: Redis does not answer.
         """
         wanted = self.wanted(pending.request)
         if application.is_third_party and organizations is None:  # only what was on the page is consented to
@@ -268,10 +243,6 @@ class SignInFlow:
 
         The authorizations end first, so that a failed request can be repeated; and once more after the session, for
         those that began in between (later ones get no code).
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-            StoreUnavailable: Redis does not answer.
         """
         await self._authorizations.end_of_session(session.id)
         await self._sessions.end(session)
@@ -282,9 +253,6 @@ class SignInFlow:
         """End a client's authorizations in the session that its ID token names; return whether there were any.
 
         The session itself goes on.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         if hint.session_id is None:
             return False
@@ -322,11 +290,7 @@ class SignInFlow:
     async def pickable(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState
     ) -> Sequence[OrganizationState] | None:
-        """Return the organizations that a user may pick for an application, by name; None if there is nothing to pick.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Return the organizations that a user may pick for an application, by name; None without any."""
         if (
             not application.is_third_party
             or organizations_scope(self._urn_namespace) not in self.wanted(request).scopes

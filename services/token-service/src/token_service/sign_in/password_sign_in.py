@@ -96,8 +96,6 @@ class PasswordSignIn:
         Raises:
             SignInRefused: Wrong password, too many attempts, a user who may not sign in, or the password cannot be
                 checked.
-            OAuthError: ``temporarily_unavailable``.
-            StoreUnavailable: Redis does not answer.
         """
         if not identifier or not password:
             raise SignInRefused("incomplete")

@@ -12,7 +12,7 @@ from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.clock import Clock, now_ms
-from identity_common.failures import TemporarilyUnavailable
+from identity_common.failures import NotYetThere, TemporarilyUnavailable
 from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.pages.cookies import Cookies
@@ -147,7 +147,7 @@ class AuthorizationPages:
                 await self._require_place(browser)
         except Refusal as refusal:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
-        except (OAuthError, TemporarilyUnavailable) as error:
+        except (OAuthError, NotYetThere, TemporarilyUnavailable) as error:
             return self._refuse(redirect_uri, state, refusal_of(error).error, "try again in a moment")
         return await self._continue(browser, request, step, LANGUAGES.requested(parameters.get("ui_locales")))
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from litestar import Request, Response
 from litestar.types import ExceptionHandlersMap
 
-from identity_common.failures import TemporarilyUnavailable
+from identity_common.failures import NotYetThere, TemporarilyUnavailable
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
@@ -55,6 +55,7 @@ PROBLEMS: Final[ExceptionHandlersMap] = {
     BadRequest: _show_bad_request,
     Expired: _show_expired,
     OAuthError: _show_unavailable,
+    NotYetThere: _show_unavailable,
     TemporarilyUnavailable: _show_unavailable,
     Exception: _show_failure,
 }
