@@ -85,11 +85,13 @@ class NotYetThere(AnyFailure):
     """What the request asks for is on its way; a retry will find it.
 
     Attributes:
+        why: What is missing, as a clause; empty if there is nothing to add.
         retry_after_s: Seconds to wait before retrying.
     """
 
-    def __init__(self, code: str, message: str, *, retry_after_s: int = 1) -> None:
+    def __init__(self, code: str, message: str, *, why: str = "", retry_after_s: int = 1) -> None:
         super().__init__(code, message)
+        self.why = why
         self.retry_after_s = retry_after_s
 
 

@@ -15,6 +15,7 @@ from identity_common.access.management_api import Access, UnrevokedTokens, requi
 from identity_common.access.parents import Parents
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
+from identity_common.bus.streams import published_revision
 from identity_common.http.application import create_service_app
 from identity_common.http.cors import Cors
 from identity_common.http.health import Readiness
@@ -28,6 +29,8 @@ from identity_common.outbox.commands import SourceCommands
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
+from identity_common.projection.catch_up import CATCH_UP_WAIT_S
+from identity_common.projection.fresh_reads import FreshReads
 from identity_common.serving import run_restoration
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
@@ -41,7 +44,6 @@ from template_service.document.routes import OrganizationTemplateController
 from template_service.document.service import OrganizationTemplate
 from template_service.fan_out.backlog import measure_fan_out
 from template_service.fan_out.worker import FanOut
-from template_service.known.freshness import CATCH_UP_WAIT_S, Directory
 from template_service.management_events import ManagementEvents
 from template_service.member_permissions.access import ReadAccess
 from template_service.member_permissions.cache import PermissionCache
@@ -144,10 +146,11 @@ class _Background:
         self.published = Progress()
         self.changes = _changes(settings, engine, self.published)
         self.management_events = ManagementEvents(bus, engine, self.changes, tenant_id=tenant_id)
-        self.directory = Directory(
+        self.fresh_reads = FreshReads(
             bus,
-            self.management_events.seen,
+            [self.management_events.freshness],
             tenant_id=tenant_id,
+            sources=["management"],
             revision_wait_s=settings.revision_wait_s,
             catch_up_wait_s=catch_up_wait_s,
         )
@@ -193,14 +196,14 @@ def _member_permissions(
     access = ReadAccess(
         tokens,
         PermissionCache(connections.lookups, tenant_id=settings.tenant_id),
-        background.directory,
+        background.fresh_reads,
         management_api=settings.management_api_resource,
         urn_namespace=settings.urn_namespace,
     )
     return MemberPermissions(
         connections.lookups,
         access,
-        background.directory,
+        background.fresh_reads,
         background.published,
         background.waiters,
         tenant_id=settings.tenant_id,
@@ -218,29 +221,29 @@ def _provided(
         settings.management_api_resource,
     )
     reader, lookups = connections.reader, connections.lookups
-    changes, directory = background.changes, background.directory
+    changes, fresh_reads = background.changes, background.fresh_reads
     return {
         "base_url": settings.base_url,
         "tenant_id": tenant_id,
         "management_access": Access(
             tokens.verify,
-            LiveCallers(lookups, directory, tenant_id=tenant_id).is_live,
+            LiveCallers(lookups, fresh_reads, tenant_id=tenant_id).is_live,
             trusted_proxies=settings.trusted_proxies,
         ),
-        "directory": directory,
+        "fresh_reads": fresh_reads,
         "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
         "permissions": OrganizationPermissions(reader, changes, tenant_id=tenant_id, urn_namespace=urn_namespace),
-        "roles": OrganizationRoles(reader, changes, directory, tenant_id=tenant_id, management_api=management_api),
+        "roles": OrganizationRoles(reader, changes, fresh_reads, tenant_id=tenant_id, management_api=management_api),
         "template": OrganizationTemplate(
             reader,
             changes,
-            directory,
+            fresh_reads,
             tenant_id=tenant_id,
             urn_namespace=urn_namespace,
             management_api=management_api,
         ),
         "organizations": Organizations(reader, changes, tenant_id=tenant_id),
-        "members": Members(reader, lookups, changes, directory, tenant_id=tenant_id),
+        "members": Members(reader, lookups, changes, fresh_reads, tenant_id=tenant_id),
     }
 
 
@@ -260,7 +263,8 @@ def _measure(
     )
 
     async def behind() -> list[float]:
-        return [float(await background.directory.lag())]
+        head = await published_revision(connections.bus.jetstream(), "management", settings.tenant_id)
+        return [max(0.0, float(head - background.management_events.freshness.seen("management")))]
 
     samples.add([lag.labels("postgresql", "management")], behind)
     measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=connections.bus)

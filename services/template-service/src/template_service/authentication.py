@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from identity_common.access.liveness import live_caller
+from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
-from template_service.known.freshness import Directory
 
 # One statement for all requests of a tick of the event loop.
 SELECT_LIVE: Final = KeyLookup(f"""
@@ -26,9 +26,9 @@ Caller = tuple[str, str, int]
 class LiveCallers:
     """Looks up whether callers are live."""
 
-    def __init__(self, lookups: Lookups, directory: Directory, *, tenant_id: str) -> None:
+    def __init__(self, lookups: Lookups, fresh_reads: FreshReads, *, tenant_id: str) -> None:
         self._lookups = lookups
-        self._directory = directory
+        self._fresh_reads = fresh_reads
         self._tenant_id = tenant_id
         self._coalescer = Coalescer(self._look_up, max_concurrent=MAX_CONCURRENT)
 
@@ -41,7 +41,7 @@ class LiveCallers:
         caller = (token.client_id, token.subject, int(token.issued_at) * 1000)
         if await self._coalescer.submit(caller):
             return True
-        await self._directory.catch_up()
+        await self._fresh_reads.catch_up()
         return await self._coalescer.submit(caller)
 
     async def _look_up(self, callers: Sequence[Caller]) -> Sequence[bool]:

@@ -18,7 +18,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.progress import Progress
+from identity_common.projection.freshness import Freshness
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import (
     STREAM_STATE,
@@ -54,12 +54,12 @@ class ManagementEvents:
     """Keeps the projection of management-service up to date.
 
     Attributes:
-        seen: Management's watermark in our tables, as far as this replica knows.
+        freshness: Management's watermark in our tables, as far as this replica knows.
         is_complete: Whether the first load has reached the end of the stream.
     """
 
     def __init__(self, bus: Bus, engine: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
-        self.seen = Progress()
+        self.freshness = Freshness("management")
         self.is_complete = False
         self._has_everything = False
         self._engine = engine
@@ -142,7 +142,7 @@ class ManagementEvents:
         if position.complete and not self.is_complete:
             self.is_complete = True
             _log.info("directory.loaded", stream=STREAM_STATE, sequence=position.sequence)
-        self.seen.advance(position.revision)
+        self.freshness.advance("management", position.revision)
         self._has_everything = position.complete and position.revision >= position.read_revision
 
     async def _apply_messages(self, transaction: Transaction, messages: Iterable["_Message"]) -> int:

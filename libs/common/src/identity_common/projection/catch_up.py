@@ -10,7 +10,7 @@ from nats.errors import Error as NatsError
 from identity_common.background import SharedRun
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import published_revision
-from identity_common.oauth import temporarily_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.projection.freshness import Freshness
 from identity_common.revisions import Source
 
@@ -46,12 +46,12 @@ class CatchUp:
         Callers that arrive during a run share the next one: the current one may have read the head too early.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
+            TemporarilyUnavailable: Too many requests are waiting already.
         """
         if not self._bus.is_connected:
             return  # the head cannot be read: answer from what is known
         if self._waiting >= _MAX_WAITING:
-            raise temporarily_unavailable("too many requests are waiting for the directory")
+            raise TemporarilyUnavailable(why="too many requests are waiting for the directory")
         self._waiting += 1
         try:
             await asyncio.wait((self._runs.next(),), timeout=self._wait_s)
@@ -63,7 +63,7 @@ class CatchUp:
         try:
             async with asyncio.timeout(self._wait_s):
                 head = await published_revision(self._bus.jetstream(), self._source, self._tenant_id)
-        except (NatsError, OSError, TimeoutError):
+            for part in self._parts:
+                await part.reach({self._source: head}, deadline=deadline)
+        except (NatsError, OSError, TimeoutError, TemporarilyUnavailable):
             return
-        for part in self._parts:
-            await part.reach({self._source: head}, deadline=deadline)

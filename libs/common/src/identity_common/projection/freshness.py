@@ -1,21 +1,26 @@
-"""The watermark of each source that a part of the directory has seen, and waiting for a later one."""
+"""The watermark of each source that a part of a projection has seen, and waiting for a later one."""
 
 import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from identity_common.oauth import temporarily_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.progress import Progress, TooManyWaitersError
-from identity_common.revisions import SOURCES
+from identity_common.revisions import SOURCES, Source
 
 _MAX_WAITERS: Final = 2_000
 
 
 class Freshness:
-    """The watermark of each source that one part has seen, and when it last received anything from the bus."""
+    """The watermark of each source that one part has seen, and when it last received anything from the bus.
 
-    def __init__(self, *, max_waiters: int = _MAX_WAITERS) -> None:
-        self._seen = {source: Progress(max_waiters=max_waiters) for source in SOURCES}
+    Args:
+        sources: The sources that the part receives, all by default; a revision of another one counts as seen.
+        max_waiters: How many requests may wait for each source.
+    """
+
+    def __init__(self, *sources: Source, max_waiters: int = _MAX_WAITERS) -> None:
+        self._seen = {source: Progress(max_waiters=max_waiters) for source in sources or SOURCES}
         self._received_at = time.monotonic()
 
     def received(self) -> None:
@@ -43,8 +48,9 @@ class Freshness:
 
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """Return whether everything up to these revisions has been applied."""
-        for source, revision in revisions.items():  # noqa: SIM110 - on the hot path
-            if self._seen[source].value < revision:
+        for source, revision in revisions.items():
+            seen = self._seen.get(source)
+            if seen is not None and seen.value < revision:
                 return False
         return True
 
@@ -56,14 +62,17 @@ class Freshness:
             deadline: As of ``time.monotonic``, in seconds.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
+            TemporarilyUnavailable: Too many requests are waiting already.
         """
         try:
             for source, revision in revisions.items():
-                if not await self._seen[source].reach(revision, timeout_s=max(0.0, deadline - time.monotonic())):
+                seen = self._seen.get(source)
+                if seen is None:
+                    continue
+                if not await seen.reach(revision, timeout_s=max(0.0, deadline - time.monotonic())):
                     return False
         except TooManyWaitersError:
-            raise temporarily_unavailable("too many requests are waiting for a change to arrive") from None
+            raise TemporarilyUnavailable(why="too many requests are waiting for a change to arrive") from None
         return True
 
 

@@ -19,6 +19,7 @@ from identity_common.failures import (
 )
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.database import retry_on_conflict
 from stead.event_types import (
     GrantedPermission,
@@ -30,7 +31,6 @@ from template_service.document import rules, store
 from template_service.document.rules import RoleChange, TemplateDocument, TemplateReport
 from template_service.document.store import StoredTemplate
 from template_service.fan_out.requests import request_role_fan_outs
-from template_service.known.freshness import Directory
 from template_service.role_contents.events import record_roles, touch_roles
 from template_service.role_contents.store import Content
 
@@ -57,7 +57,7 @@ class OrganizationTemplate:
     Args:
         reader: For reads without a transaction.
         changes: Opens the transactions of changes.
-        directory: Catches up before a scope is refused as unknown.
+        fresh_reads: Catches up before a scope is refused as unknown.
         tenant_id: The tenant.
         urn_namespace: Reserved: no name may begin with it.
         management_api: Indicator of the Management API, whose scopes no organization role can grant.
@@ -67,7 +67,7 @@ class OrganizationTemplate:
         self,
         reader: AsyncEngine,
         changes: Changes,
-        directory: Directory,
+        fresh_reads: FreshReads,
         *,
         tenant_id: str,
         urn_namespace: str,
@@ -75,7 +75,7 @@ class OrganizationTemplate:
     ) -> None:
         self._reader = reader
         self._changes = changes
-        self._directory = directory
+        self._fresh_reads = fresh_reads
         self._tenant_id = tenant_id
         self._urn_namespace = urn_namespace
         self._management_api = management_api
@@ -101,7 +101,7 @@ class OrganizationTemplate:
                 Management API; or the type of a role that a member holds would change.
         """
         self._require_sound(document)
-        return await self._directory.with_catch_up(lambda: self._put(document, dry_run=dry_run))
+        return await self._fresh_reads.with_catch_up(lambda: self._put(document, dry_run=dry_run))
 
     @retry_on_conflict
     async def _put(self, document: TemplateDocument, *, dry_run: bool) -> TemplateReport:

@@ -1,5 +1,5 @@
 """Projection of management-service's events: users, machine-to-machine applications, resources and their scopes.
 
-Owns the projection in our own database, and how fresh it is for a request; no request calls another service. Does not
-own reading and applying the events (``template_service.management_events``).
+Owns the projection in our own database; no request calls another service. Does not own how fresh it is for a request
+(``identity_common.projection``), nor reading and applying the events (``template_service.management_events``).
 """

@@ -23,9 +23,9 @@ from identity_common.access.management_api import (
 from identity_common.clock import whole_second
 from identity_common.entity_tags import is_known
 from identity_common.failures import AnyFailure, missing_by_id
+from identity_common.projection.fresh_reads import FreshReads
 from stead import AccessToken, TokenInvalid
 from stead.verify.impersonations import actors_of
-from template_service.known.freshness import Directory
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import Member, PermissionState, StateKey
 from template_service.member_permissions.waiting import Caller
@@ -97,7 +97,7 @@ class ReadAccess:
     Args:
         tokens: Verifies access tokens, and knows which were revoked.
         cache: Reads whether a caller is live, and the state of the member.
-        directory: Catches up with management-service before an unknown caller is refused.
+        fresh_reads: Catches up with management-service before an unknown caller is refused.
         management_api: The audience of tokens for the Management API.
         urn_namespace: An organization token's audience is ``urn:{urn_namespace}:organization:{id}``. A token for a
             resource is not an organization token, even one with the claim ``organization_id``.
@@ -107,14 +107,14 @@ class ReadAccess:
         self,
         tokens: UnrevokedTokens,
         cache: PermissionCache,
-        directory: Directory,
+        fresh_reads: FreshReads,
         *,
         management_api: str,
         urn_namespace: str,
     ) -> None:
         self._tokens = tokens
         self._cache = cache
-        self._directory = directory
+        self._fresh_reads = fresh_reads
         self._management_api = management_api
         self._organization = f"urn:{urn_namespace}:organization:"
 
@@ -144,7 +144,7 @@ class ReadAccess:
         await self._tokens.require_unrevoked(signed)
         states = [await each for each in reading]
         if not _is_live(states):
-            await self._directory.catch_up()
+            await self._fresh_reads.catch_up()
             states = [await each for each in [self._cache.get(key) for key in keys]]
             if not _is_live(states):
                 raise unauthorized()

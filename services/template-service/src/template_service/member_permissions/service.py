@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from identity_common.background import end
 from identity_common.progress import Progress, TooManyWaitersError
+from identity_common.projection.fresh_reads import FreshReads, not_arrived
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import MAX_CONCURRENT, Lookups
-from template_service.known.freshness import Directory, not_arrived
 from template_service.member_permissions import store
 from template_service.member_permissions.access import AuthorizedState, ReadAccess, ReadRequest
 from template_service.member_permissions.store import MemberKey
@@ -47,7 +47,7 @@ class MemberPermissions:
         self,
         lookups: Lookups,
         access: ReadAccess,
-        directory: Directory,
+        fresh_reads: FreshReads,
         published: Progress,
         waiters: Waiters,
         *,
@@ -56,7 +56,7 @@ class MemberPermissions:
     ) -> None:
         self._lookups = lookups
         self._access = access
-        self._directory = directory
+        self._fresh_reads = fresh_reads
         self._published = published
         self._waiters = waiters
         self._tenant_id = tenant_id
@@ -118,11 +118,11 @@ class MemberPermissions:
 
         A revision of template-service is in its own database, or belongs to a transaction that has not committed yet.
         """
-        has_seen, own = self._directory.has_seen(request.awaited), request.awaited.get("template", 0)
+        has_seen, own = self._fresh_reads.has_seen(request.awaited), request.awaited.get("template", 0)
         state = await self._access.authorize(request)
         if not has_seen or state.revision < own:
             deadline = time.monotonic() + self._revision_wait_s
-            await self._directory.wait_for(request.awaited)
+            await self._fresh_reads.wait_for(request.awaited)
             if state.revision < own:
                 await self._await_publication(own, timeout_s=max(0.0, deadline - time.monotonic()))
             state = await self._access.authorize(request)

@@ -6,7 +6,7 @@ from litestar.types import Guard
 from identity_common.access.management_api import Connection
 from identity_common.access.parents import Parents
 from identity_common.failures import NotFound
-from template_service.known.freshness import Directory
+from identity_common.projection.fresh_reads import FreshReads
 
 
 def known_parent_exists(kind: str) -> Guard:
@@ -17,12 +17,12 @@ def known_parent_exists(kind: str) -> Guard:
 
     async def guard(connection: Connection, _: BaseRouteHandler) -> None:
         parents: Parents = connection.app.state.parents
-        directory: Directory = connection.app.state.directory
+        fresh_reads: FreshReads = connection.app.state.fresh_reads
         parent_id = connection.path_params[f"{kind}_id"]
         try:
             await parents.require(kind, parent_id)
         except NotFound:
-            await directory.catch_up()
+            await fresh_reads.catch_up()
             await parents.require(kind, parent_id)
 
     return guard

@@ -16,11 +16,11 @@ from identity_common.failures import (
 from identity_common.fields import MAX_RELATED
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
+from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.lookups import Lookups
 from stead.event_types import MemberState, MemberType
 from template_service.fan_out.requests import request_member_fan_out
-from template_service.known.freshness import Directory
 from template_service.members import store
 from template_service.members.rules import MAX_ASSIGNMENTS, ROLE_TYPE_OF
 from template_service.members.store import Member, Membership
@@ -48,7 +48,7 @@ class Members:
         reader: AsyncEngine,
         lookups: Lookups,
         changes: Changes,
-        directory: Directory,
+        fresh_reads: FreshReads,
         *,
         tenant_id: str,
         clock: Clock = now_ms,
@@ -56,7 +56,7 @@ class Members:
         self._reader = reader
         self._lookups = lookups
         self._changes = changes
-        self._directory = directory
+        self._fresh_reads = fresh_reads
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -109,7 +109,7 @@ class Members:
             Conflict: A user or application is unknown or of the wrong kind.
         """
         wanted = sorted(set(ids))
-        await self._directory.with_catch_up(lambda: self._add(member_type, organization_id, wanted))
+        await self._fresh_reads.with_catch_up(lambda: self._add(member_type, organization_id, wanted))
 
     @retry_on_conflict
     async def _add(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> None:
@@ -125,7 +125,7 @@ class Members:
             Conflict: A user or application is unknown or of the wrong kind.
         """
         wanted = sorted(set(ids))
-        await self._directory.with_catch_up(lambda: self._replace(member_type, organization_id, wanted))
+        await self._fresh_reads.with_catch_up(lambda: self._replace(member_type, organization_id, wanted))
 
     @retry_on_conflict
     async def _replace(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> None:
@@ -169,7 +169,7 @@ class Members:
         members = sorted(set(member_ids))
         if len(members) * (len(set(role_ids)) + len(set(role_names))) > MAX_ASSIGNMENTS:
             raise body_too_large(f"More than {MAX_ASSIGNMENTS} assignments: split the request.")
-        return await self._directory.with_catch_up(
+        return await self._fresh_reads.with_catch_up(
             lambda: self._assign(member_type, organization_id, members, role_ids, role_names, replace=False)
         )
 
@@ -186,7 +186,7 @@ class Members:
         Raises:
             Conflict: It is not a member, or a role is unknown or of the wrong type.
         """
-        await self._directory.with_catch_up(
+        await self._fresh_reads.with_catch_up(
             lambda: self._assign(member_type, organization_id, [member_id], role_ids, role_names, replace=True)
         )
 

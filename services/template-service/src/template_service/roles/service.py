@@ -11,10 +11,10 @@ from identity_common.fields import MAX_RELATED
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
+from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.database import refusals, retry_on_conflict
 from stead.event_types import OrganizationRoleState
 from template_service.fan_out.requests import request_role_fan_out
-from template_service.known.freshness import Directory
 from template_service.role_contents import store as contents
 from template_service.role_contents.events import record_roles, touch_roles
 from template_service.role_contents.store import Content, GrantedScope, OrganizationPermission
@@ -31,7 +31,7 @@ class OrganizationRoles:
     Args:
         reader: For reads without a transaction.
         changes: Opens the transactions of changes.
-        directory: Catches up before a scope is refused as unknown.
+        fresh_reads: Catches up before a scope is refused as unknown.
         tenant_id: The tenant.
         management_api: Indicator of the Management API, whose scopes no organization role can grant.
     """
@@ -40,14 +40,14 @@ class OrganizationRoles:
         self,
         reader: AsyncEngine,
         changes: Changes,
-        directory: Directory,
+        fresh_reads: FreshReads,
         *,
         tenant_id: str,
         management_api: str,
     ) -> None:
         self._reader = reader
         self._changes = changes
-        self._directory = directory
+        self._fresh_reads = fresh_reads
         self._tenant_id = tenant_id
         self._management_api = management_api
 
@@ -57,7 +57,7 @@ class OrganizationRoles:
         Raises:
             Conflict: The name is in use; a permission or scope is unknown; a scope is of the Management API; too many.
         """
-        return await self._directory.with_catch_up(lambda: self._create(creation))
+        return await self._fresh_reads.with_catch_up(lambda: self._create(creation))
 
     @retry_on_conflict
     async def _create(self, creation: rules.OrganizationRoleCreation) -> OrganizationRole:
@@ -143,7 +143,7 @@ class OrganizationRoles:
         Raises:
             Conflict: One of them is unknown or a scope of the Management API, or there are too many.
         """
-        await self._directory.with_catch_up(lambda: self._add(content, role_id, ids))
+        await self._fresh_reads.with_catch_up(lambda: self._add(content, role_id, ids))
 
     @retry_on_conflict
     async def _add(self, content: Content, role_id: str, ids: Collection[str]) -> None:
@@ -158,7 +158,7 @@ class OrganizationRoles:
         Raises:
             Conflict: One of them is unknown or a scope of the Management API, or there are too many.
         """
-        await self._directory.with_catch_up(lambda: self._replace(content, role_id, ids))
+        await self._fresh_reads.with_catch_up(lambda: self._replace(content, role_id, ids))
 
     @retry_on_conflict
     async def _replace(self, content: Content, role_id: str, ids: Collection[str]) -> None:

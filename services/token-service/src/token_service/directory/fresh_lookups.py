@@ -1,13 +1,12 @@
-"""The directory as the grants see it: lookups, and what "fresh enough" means for a request."""
+"""The directory as the grants see it: lookups in both of its parts, fresh enough for a request."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from identity_common.bus.connection import Bus
 from identity_common.oauth import invalid_target, temporarily_unavailable
-from identity_common.projection.catch_up import CatchUp
+from identity_common.projection.fresh_reads import FreshReads
 from identity_common.projection.freshness import Freshness, highest
 from identity_common.revisions import Source
 from identity_common.wire.events import ApplicationState, ResourceState
@@ -25,7 +24,6 @@ class Directory:
     Attributes:
         in_memory: Clients, resources, roles: plain lookups.
         in_redis: Users and members: one command a request.
-        further: Other parts that must have seen the revisions that a request awaits.
     """
 
     def __init__(
@@ -41,15 +39,17 @@ class Directory:
         further: Sequence[Freshness] = (),
     ) -> None:
         self.in_memory = in_memory
-        self.further = tuple(further)
         self.in_redis = in_redis
         self._max_age_s = max_age_s
-        self._revision_wait_s = revision_wait_s
-        parts = (in_memory.freshness, in_redis.freshness)
-        self._catch_ups: dict[Source, CatchUp] = {
-            source: CatchUp(bus, source, parts, tenant_id=tenant_id, wait_s=catch_up_wait_s)
-            for source in get_args(Source)
-        }
+        self._fresh = FreshReads(
+            bus,
+            (in_memory.freshness, in_redis.freshness),
+            tenant_id=tenant_id,
+            sources=get_args(Source),
+            revision_wait_s=revision_wait_s,
+            catch_up_wait_s=catch_up_wait_s,
+            further=further,
+        )
 
     @property
     def is_loaded(self) -> bool:
@@ -86,11 +86,7 @@ class Directory:
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
         """Return whether both parts and ``further`` have seen these revisions."""
-        return not awaited or all(part.has_seen(_known_to(part, self.further, awaited)) for part in self._all_parts)
-
-    @property
-    def _all_parts(self) -> tuple[Freshness, ...]:
-        return (self.in_memory.freshness, self.in_redis.freshness, *self.further)
+        return self._fresh.has_seen(awaited)
 
     def require_people(self) -> None:
         """Refuse a request before it spends anything while users are being loaded.
@@ -114,12 +110,10 @@ class Directory:
         """Wait until these parts, or all that must, have seen the awaited revisions.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` after the deadline.
+            NotYetThere: They have not in time.
+            TemporarilyUnavailable: Too many requests are waiting already.
         """
-        deadline = time.monotonic() + self._revision_wait_s
-        for part in parts or self._all_parts:
-            if not await part.reach(_known_to(part, self.further, awaited), deadline=deadline):
-                raise temporarily_unavailable("the awaited revision has not arrived yet")
+        await self._fresh.wait_for(awaited, *parts)
 
     def requirement(self, organization_id: str | None, *, at_least: Mapping[str, int]) -> Requirement:
         """Return what the directory must include before a script spends something of a user.
@@ -138,7 +132,7 @@ class Directory:
         Raises:
             OAuthError: ``temporarily_unavailable`` after the deadline.
         """
-        deadline = time.monotonic() + self._revision_wait_s
+        deadline = self._fresh.deadline()
         await self.wait_for(at_least, self.in_memory.freshness)
         await self.in_redis.wait_for(at_least, deadline=deadline)
 
@@ -193,7 +187,7 @@ class Directory:
             OAuthError: ``temporarily_unavailable``.
             TooManyMemberships: There are more.
         """
-        deadline = time.monotonic() + self._revision_wait_s
+        deadline = self._fresh.deadline()
         return await self.in_redis.memberships_of(member_id, at_least=at_least, deadline=deadline, at_most=at_most)
 
     async def subject(
@@ -220,7 +214,7 @@ class Directory:
         sources: tuple[Source, ...] = ("management",)
         if organization_id is not None:
             sources, at_least = ("management", "template"), highest(at_least, _TEMPLATE_LOADED)
-        deadline = time.monotonic() + self._revision_wait_s
+        deadline = self._fresh.deadline()
         subject = await self.in_redis.subject(
             user_id, organization_id, at_least=at_least, deadline=deadline, snapshot=snapshot
         )
@@ -240,7 +234,7 @@ class Directory:
             OAuthError: ``temporarily_unavailable``.
         """
         at_least = highest(at_least, _TEMPLATE_LOADED)
-        deadline = time.monotonic() + self._revision_wait_s
+        deadline = self._fresh.deadline()
         membership = await self.in_redis.membership(organization_id, member_id, at_least=at_least, deadline=deadline)
         if membership is None:
             newer = highest(at_least, await self.catch_up("template"))
@@ -257,15 +251,8 @@ class Directory:
             The revisions that the part in Redis has then seen.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
+            TemporarilyUnavailable: Too many requests are waiting already.
         """
         sources = sources or ("management",)
-        await asyncio.gather(*(self._catch_ups[source].catch_up() for source in sources))
+        await self._fresh.catch_up(*sources)
         return {source: max(0, self.in_redis.freshness.seen(source)) for source in sources}
-
-
-def _known_to(part: Freshness, further: Sequence[Freshness], awaited: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the awaited revisions that a part receives: a part in ``further`` receives only management's."""
-    if part not in further:
-        return awaited
-    return {source: revision for source, revision in awaited.items() if source == "management"}

@@ -3,6 +3,7 @@
 from typing import Final, assert_never, get_args
 
 from identity_common.failures import (
+    AnyFailure,
     Conflict,
     Failure,
     Invalid,
@@ -40,11 +41,9 @@ def refusal_of(error: Refusal) -> OAuthError:
 def oauth_error_of(failure: Failure) -> OAuthError:
     """Return the error response to a failure; log a store that does not answer."""
     match failure:
-        case TemporarilyUnavailable():
+        case NotYetThere() | TemporarilyUnavailable():
             log_unavailable(failure)
             return temporarily_unavailable(failure.why or failure.message, retry_after_s=failure.retry_after_s)
-        case NotYetThere():
-            return temporarily_unavailable(failure.message, retry_after_s=failure.retry_after_s)
         case Refused():
             return OAuthError("access_denied", failure.message, reason=failure.code)
         case NotFound():
@@ -59,7 +58,7 @@ def oauth_error_of(failure: Failure) -> OAuthError:
             assert_never(failure)
 
 
-def log_unavailable(failure: TemporarilyUnavailable) -> None:
+def log_unavailable(failure: AnyFailure) -> None:
     """Log which store does not answer, if the failure is about one."""
     if isinstance(failure, StoreUnavailable):
         _log.warning("store.unavailable", store=failure.store, error=failure.cause)

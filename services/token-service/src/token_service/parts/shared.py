@@ -44,7 +44,7 @@ class Shared:
         self.connections = connections = Connections(settings)
         engine, bus, commands = connections.engine, connections.bus, connections.commands
         self._eviction_watch = EvictionWatch(connections.redis)
-        ends_seen = Freshness()
+        ends_seen = Freshness("management")
         self.directory = _directory(settings, connections, ends_seen, catch_up_wait_s=catch_up_wait_s)
         self.revocations = Revocations(
             engine, connections.redis, commands, tenant_id=tenant_id, replicas=settings.redis_replicas
