@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from identity_common.stores import lookups
+from identity_common.stores.reader import CONDITION_CONNECTIONS
 from management_service import app as management_app
 from management_service.settings import Settings as ManagementSettings
 from template_service.settings import Settings as TemplateSettings
@@ -50,6 +51,11 @@ def test_the_page_on_sizing_has_the_pools_that_the_code_has() -> None:
         "token-service": 0,
         "management-service": management_app._SEARCH_CONNECTIONS,
         "template-service": 0,
+    }
+    assert {service: row.conditions for service, row in rows.items()} == {
+        "token-service": 0,
+        "management-service": CONDITION_CONNECTIONS,
+        "template-service": CONDITION_CONNECTIONS,
     }
     assert [row.total for row in rows.values()] == [sum(row[:-1]) for row in rows.values()]
 

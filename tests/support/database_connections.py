@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PAGE = Path(__file__).parents[2] / "docs/operations/sizing.md"
-_ROW = re.compile(r"^\| (\w+-service) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (\w+-service)" + r" \| (\d+)" * 6 + r" \|$", re.MULTILINE)
 _SPARE = re.compile(r"plus (\d+) for Jobs")
 
 
 class Connections(NamedTuple):
-    """A row of the table: the pool, key look-ups, searches, and workers and listeners; and their sum."""
+    """A row of the table: the pool, key look-ups, searches, conditions, and workers and listeners; and their sum."""
 
     pool: int
     lookups: int
     searches: int
+    conditions: int
     background: int
     total: int
 

@@ -20,8 +20,14 @@ class Condition(Protocol):
 
 
 CONDITION: Final[ContextVar[Condition | None]] = ContextVar("condition", default=None)
+IS_READ_FOR_CONDITION: Final[ContextVar[bool]] = ContextVar("is_read_for_condition", default=False)
 
 
 def condition_of_write() -> Condition | None:
     """Return the condition of the current write; None without one, and in background work."""
     return CONDITION.get()
+
+
+def is_read_for_condition() -> bool:
+    """Return whether this is the read of an object by which a condition is judged."""
+    return IS_READ_FOR_CONDITION.get()

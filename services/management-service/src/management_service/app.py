@@ -35,6 +35,7 @@ from identity_common.stores.address_limit import AddressLimit
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.measures import measure_stores
+from identity_common.stores.reader import Reader, autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import Samples, counter
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
@@ -176,14 +177,14 @@ class _Connections:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = parts.engine(settings)
-        self.reader = parts.reader(self.engine)
+        self.reader = Reader(self.engine, service="management-service")
         self._search_engine = create_database_engine(
             settings.database_url,
             service="management-service",
             pool_size=_SEARCH_CONNECTIONS,
             statement_timeout_s=SEARCH_TIMEOUT_S,
         )
-        self.searcher = parts.reader(self._search_engine)
+        self.searcher = autocommit(self._search_engine)
         self.lookups = Lookups(settings.database_url, service="management-service")
         self.redis = connect_redis(settings.redis_url)
         self.commands = RedisCommands(self.redis)
@@ -199,7 +200,7 @@ class _Connections:
         await self.redis.aclose()
         self.lookups.stop()
         await self._search_engine.dispose()
-        await self.engine.dispose()
+        await self.reader.dispose()
 
 
 class _Background:

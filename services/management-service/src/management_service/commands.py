@@ -15,6 +15,7 @@ from identity_common.outbox.changes import Changes
 from identity_common.outbox.commands import SourceCommands
 from identity_common.progress import Progress
 from identity_common.serving import run_restoration
+from identity_common.stores.reader import autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis
 from management_service import parts
 from management_service.applications.service import Applications
@@ -88,7 +89,7 @@ async def _bootstrap(
     administrator: KubernetesSecret | None = None,
 ) -> Credentials:
     engine = parts.engine(settings)
-    reader = parts.reader(engine)
+    reader = autocommit(engine)
     published = Progress()
     published.advance(_EVERYTHING_PUBLISHED)  # the running service's relay publishes; bootstrap does not wait for it
     changes = parts.changes(settings, engine, published)

@@ -21,11 +21,6 @@ def engine(settings: Settings) -> AsyncEngine:
     )
 
 
-def reader(pool: AsyncEngine) -> AsyncEngine:
-    """Return the same pool in autocommit mode, which saves BEGIN and ROLLBACK for reads."""
-    return pool.execution_options(isolation_level="AUTOCOMMIT")
-
-
 def changes(settings: Settings, pool: AsyncEngine, published: Progress) -> Changes:
     """Return what opens transactions, and waits until their changes are published."""
     return Changes(

@@ -36,6 +36,7 @@ from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.measures import measure_stores
+from identity_common.stores.reader import Reader
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import Samples, gauge
 from stead import AsyncAccessTokenVerifier
@@ -121,8 +122,7 @@ class _Connections:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = _engine(settings)
-        # The same pool without transactions: a read costs no BEGIN and ROLLBACK.
-        self.reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self.reader = Reader(self.engine, service="template-service")
         self.lookups = Lookups(settings.database_url, service="template-service")
         self.redis = connect_redis(settings.redis_url)
         self.bus = Bus(settings.nats_url, service="template")
@@ -134,7 +134,7 @@ class _Connections:
         await self.bus.stop()
         await self.redis.aclose()
         self.lookups.stop()
-        await self.engine.dispose()
+        await self.reader.dispose()
 
 
 class _Background:

@@ -11,7 +11,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; holds the revocations of access tokens.
-        database_connections: Size of the PostgreSQL pool, besides four connections for look-ups and a few for workers.
+        database_connections: Size of the PostgreSQL pool; look-ups, conditions and background work use a few more.
         revision_wait_s: How long a request waits for the revision of management-service that it requires.
     """
 

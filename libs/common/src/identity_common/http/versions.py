@@ -16,7 +16,7 @@ from litestar import Litestar
 from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp, Message, Scope
 
-from identity_common.conditions import CONDITION
+from identity_common.conditions import CONDITION, IS_READ_FOR_CONDITION
 from identity_common.entity_tags import read_entity_tags
 from identity_common.failures import Issue, TemporarilyUnavailable, invalid_input
 from identity_common.http.openapi import is_list
@@ -167,6 +167,7 @@ class Versions:
         as_get |= {"query_string": query, "headers": headers, "state": {}}
 
         async def answer() -> None:
+            IS_READ_FOR_CONDITION.set(True)
             await self._answer(as_get, _no_body, send)
 
         await asyncio.create_task(answer())

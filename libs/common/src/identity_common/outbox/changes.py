@@ -1,6 +1,5 @@
 """The only way to change a source's state: a transaction that numbers and records its changes before it commits."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -11,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.clock import Clock, now_ms
-from identity_common.conditions import Condition, condition_of_write
-from identity_common.failures import StoreUnavailable
+from identity_common.conditions import condition_of_write
 from identity_common.outbox.audit import audit_entries, entry_of_write
 from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
@@ -24,7 +22,6 @@ from identity_common.wire.events import event_subject
 
 NOTIFY_CHANNEL: Final = "outbox"
 _PUBLICATION_WAIT_S: Final = 0.25
-_TURN_S: Final = 2.0
 
 _APPEND = text(
     """
@@ -152,7 +149,6 @@ class Changes:
         self._may_return = tuple(f"{kind}." for kind in may_return)
         self._clock = clock
         self._timed_out_at = -1
-        self._conditional = asyncio.Lock()
 
     async def prepare(self) -> None:
         """Create the tenant's revision counter if it is missing."""
@@ -169,12 +165,9 @@ class Changes:
 
         Args:
             await_publication: False for background work: it would wait for itself, and has no audit entry or condition.
-
-        Raises:
-            StoreUnavailable: The request's condition cannot be judged in time; its own refusal if it does not hold.
         """
         condition = condition_of_write() if await_publication else None
-        async with self._turn(condition), self._engine.begin() as connection:
+        async with self._engine.begin() as connection:
             transaction = Transaction(connection, self._source, self._tenant_id)
             yield transaction
             if condition is not None:
@@ -211,26 +204,6 @@ class Changes:
         )
         async with self._engine.begin() as connection:
             await connection.execute(_APPEND, self._appended([], [entry], now))
-
-    @asynccontextmanager
-    async def _turn(self, condition: Condition | None) -> AsyncGenerator[None, None]:
-        """Run one write with a condition at a time.
-
-        Each of them reads its object on a second connection. Many at once would hold all connections of the pool while
-        each waits for another one.
-        """
-        if condition is None:
-            yield
-            return
-        try:
-            async with asyncio.timeout(_TURN_S):
-                await self._conditional.acquire()
-        except TimeoutError as error:
-            raise StoreUnavailable("postgresql", type(error).__name__) from None
-        try:
-            yield
-        finally:
-            self._conditional.release()
 
     async def current_revision(self, transaction: Transaction) -> int:
         """Return the source's revision before the changes of this transaction."""

@@ -15,6 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from sqlalchemy import (
     ARRAY,
+    URL,
     ColumnElement,
     RowMapping,
     Select,
@@ -102,7 +103,7 @@ logging.getLogger(f"{MeasuredPool.__module__}.{MeasuredPool.__name__}").setLevel
 
 
 def create_database_engine(
-    url: str, *, service: str, pool_size: int, statement_timeout_s: float | None = None
+    url: str | URL, *, service: str, pool_size: int, statement_timeout_s: float | None = None
 ) -> AsyncEngine:
     """Return an engine that opens connections on demand and replaces broken ones.
 
