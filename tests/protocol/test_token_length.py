@@ -1,8 +1,9 @@
-"""Every signed token is short enough for the verifiers, ours and the SDK's."""
+"""Every signed token is short enough for the verifiers, ours and the SDK's, and revocation does not depend on that."""
 
 from __future__ import annotations
 
 import secrets
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from stead import AccessTokenVerifier
 from stead.sign_in.id_token import read_id_token
 from stead.verify.signed_tokens import MAX_TOKEN_CHARS
+from tests.protocol.test_rfc7009_revocation import revoke, revoked
 from tests.protocol.test_rfc7662_introspection import is_active
 from tests.support.signing_in import SignIn
 from tests.support.world import World, error_body
@@ -149,3 +151,23 @@ def test_an_id_token_without_room_for_lists_leaves_them_to_userinfo(
     about = world.stack.http.get("/oidc/me", headers=bearer).json()
     assert about["organizations"] == [world.other_organization]
     assert len(about["organization_roles"]) == 50
+
+
+def test_a_token_that_is_longer_than_verifiers_accept_is_revoked(world: World) -> None:
+    """RFC 7009: whatever has a valid signature; verifiers that are not ours may accept it."""
+    jti = uuid.uuid4().hex
+    claims = {"sub": world.customer, "aud": world.resource, "client_id": world.traditional.id, "jti": jti}
+    short = world.forger.access_token(**claims)
+    long = world.forger.access_token(**claims, plan="x" * 13_000)
+    assert is_active(world, short)
+    assert len(long) > MAX_TOKEN_CHARS
+    other = revoke(world, long, world.spa)
+    assert (other.status_code, other.json()["error"]) == (400, "invalid_grant")
+    assert revoked(revoke(world, world.forger.access_token(**claims, plan="x" * 40_000), world.traditional))
+
+    assert not is_active(world, short)
+
+    another = {**claims, "jti": uuid.uuid4().hex}
+    for token in (f"{world.forger.access_token(**another, plan='x' * 13_000)[:-8]}AAAAAAAA", "x" * 60_000):
+        assert revoked(revoke(world, token, world.traditional))
+    assert is_active(world, world.forger.access_token(**another))

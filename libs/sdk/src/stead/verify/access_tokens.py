@@ -100,12 +100,13 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 _claims_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def read_token(token: object, expected: Expectations) -> UnverifiedToken:
+def read_token(token: object, expected: Expectations, *, max_chars: int = MAX_TOKEN_CHARS) -> UnverifiedToken:
     """Parse an access token and check what needs no key: size, form and header.
 
     Args:
         token: As presented; anything.
         expected: Names the accepted algorithms.
+        max_chars: Longer tokens are rejected.
 
     Raises:
         TokenInvalid: It is not a JWS in compact form, its ``typ`` is not an access token's, its algorithm is not
@@ -114,7 +115,7 @@ def read_token(token: object, expected: Expectations) -> UnverifiedToken:
     Source:
         RFC 9068 section 4 (``typ`` is ``at+jwt`` or ``application/at+jwt``, never ``alg`` none).
     """
-    return read_jws(token, expected.algorithms, types=ACCESS_TOKEN_TYPES)
+    return read_jws(token, expected.algorithms, types=ACCESS_TOKEN_TYPES, max_chars=max_chars)
 
 
 class TokenChecker:

@@ -56,13 +56,16 @@ class _Header(msgspec.Struct, frozen=True):
 _header_decoder = msgspec.json.Decoder(_Header)
 
 
-def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str]) -> UnverifiedToken:
+def read_jws(
+    token: object, algorithms: Sequence[str], *, types: frozenset[str], max_chars: int = MAX_TOKEN_CHARS
+) -> UnverifiedToken:
     """Parse a signed token of any class; see ``read_token``.
 
     Args:
         token: In compact form.
         algorithms: The accepted ones.
         types: The accepted values of ``typ`` in lower case: the class of the token.
+        max_chars: Longer tokens are rejected.
 
     Raises:
         TokenInvalid: The token is malformed or not of this class.
@@ -73,7 +76,7 @@ def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str])
     """
     if not isinstance(token, str):
         raise TokenInvalid("malformed")
-    if len(token) > MAX_TOKEN_CHARS:
+    if len(token) > max_chars:
         raise TokenInvalid("too_large")
     segments = _COMPACT_FORM.fullmatch(token)
     if segments is None:

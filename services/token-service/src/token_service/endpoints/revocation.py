@@ -14,6 +14,7 @@ from token_service.directory import Directory
 from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
+from token_service.grants.form import MAX_BYTES
 from token_service.openapi.endpoints import REVOCATION_OPERATION, TokenForm
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.presented_tokens.revocations import Revocation, Revocations
@@ -73,7 +74,8 @@ class Revoker:
 
     async def _revoke_access_token(self, access_token: str, client: ApplicationState) -> None:
         try:
-            token = self._live_tokens.read(access_token)
+            # Longer ones than our verifiers accept are revoked, too: verifiers of others may accept them.
+            token = self._live_tokens.read(access_token, max_chars=MAX_BYTES)
         except TokenRefused:
             return
         if token.client_id != client.id:

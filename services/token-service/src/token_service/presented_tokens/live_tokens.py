@@ -15,6 +15,7 @@ from identity_common.wire.events import ApplicationState
 from stead.errors import TokenInvalid
 from stead.verify.access_tokens import AccessToken, Expectations, TokenChecker, read_token
 from stead.verify.impersonations import Impersonation, actors_of
+from stead.verify.signed_tokens import MAX_TOKEN_CHARS
 from token_service.directory import Directory, Person, Subject
 from token_service.presented_tokens.liveness import TokenState, why_token_not_live
 from token_service.presented_tokens.revocations import Revocations
@@ -93,20 +94,21 @@ class LiveTokens:
             raise TokenRefused(reason)
         return LiveToken(token, client, None if speaks_for_itself else subject.person)
 
-    def read(self, access_token: str, *, audience: str | None = None) -> AccessToken:
+    def read(self, access_token: str, *, audience: str | None = None, max_chars: int = MAX_TOKEN_CHARS) -> AccessToken:
         """Return the claims of a token with a valid signature that has not expired; liveness is not checked.
 
         Args:
             access_token: As presented.
             audience: The required ``aud``; None accepts any of ours.
+            max_chars: Longer tokens are refused.
 
         Raises:
             TokenRefused: It is not ours, or not for this audience.
         """
         self._keys.require_loaded()
         try:
-            expected, checker = self._checker(audience) if audience else self._checker_for(access_token)
-            unchecked = read_token(access_token, expected)
+            expected, checker = self._checker(audience) if audience else self._checker_for(access_token, max_chars)
+            unchecked = read_token(access_token, expected, max_chars=max_chars)
             return checker.check(unchecked, keys=self._keys.ring.verifying, now=time.time())
         except TokenInvalid as error:
             raise TokenRefused(error.reason) from None
@@ -118,9 +120,10 @@ class LiveTokens:
             self._checkers[audience] = (expected, TokenChecker(expected))
         return self._checkers[audience]
 
-    def _checker_for(self, access_token: str) -> tuple[Expectations, TokenChecker]:
+    def _checker_for(self, access_token: str, max_chars: int) -> tuple[Expectations, TokenChecker]:
         """Return a checker for the audience that the token itself claims."""
-        unchecked = read_token(access_token, Expectations(issuer=self._issuer, audience=_NOWHERE))
+        nowhere = Expectations(issuer=self._issuer, audience=_NOWHERE)
+        unchecked = read_token(access_token, nowhere, max_chars=max_chars)
         expected = Expectations(issuer=self._issuer, audience=_unverified_audience(unchecked.payload))
         return expected, TokenChecker(expected, cache_size=0)
 
