@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
-from identity_common.oauth import OAuthError
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.revisions import Source
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import ApplicationState, UserState, Watermark, event_subject, watermark_subject
@@ -126,12 +126,12 @@ class Following:
             return None
         return set(self.in_memory.held_in_organization(None, membership.member.role_ids, frozenset(names)))
 
-    async def answers(self, *names: str) -> set[str] | int | None:
-        """Return the result of ``granted``, or the status of the refusal."""
+    async def answers(self, *names: str) -> set[str] | str | None:
+        """Return the result of ``granted``, or the code of the failure."""
         try:
             return await self.granted(*names)
-        except OAuthError as error:
-            return error.status
+        except TemporarilyUnavailable as failure:
+            return failure.code
 
     async def copy(self) -> dict[bytes, bytes]:
         """Return all of the tenant's keys in Redis."""
@@ -187,14 +187,14 @@ async def following(servers: ServerAddresses) -> AsyncIterator[Following]:
 
 async def test_organizations_are_unavailable_until_the_first_watermark(following: Following) -> None:
     """Until then ``temporarily_unavailable``; users without an organization are answered as always."""
-    with pytest.raises(OAuthError) as refused:
+    with pytest.raises(TemporarilyUnavailable) as refused:
         following.directory.require_organizations()
     person = await following.directory.person("user", at_least={"management": 1})
     await following.tell_watermark("template")
     await eventually(lambda: following.in_memory.freshness.has_seen({"template": 0}))
     await eventually(lambda: following.in_redis.freshness.has_seen({"template": 0}))
 
-    assert (refused.value.status, refused.value.error) == (503, "temporarily_unavailable")
+    assert refused.value.why == "organizations are being loaded"
     assert person is not None
     following.directory.require_organizations()
     assert await following.answers("read") is None
@@ -285,8 +285,8 @@ async def test_an_emptied_redis_is_refilled_by_itself(following: Following) -> N
         return seen[-1] == {"read"}
 
     await eventually(is_back)
-    assert [each for each in seen if each not in (503, {"read"})] == []
-    assert 503 in seen
+    assert [each for each in seen if each not in ("temporarily_unavailable", {"read"})] == []
+    assert "temporarily_unavailable" in seen
     assert await following.directory.membership("org", "gone", at_least={}) is None
 
 

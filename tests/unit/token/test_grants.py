@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
-from identity_common.failures import StoreUnavailable, TooLarge
+from identity_common.failures import StoreUnavailable, TemporarilyUnavailable, TooLarge
 from identity_common.oauth import OAuthError, invalid_request, invalid_target, unauthorized_client
 from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
@@ -41,7 +41,7 @@ from token_service.directory.projection import ProjectionState
 from token_service.grants import Grants, TokenRequest, TokenResponse
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.client_credentials import ClientCredentialsGrant
-from token_service.grants.failures import Refusal, refusal_of
+from token_service.grants.failures import Refusal, oauth_error_of, refusal_of
 from token_service.grants.form import parse_form
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
@@ -419,8 +419,8 @@ async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known)
             in_redis.projection.take(each)
         try:
             known.directory.require_people()
-        except OAuthError as error:
-            seen.append((in_redis.is_loaded, error.status))
+        except TemporarilyUnavailable as failure:
+            seen.append((in_redis.is_loaded, oauth_error_of(failure).status))
         else:
             seen.append((in_redis.is_loaded, 200))
 
@@ -441,10 +441,12 @@ async def test_a_directory_without_events_for_too_long_answers_nothing(known: Kn
 
 async def test_while_redis_is_away_people_cannot_be_judged(known: Known) -> None:
     """The design: a store that is down is 503, never a guess."""
-    with pytest.raises(OAuthError) as refused:
+    with pytest.raises(StoreUnavailable) as failed:
         await known.directory.person("user", at_least={})
 
-    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+    refusal = oauth_error_of(failed.value)
+    assert (refusal.error, refusal.status) == ("temporarily_unavailable", 503)
+    assert refusal.description == "the directory cannot be read right now"
 
 
 class Organizations:
@@ -543,8 +545,8 @@ async def test_both_halves_must_have_loaded_organizations(known: Known) -> None:
         half.freshness.advance("template", 0)
         try:
             known.directory.require_organizations()
-        except OAuthError as error:
-            seen.append(error.status)
+        except TemporarilyUnavailable as failure:
+            seen.append(oauth_error_of(failure).status)
         else:
             seen.append(200)
 

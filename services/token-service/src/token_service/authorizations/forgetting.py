@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 from identity_common.background import BackgroundLoop
-from identity_common.failures import StoreUnavailable
-from identity_common.oauth import OAuthError
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import Authorizations, Consents, Holder
 from token_service.directory import Directory
@@ -29,7 +27,13 @@ class Forgetting:
         self._consents = consents
         self._authorizations = authorizations
         self._loop = BackgroundLoop(
-            self._forget_periodically, name="forgetting", pause_s=0, log=_log, failed="forgetting.failed"
+            self._forget_periodically,
+            name="forgetting",
+            pause_s=0,  # the work begins with one
+            log=_log,
+            failed="forgetting.failed",
+            interrupted="forgetting.interrupted",
+            expected=(TemporarilyUnavailable,),
         )
 
     def start(self) -> None:
@@ -41,11 +45,7 @@ class Forgetting:
         await self._loop.stop()
 
     async def withdraw_consents_of_deleted(self) -> None:
-        """Withdraw every consent of a user or application that was deleted.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Withdraw every consent of a user or application that was deleted."""
         holders = await self._consents.holders()
         while holders:
             for user_id, application_id in await self._deleted(holders):
@@ -64,5 +64,4 @@ class Forgetting:
 
     async def _forget_periodically(self) -> None:
         await asyncio.sleep(_EVERY_S)
-        with suppress(OAuthError, StoreUnavailable):  # the next scan tries again
-            await self.withdraw_consents_of_deleted()
+        await self.withdraw_consents_of_deleted()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from identity_common.bus.connection import Bus
-from identity_common.oauth import invalid_target, temporarily_unavailable
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.projection.fresh_reads import FreshReads
 from identity_common.projection.freshness import Freshness, highest
 from identity_common.revisions import Source
@@ -66,15 +66,11 @@ class Directory:
         await asyncio.gather(self.in_memory.stop(), self.in_redis.stop())
 
     def require_current(self) -> None:
-        """Refuse requests while the directory is not loaded, or has not heard from the bus for too long.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Refuse requests while the directory is not loaded, or has not heard from the bus for too long."""
         if not self.in_memory.is_loaded:
-            raise temporarily_unavailable("the directory is being loaded")
+            raise TemporarilyUnavailable(why="the directory is being loaded")
         if self.in_memory.freshness.silence_s > self._max_age_s:
-            raise temporarily_unavailable("the directory is out of date")
+            raise TemporarilyUnavailable(why="the directory is out of date")
 
     def revisions_of(self, sources: Sequence[Source], *parts: Freshness) -> dict[str, int] | None:
         """Return the revisions of these sources that the parts have seen, both parts by default.
@@ -89,22 +85,14 @@ class Directory:
         return self._fresh.has_seen(awaited)
 
     def require_people(self) -> None:
-        """Refuse a request before it spends anything while users are being loaded.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Refuse a request before it spends anything while users are being loaded."""
         if not self.in_redis.is_complete:
-            raise temporarily_unavailable("the directory is being loaded")
+            raise TemporarilyUnavailable(why="the directory is being loaded")
 
     def require_organizations(self) -> None:
-        """Refuse a request before it spends anything while organizations are being loaded.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
+        """Refuse a request before it spends anything while organizations are being loaded."""
         if min(part.seen("template") for part in (self.in_memory.freshness, self.in_redis.freshness)) < 0:
-            raise temporarily_unavailable("organizations are being loaded")
+            raise TemporarilyUnavailable(why="organizations are being loaded")
 
     async def wait_for(self, awaited: Mapping[str, int], *parts: Freshness) -> None:
         """Wait until these parts, or all that must, have seen the awaited revisions.
@@ -130,7 +118,8 @@ class Directory:
         """Wait until the part in memory, and the records that are in Redis now, include these revisions.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` after the deadline.
+            NotYetThere: The part in memory has not seen them in time.
+            TemporarilyUnavailable: The records do not include them in time, or cannot be read.
         """
         deadline = self._fresh.deadline()
         await self.wait_for(at_least, self.in_memory.freshness)
@@ -144,17 +133,6 @@ class Directory:
             application = self.in_memory.application(application_id)
         return application
 
-    async def resource(self, indicator: str) -> ResourceState:
-        """Return the requested resource.
-
-        Raises:
-            OAuthError: ``invalid_target``.
-        """
-        resource = await self.find_resource(indicator)
-        if resource is None:
-            raise invalid_target("the resource is unknown")
-        return resource
-
     async def find_resource(self, indicator: str) -> ResourceState | None:
         """Return a resource, or None; an unknown one is looked up again after catching up."""
         resource = self.in_memory.resource(indicator)
@@ -167,9 +145,6 @@ class Directory:
         """Return a user, or None, from records that include these revisions.
 
         An unknown user is looked up again after catching up.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         return (await self.subject(user_id, at_least=at_least)).person
 
@@ -184,7 +159,6 @@ class Directory:
             at_most: The maximum number to read; None for all.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``.
             TooManyMemberships: There are more.
         """
         deadline = self._fresh.deadline()
@@ -207,9 +181,6 @@ class Directory:
             organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
             snapshot: The user's snapshot, if a script has read one.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         sources: tuple[Source, ...] = ("management",)
         if organization_id is not None:
@@ -229,9 +200,6 @@ class Directory:
         """Return a member of an organization, or none, from records that include these revisions.
 
         A missing member is looked up again after catching up.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
         """
         at_least = highest(at_least, _TEMPLATE_LOADED)
         deadline = self._fresh.deadline()

@@ -13,8 +13,7 @@ import msgspec
 
 from identity_common.bus.connection import Bus
 from identity_common.clock import Clock, now_ms
-from identity_common.failures import StoreUnavailable
-from identity_common.oauth import temporarily_unavailable
+from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.projection.freshness import Freshness, highest
 from identity_common.stores.redis import Argument, RedisCommands
 from identity_common.telemetry.logs import get_logger
@@ -22,7 +21,6 @@ from token_service.directory import records
 from token_service.directory.keys import LUA_READ_MEMBERSHIPS, DirectoryKeys
 from token_service.directory.projection import Projection, ProjectionState, decode_state
 from token_service.directory.records import Membership, Person
-from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -153,8 +151,8 @@ class InRedisDirectory:
             snapshot: Of the user, if a script has read one.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, the bus has
-                been silent for too long, or the revisions do not arrive in time.
+            TemporarilyUnavailable: Redis does not answer, the first load is not complete, the bus has been silent for
+                too long, or the revisions do not arrive in time.
         """
         if snapshot is None:
             read = partial(self._read, self._keys.of_subject(organization_id).keys_of(user_id))
@@ -187,7 +185,7 @@ class InRedisDirectory:
         """Wait until the records in Redis include these revisions.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``, as for ``subject``.
+            TemporarilyUnavailable: As for ``subject``.
         """
         await self._recent(partial(self._read, [self._keys.state]), at_least, deadline)
 
@@ -205,7 +203,7 @@ class InRedisDirectory:
             # Redis may hold less than this replica has seen (a promoted replica that lags): poll, as nothing signals
             # progress
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
-                raise temporarily_unavailable("the awaited change has not arrived yet")
+                raise TemporarilyUnavailable(why="the awaited change has not arrived yet")
             await asyncio.sleep(_LOOK_AGAIN_S)
             snapshot = await read()
         return snapshot
@@ -217,15 +215,11 @@ class InRedisDirectory:
         try:
             snapshot: Snapshot = await self._commands.execute(*command)
         except StoreUnavailable as error:
-            raise redis_unavailable(error, "the directory cannot be read right now") from None
+            raise error.explained("the directory cannot be read right now") from None
         return snapshot
 
     async def deleted_among(self, user_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these users were deleted in the last day; unknown users were not.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``: Redis does not answer.
-        """
+        """Return which of these users were deleted in the last day; unknown users were not."""
         users = sorted(user_ids)
         found = await self._read([self._keys.user + user_id for user_id in users]) if users else ()
         return frozenset(user_id for user_id, record in zip(users, found, strict=True) if records.is_tombstone(record))
@@ -242,7 +236,7 @@ class InRedisDirectory:
             at_most: The maximum number to read; None for all.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``, as for ``subject``.
+            TemporarilyUnavailable: As for ``subject``.
             TooManyMemberships: There are more.
         """
         read = partial(self._read_memberships, member_id, _ALL if at_most is None else at_most)
@@ -259,7 +253,7 @@ class InRedisDirectory:
         """Return the state of a snapshot; refuse an incomplete or outdated one."""
         state = decode_state(snapshot[0])
         if not state.complete:
-            raise temporarily_unavailable("the directory is being loaded")
+            raise TemporarilyUnavailable(why="the directory is being loaded")
         if self._clock() - state.heard_at > self._max_age_ms:
-            raise temporarily_unavailable("the directory is out of date")
+            raise TemporarilyUnavailable(why="the directory is out of date")
         return state

@@ -1,16 +1,12 @@
 """``/api/users/{userId}/consents``: the consents of a user, for callers of the Management API."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import msgspec
 from litestar import Controller, delete, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from identity_common.access.management_api import require_management
-from identity_common.failures import TemporarilyUnavailable, missing_by_id
-from identity_common.oauth import OAuthError
+from identity_common.failures import missing_by_id
 from token_service.authorizations import Authorizations, Consent, Consents
 from token_service.directory import Directory
 
@@ -68,11 +64,10 @@ class ConsentController(Controller):
         tenant_id: NamedDependency[str],
     ) -> list[ConsentView]:
         """Return the consents of a user, one per application, sorted by its id."""
-        with _stores_answer():
-            await _require_user(directory, user_id)
-            found = await consents.of_user(user_id)
-            deleted = directory.in_memory.is_deleted  # consents to deleted applications are deleted later
-            return [_view(consent, tenant_id) for consent in found if not deleted(consent.application_id)]
+        await _require_user(directory, user_id)
+        found = await consents.of_user(user_id)
+        deleted = directory.in_memory.is_deleted  # consents to deleted applications are deleted later
+        return [_view(consent, tenant_id) for consent in found if not deleted(consent.application_id)]
 
     @delete("/{application_id:str}", operation_id="DeleteUserConsent", summary="Withdraw a consent of a user")
     async def withdraw_consent(
@@ -83,24 +78,14 @@ class ConsentController(Controller):
         authorizations: NamedDependency[Authorizations],
     ) -> None:
         """Withdraw a consent: the application's tokens for the user are revoked, and the user is asked again."""
-        with _stores_answer():
-            await _require_user(directory, user_id)
-            if not await authorizations.withdraw_consent(user_id, application_id):
-                raise missing_by_id("entity.not_found")
+        await _require_user(directory, user_id)
+        if not await authorizations.withdraw_consent(user_id, application_id):
+            raise missing_by_id("entity.not_found")
 
 
 async def _require_user(directory: Directory, user_id: str) -> None:
     if await directory.person(user_id, at_least={}) is None:
         raise missing_by_id()
-
-
-@contextmanager
-def _stores_answer() -> Iterator[None]:
-    """Turn an OAuth error about a store into one of the Management API."""
-    try:
-        yield
-    except OAuthError:
-        raise TemporarilyUnavailable from None
 
 
 def _view(consent: Consent, tenant_id: str) -> ConsentView:

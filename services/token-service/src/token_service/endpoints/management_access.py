@@ -1,8 +1,6 @@
 """Callers of this service's part of ``/api``: tokens are verified with our own keys and judged by the directory."""
 
 from identity_common.access.management_api import Verify, unauthorized
-from identity_common.failures import TemporarilyUnavailable
-from identity_common.oauth import OAuthError
 from stead import AccessToken
 from token_service.directory import Directory
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
@@ -17,8 +15,6 @@ def management_verify(directory: Directory, live_tokens: LiveTokens, *, manageme
             live = await live_tokens.verify(access_token, audience=management_api_resource)
         except TokenRefused:
             raise unauthorized() from None
-        except OAuthError:
-            raise TemporarilyUnavailable from None
         return live.token
 
     return verify

@@ -11,7 +11,7 @@ import msgspec
 from prometheus_client import Counter
 
 from identity_common.failures import NotYetThere, TemporarilyUnavailable
-from identity_common.oauth import MalformedRequestError, OAuthError, unsupported_grant_type
+from identity_common.oauth import MalformedRequestError, unsupported_grant_type
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Directory
@@ -174,8 +174,6 @@ async def _await_revision(grant: Grant[object], request: TokenRequest, client: A
     except (MalformedRequestError, NotYetThere, TemporarilyUnavailable):
         raise
     except REFUSALS as error:
-        if isinstance(error, OAuthError) and error.status == 503:
-            raise
         refused = error
     try:
         await grant.wait_for(request.awaited)
