@@ -14,11 +14,10 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import NotYetThere, TemporarilyUnavailable
 from identity_common.identifiers import new_secret
-from identity_common.oauth import OAuthError
 from identity_common.pages.cookies import Cookies
 from identity_common.stores.address_limit import AddressLimit
 from identity_common.wire.events import ApplicationState
-from token_service.grants.failures import refusal_of
+from token_service.grants.failures import oauth_error_of
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.devices import DEVICE_TTL_S
 from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextStep, SignedIn, SignInFlow, acceptable
@@ -147,8 +146,8 @@ class AuthorizationPages:
                 await self._require_place(browser)
         except Refusal as refusal:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
-        except (OAuthError, NotYetThere, TemporarilyUnavailable) as error:
-            return self._refuse(redirect_uri, state, refusal_of(error).error, "try again in a moment")
+        except (NotYetThere, TemporarilyUnavailable) as failure:
+            return self._refuse(redirect_uri, state, oauth_error_of(failure).error, "try again in a moment")
         return await self._continue(browser, request, step, LANGUAGES.requested(parameters.get("ui_locales")))
 
     async def _require_place(self, browser: Browser) -> None:

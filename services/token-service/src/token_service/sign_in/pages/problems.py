@@ -6,7 +6,6 @@ from litestar import Request, Response
 from litestar.types import ExceptionHandlersMap
 
 from identity_common.failures import NotYetThere, TemporarilyUnavailable
-from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.grants.failures import log_unavailable
@@ -54,7 +53,6 @@ def _show_failure(request: AnyRequest, error: Exception) -> Response[str]:
 PROBLEMS: Final[ExceptionHandlersMap] = {
     BadRequest: _show_bad_request,
     Expired: _show_expired,
-    OAuthError: _show_unavailable,
     NotYetThere: _show_unavailable,
     TemporarilyUnavailable: _show_unavailable,
     Exception: _show_failure,
