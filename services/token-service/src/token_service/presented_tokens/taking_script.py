@@ -104,17 +104,17 @@ def _named(values: str, names: Sequence[str], *, rest: str) -> str:
     return f"local {', '.join(names)} = unpack({values})\nlocal {rest} = {{unpack({values}, {len(names) + 1})}}\n"
 
 
-_ANSWER: Final = f"""
-local function answer(named)
-    return {{{", ".join(f"named.{name} or false" for name in Answer._fields)}}}
-end
-"""
-_REFUSE_IF_BACKLOG_IS_FULL: Final = """
-if redis.call('XLEN', stream) >= tonumber(backlog) then return answer{outcome = 'backlog-full'} end
+def _answer(**members: str) -> str:
+    """Return the line of the script that answers with these members, each given by an expression."""
+    return f"return {{{', '.join(members.get(name, 'false') for name in Answer._fields)}}}"
+
+
+_REFUSE_IF_BACKLOG_IS_FULL: Final = f"""
+if redis.call('XLEN', stream) >= tonumber(backlog) then {_answer(outcome="'backlog-full'")} end
 """
 _FIND_RECORD: Final = f"""
 local record = redis.call('GET', subject_token)
-if not record then return answer{{outcome = 'unknown'}} end
+if not record then {_answer(outcome="'unknown'")} end
 {LUA_READ_RECORD}
 """
 # Found are three values that depend on the record, the other cutoffs, and from ``state`` on the records, state first.
@@ -124,11 +124,11 @@ for _, prefix in ipairs(record_prefixes) do keys[#keys + 1] = prefix .. user_id 
 local found = redis.call('MGET', unpack(keys))
 local state = 4 + cutoffs
 """
-_LEAVE_IF_LACKING: Final = """
+_LEAVE_IF_LACKING: Final = f"""
 local is_copy_whole, least = is_whole(found[2], least_position), cjson.decode(at_least)
 least.management = math.max(least.management or 0, revision)
 if not is_copy_whole or revision > tonumber(in_memory) or not is_current(found[state], heard_since, least) then
-    return answer{outcome = 'lacking', revision = revision, is_copy_whole = is_copy_whole}
+    {_answer(outcome="'lacking'", revision="revision", is_copy_whole="is_copy_whole or false")}
 end
 """
 _TAKE: Final = """
@@ -141,22 +141,26 @@ local members = '"subjectTokenId":' .. cjson.encode(id) .. ',"userId":' .. cjson
     .. ',"issuedTokenId":' .. cjson.encode(token_id) .. ','
 append(stream, numbering, attempt_id, {members .. attempt})
 """
-_ANSWER_TAKEN: Final = """
-return answer{
-    outcome = 'taken', record = record, user_id = user_id,
-    revocation = found[1], position = found[2], cutoffs = {unpack(found, 3, state - 1)},
-    records = {unpack(found, state)},
-    memberships = most_memberships ~= '0'
-        and read_memberships(user_id, most_memberships, organizations_of, organization, member),
-}
+_READ_MEMBERSHIPS: Final = """
+local memberships = most_memberships ~= '0'
+    and read_memberships(user_id, most_memberships, organizations_of, organization, member)
 """
+_ANSWER_TAKEN: Final = _answer(
+    outcome="'taken'",
+    record="record",
+    user_id="user_id",
+    revocation="found[1]",
+    position="found[2]",
+    cutoffs="{unpack(found, 3, state - 1)}",
+    records="{unpack(found, state)}",
+    memberships="memberships",
+)
 
 SCRIPT: Final = (
     LUA_APPEND
     + LUA_READ_MEMBERSHIPS
     + LUA_IS_CURRENT
     + LUA_IS_WHOLE
-    + _ANSWER
     + _named("KEYS", Keys._fields, rest="other_keys")
     + _named("ARGV", Arguments._fields, rest="record_prefixes")
     + _REFUSE_IF_BACKLOG_IS_FULL
@@ -165,6 +169,7 @@ SCRIPT: Final = (
     + _LEAVE_IF_LACKING
     + _TAKE
     + _RECORD_ATTEMPT
+    + _READ_MEMBERSHIPS
     + _ANSWER_TAKEN
 )
 
