@@ -205,6 +205,15 @@ class Changes:
         async with self._engine.begin() as connection:
             await connection.execute(_APPEND, self._appended([], [entry], now))
 
+    @asynccontextmanager
+    async def unpublished(self) -> AsyncGenerator[AsyncConnection, None]:
+        """Run the body in one transaction on what is published to no other service: the revision does not change.
+
+        Such a write has no entry of the audit trail but that of ``record_action``, and takes no condition.
+        """
+        async with self._engine.begin() as connection:
+            yield connection
+
     async def current_revision(self, transaction: Transaction) -> int:
         """Return the source's revision before the changes of this transaction."""
         return int((await transaction.connection.execute(_CURRENT, {"tenant_id": self._tenant_id})).scalar_one())

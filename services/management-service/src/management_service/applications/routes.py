@@ -203,10 +203,9 @@ class ApplicationController(Controller):
     @post("/", operation_id="CreateApplication", summary="Create an application", status_code=200)
     async def create_application(
         self, data: JSONBody[ApplicationCreation], applications: NamedDependency[Applications]
-    ) -> Response[ApplicationAnswer]:
+    ) -> ApplicationAnswer:
         """Create an application, without a secret."""
-        application, headers = await applications.create(data)
-        return Response(application_answer(application), headers=headers)
+        return application_answer(await applications.create(data))
 
     @get(
         "/",
@@ -238,10 +237,9 @@ class ApplicationController(Controller):
         application_id: FromPath[str],
         data: JSONBody[ApplicationUpdate],
         applications: NamedDependency[Applications],
-    ) -> Response[ApplicationAnswer]:
+    ) -> ApplicationAnswer:
         """Change the given fields; null restores a default. The type never changes."""
-        application, headers = await applications.update(application_id, data)
-        return Response(application_answer(application), headers=headers)
+        return application_answer(await applications.update(application_id, data))
 
     @patch(
         "/{application_id:str}/custom-data",
@@ -252,17 +250,17 @@ class ApplicationController(Controller):
     )
     async def merge_custom_data(
         self, application_id: FromPath[str], data: JSONBody[FreeForm], applications: NamedDependency[Applications]
-    ) -> Response[FreeFormAnswer]:
+    ) -> FreeFormAnswer:
         """Change the given fields; null removes one. Returns all custom data."""
-        application, headers = await applications.merge_custom_data(application_id, data)
-        return Response(msgspec.Raw(application.custom_data.encode()), headers=headers)
+        application = await applications.merge_custom_data(application_id, data)
+        return msgspec.Raw(application.custom_data.encode())
 
     @delete("/{application_id:str}", operation_id="DeleteApplication", summary="Delete an application", status_code=204)
     async def delete_application(
         self, application_id: FromPath[str], applications: NamedDependency[Applications]
-    ) -> Response[None]:
+    ) -> None:
         """Delete an application; its tokens are no longer accepted."""
-        return Response(None, headers=await applications.delete(application_id))
+        await applications.delete(application_id)
 
 
 class SecretController(Controller):
@@ -283,8 +281,8 @@ class SecretController(Controller):
         self, application_id: FromPath[str], data: JSONBody[SecretCreation], applications: NamedDependency[Applications]
     ) -> Response[NewSecretAnswer]:
         """Create a secret; its value is shown only once. An application may have several secrets."""
-        secret, value, headers = await applications.create_secret(application_id, data)
-        return Response(new_secret_answer(secret, value), headers={**headers, "Cache-Control": "no-store"})
+        secret, value = await applications.create_secret(application_id, data)
+        return Response(new_secret_answer(secret, value), headers={"Cache-Control": "no-store"})
 
     @get("/", operation_id="ListApplicationSecrets", summary="List secrets")
     async def list_secrets(
@@ -304,14 +302,13 @@ class SecretController(Controller):
         secret_name: FromPath[str],
         data: JSONBody[SecretUpdate],
         applications: NamedDependency[Applications],
-    ) -> Response[SecretAnswer]:
+    ) -> SecretAnswer:
         """Rename a secret; its value does not change and is not shown."""
-        secret, headers = await applications.rename_secret(application_id, secret_name, data)
-        return Response(secret_answer(secret), headers=headers)
+        return secret_answer(await applications.rename_secret(application_id, secret_name, data))
 
     @delete("/{secret_name:str}", operation_id="DeleteApplicationSecret", summary="Delete a secret", status_code=204)
     async def delete_secret(
         self, application_id: FromPath[str], secret_name: FromPath[str], applications: NamedDependency[Applications]
-    ) -> Response[None]:
+    ) -> None:
         """Delete a secret; the application can no longer use it."""
-        return Response(None, headers=await applications.delete_secret(application_id, secret_name))
+        await applications.delete_secret(application_id, secret_name)

@@ -170,7 +170,7 @@ class Applications:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, creation: rules.ApplicationCreation) -> tuple[Application, dict[str, str]]:
+    async def create(self, creation: rules.ApplicationCreation) -> Application:
         """Create an application, without a secret.
 
         Raises:
@@ -185,7 +185,7 @@ class Applications:
             with refusals(_REFUSALS):
                 await store.insert_application(transaction.connection, application)
             transaction.record("application", (application.id,), "created", application_state(application, []))
-        return application, transaction.revision_header
+        return application
 
     async def get(self, application_id: str) -> Application:
         """Return an application.
@@ -207,7 +207,7 @@ class Applications:
             return await store.list_applications(connection, self._tenant_id, page, only, without=without)
 
     @retry_on_conflict
-    async def update(self, application_id: str, update: rules.ApplicationUpdate) -> tuple[Application, dict[str, str]]:
+    async def update(self, application_id: str, update: rules.ApplicationUpdate) -> Application:
         """Change the given members of an application.
 
         Raises:
@@ -215,11 +215,10 @@ class Applications:
         """
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id, otherwise="entity.not_exists")
-            application = await self._store_change(transaction, application, _members(application.type, update))
-        return application, transaction.revision_header
+            return await self._store_change(transaction, application, _members(application.type, update))
 
     @retry_on_conflict
-    async def merge_custom_data(self, application_id: str, members: FreeForm) -> tuple[Application, dict[str, str]]:
+    async def merge_custom_data(self, application_id: str, members: FreeForm) -> Application:
         """Change members of an application's custom data; null removes one.
 
         Raises:
@@ -230,11 +229,10 @@ class Applications:
             custom_data = free_form_text(merged(application.custom_data, members))
             if is_too_large(custom_data):
                 raise body_too_large()
-            application = await self._store_change(transaction, application, {"custom_data": custom_data})
-        return application, transaction.revision_header
+            return await self._store_change(transaction, application, {"custom_data": custom_data})
 
     @retry_on_conflict
-    async def delete(self, application_id: str) -> dict[str, str]:
+    async def delete(self, application_id: str) -> None:
         """Delete an application with its secrets and roles.
 
         Raises:
@@ -250,12 +248,9 @@ class Applications:
             if kind == "MachineToMachine":
                 assignment = AssignmentState(id=application_id, deleted=True, holder_kind="application")
                 transaction.record("assignment", ("application", application_id), "deleted", assignment)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def create_secret(
-        self, application_id: str, creation: rules.SecretCreation
-    ) -> tuple[Secret, str, dict[str, str]]:
+    async def create_secret(self, application_id: str, creation: rules.SecretCreation) -> tuple[Secret, str]:
         """Create a secret; its value is returned but not stored.
 
         Raises:
@@ -287,7 +282,7 @@ class Applications:
             if await self._record(transaction, application) > rules.MAX_SECRETS:
                 message = f"An application can have at most {rules.MAX_SECRETS} secrets."
                 raise Conflict("entity.db_constraint_violated", message)
-        return secret, value, transaction.revision_header
+        return secret, value
 
     async def list_secrets(self, application_id: str, page: Page) -> tuple[list[Secret], int]:
         """Return a page of an application's secrets, without their values, and their total."""
@@ -295,9 +290,7 @@ class Applications:
             return await store.list_secrets(connection, self._tenant_id, application_id, page)
 
     @retry_on_conflict
-    async def rename_secret(
-        self, application_id: str, name: str, update: rules.SecretUpdate
-    ) -> tuple[Secret, dict[str, str]]:
+    async def rename_secret(self, application_id: str, name: str, update: rules.SecretUpdate) -> Secret:
         """Rename a secret, if a new name is given.
 
         Raises:
@@ -319,10 +312,10 @@ class Applications:
                 raise missing_by_id("entity.not_exists")
             if new_name != name:
                 await self._record(transaction, application)
-        return secret, transaction.revision_header
+        return secret
 
     @retry_on_conflict
-    async def delete_secret(self, application_id: str, name: str) -> dict[str, str]:
+    async def delete_secret(self, application_id: str, name: str) -> None:
         """Delete a secret.
 
         Raises:
@@ -333,7 +326,6 @@ class Applications:
             if not await store.delete_secret(transaction.connection, self._tenant_id, application_id, name):
                 raise missing_by_id("entity.not_found")
             await self._record(transaction, application)
-        return transaction.revision_header
 
     async def _lock(
         self, transaction: Transaction, application_id: str, *, otherwise: str = "entity.not_exists_with_id"

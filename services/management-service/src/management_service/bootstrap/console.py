@@ -99,7 +99,7 @@ class ConsoleBootstrap:
         is_named = UserSearch(fields=(FieldSearch("username", USERNAME, "exact"),))
         _, others = await self._users.list_users(_FIRST, is_named, without=())
         username = f"{USERNAME}_{new_id()[:4]}" if others else USERNAME
-        user, _ = await self._users.create(UserCreation(username=username, name="Administrator"))
+        user = await self._users.create(UserCreation(username=username, name="Administrator"))
         await self._assignments.add_roles("user", user.id, [role_id])
         return user
 
@@ -109,7 +109,7 @@ class ConsoleBootstrap:
         found, _ = await self._applications.list_applications(_WHOLE, only, without=())
         application = next((each for each in found if each.name == APPLICATION_NAME), None)
         if application is None:
-            application, _ = await self._applications.create(
+            application = await self._applications.create(
                 ApplicationCreation(name=APPLICATION_NAME, type="Traditional", oidc_client_metadata=self._addresses)
             )
         elif application.redirect_uris != (self._redirect_uri,):
@@ -119,7 +119,7 @@ class ConsoleBootstrap:
     async def _ensure_role(self, scope_id: str) -> str:
         role = await self._roles.find_by_name(ROLE_NAME)
         if role is None:
-            role, _ = await self._roles.create(
+            role = await self._roles.create(
                 RoleCreation(name=ROLE_NAME, description="May do everything in the console.", type="User")
             )
         if role.type != "User":

@@ -89,7 +89,7 @@ class Bootstrap:
             creation = RoleCreation(
                 name=ROLE_NAME, description="Full access to the Management API.", type="MachineToMachine"
             )
-            role, _ = await self._roles.create(creation)
+            role = await self._roles.create(creation)
         if role.type != "MachineToMachine":
             raise CommandError(f"the role {ROLE_NAME!r} exists with the type {role.type}: delete it first")
         await self._roles.add_scopes(role.id, [scope_id])
@@ -101,7 +101,7 @@ class Bootstrap:
         for application in holders:
             if application.name == APPLICATION_NAME:
                 return application.id
-        application, _ = await self._applications.create(
+        application = await self._applications.create(
             ApplicationCreation(name=APPLICATION_NAME, type="MachineToMachine")
         )
         await self._assignments.add_roles("application", application.id, [role_id])
@@ -141,5 +141,5 @@ class ClientSecrets:
             await self._applications.delete_secret(application_id, name)
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         name = f"{NAME_PREFIX}{now}-{new_id()[:4]}"
-        _, value, _ = await self._applications.create_secret(application_id, SecretCreation(name=name))
+        _, value = await self._applications.create_secret(application_id, SecretCreation(name=name))
         return value

@@ -267,8 +267,8 @@ class ClaimsFunctionController(Controller):
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[VersionAnswer]:
         """Save a new version and activate it; 201 if none was active."""
-        version, is_new, headers = await claims_functions.replace(_kind(kind), data, caller)
-        return Response(version_answer(version), status_code=201 if is_new else 200, headers=headers)
+        version, is_new = await claims_functions.replace(_kind(kind), data, caller)
+        return Response(version_answer(version), status_code=201 if is_new else 200)
 
     @get("/", operation_id="GetClaimsFunction", summary="Get the active version")
     async def get_active(
@@ -284,14 +284,13 @@ class ClaimsFunctionController(Controller):
         data: JSONBody[FunctionUpdate],
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
-    ) -> Response[VersionAnswer]:
+    ) -> VersionAnswer:
         """Save the active version with the given fields changed, as a new version.
 
         A changed script does not get stored environment variables: 422, with their names in ``data.missing``, unless
         ``environmentVariables`` is sent.
         """
-        version, headers = await claims_functions.update(_kind(kind), data, caller)
-        return Response(version_answer(version), headers=headers)
+        return version_answer(await claims_functions.update(_kind(kind), data, caller))
 
     @delete("/", operation_id="DeleteClaimsFunction", summary="Delete the function", status_code=204)
     async def remove(
@@ -299,9 +298,9 @@ class ClaimsFunctionController(Controller):
         kind: FromPath[str],
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
-    ) -> Response[None]:
+    ) -> None:
         """Deactivate the function; its versions stay and can be activated again."""
-        return Response(None, headers=await claims_functions.delete(_kind(kind), caller))
+        await claims_functions.delete(_kind(kind), caller)
 
     @get("/versions", operation_id="ListClaimsFunctionVersions", summary="List versions")
     async def list_versions(
@@ -338,10 +337,9 @@ class ClaimsFunctionController(Controller):
         version_number: FromPath[str],
         caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
-    ) -> Response[VersionAnswer]:
+    ) -> VersionAnswer:
         """Activate a version, for a rollback or after a deletion."""
-        version, headers = await claims_functions.activate(_kind(kind), _number(version_number), caller)
-        return Response(version_answer(version), headers=headers)
+        return version_answer(await claims_functions.activate(_kind(kind), _number(version_number), caller))
 
     @post(
         "/dry-run",

@@ -197,9 +197,7 @@ class ClaimsFunctions:
         async with self._reader.connect() as connection:
             return await store.list_versions(connection, self._tenant_id, kind, page)
 
-    async def replace(
-        self, kind: TokenKind, body: rules.FunctionReplacement, caller: Caller
-    ) -> tuple[Version, bool, dict[str, str]]:
+    async def replace(self, kind: TokenKind, body: rules.FunctionReplacement, caller: Caller) -> tuple[Version, bool]:
         """Save a new version and make it the active one; return it and whether none was active before.
 
         Raises:
@@ -217,18 +215,14 @@ class ClaimsFunctions:
         return await self._replace(kind, contents, caller)
 
     @retry_on_conflict
-    async def _replace(
-        self, kind: TokenKind, contents: _Contents, caller: Caller
-    ) -> tuple[Version, bool, dict[str, str]]:
+    async def _replace(self, kind: TokenKind, contents: _Contents, caller: Caller) -> tuple[Version, bool]:
         async with self._changes.transaction() as transaction:
             counter = await store.lock_counter(transaction.connection, self._tenant_id, kind)
             version = await self._save(transaction, kind, counter, contents, caller)
         _log_change("saved", kind, version.version, caller)
-        return version, counter.active is None, transaction.revision_header
+        return version, counter.active is None
 
-    async def update(
-        self, kind: TokenKind, update: rules.FunctionUpdate, caller: Caller
-    ) -> tuple[Version, dict[str, str]]:
+    async def update(self, kind: TokenKind, update: rules.FunctionUpdate, caller: Caller) -> Version:
         """Save the active version with these changes as a new one; without a change, nothing is saved.
 
         Raises:
@@ -245,9 +239,7 @@ class ClaimsFunctions:
         return await self._update(kind, update, caller)
 
     @retry_on_conflict
-    async def _update(
-        self, kind: TokenKind, update: rules.FunctionUpdate, caller: Caller
-    ) -> tuple[Version, dict[str, str]]:
+    async def _update(self, kind: TokenKind, update: rules.FunctionUpdate, caller: Caller) -> Version:
         async with self._changes.transaction() as transaction:
             counter = await store.lock_counter(transaction.connection, self._tenant_id, kind)
             active = await store.find_active(transaction.connection, self._tenant_id, kind)
@@ -260,10 +252,10 @@ class ClaimsFunctions:
                 version = await self._save(transaction, kind, counter, contents, caller)
         if version is not active:
             _log_change("saved", kind, version.version, caller)
-        return version, transaction.revision_header
+        return version
 
     @retry_on_conflict
-    async def activate(self, kind: TokenKind, number: int, caller: Caller) -> tuple[Version, dict[str, str]]:
+    async def activate(self, kind: TokenKind, number: int, caller: Caller) -> Version:
         """Make a version the active one; a no-op if it is already.
 
         Raises:
@@ -281,10 +273,10 @@ class ClaimsFunctions:
                 self._record(transaction, found.version, _verb(counter))
         if counter.active != number:
             _log_change("activated", kind, number, caller)
-        return found.version, transaction.revision_header
+        return found.version
 
     @retry_on_conflict
-    async def delete(self, kind: TokenKind, caller: Caller) -> dict[str, str]:
+    async def delete(self, kind: TokenKind, caller: Caller) -> None:
         """Deactivate the function; its versions remain, and each can be activated again.
 
         Raises:
@@ -297,7 +289,6 @@ class ClaimsFunctions:
             await store.set_counter(transaction.connection, self._tenant_id, kind, Counter(counter.last, None))
             transaction.record(AGGREGATE, (kind,), "deleted", ClaimsFunctionState(kind=kind, deleted=True))
         _log_change("deleted", kind, counter.active, caller)
-        return transaction.revision_header
 
     async def test(self, body: rules.FunctionTest) -> Tested:
         """Run a script or a saved version once, with given arguments.

@@ -117,7 +117,7 @@ class OwnImpersonationController(Controller):
         impersonation_id: FromPath[str],
         request: JsonRequest,
         impersonations: NamedDependency[Impersonations],
-    ) -> Response[None]:
+    ) -> None:
         """End an impersonation in which the user is the subject, and those within it. Ending one again changes nothing.
 
         Requires a userinfo token from the user's sign-in with the scope impersonations; a token from an exchange is
@@ -128,4 +128,4 @@ class OwnImpersonationController(Controller):
         recorded and not be in effect yet: repeat the request.
         """
         user_id = admitted_caller(request).user_id or ""
-        return Response(None, headers=await impersonations.end_own(user_id, impersonation_id))
+        await impersonations.end_own(user_id, impersonation_id)

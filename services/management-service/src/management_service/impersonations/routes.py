@@ -131,7 +131,7 @@ class ImpersonationController(Controller):
         impersonation_id: FromPath[str],
         caller: NamedDependency[Caller],
         impersonations: NamedDependency[Impersonations],
-    ) -> Response[None]:
+    ) -> None:
         """End an impersonation by its id (Impersonation-Id): its subject token and every token issued from it.
 
         With only the scope subject-tokens, limited to those that the caller requested. Ending one again changes
@@ -141,7 +141,7 @@ class ImpersonationController(Controller):
         this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
         recorded and not be in effect yet: repeat the request.
         """
-        return Response(None, headers=await impersonations.end(caller, impersonation_id))
+        await impersonations.end(caller, impersonation_id)
 
 
 class ImpersonationsController(Controller):
@@ -154,7 +154,7 @@ class ImpersonationsController(Controller):
     @post("/end", operation_id="EndImpersonations", summary="End impersonations", status_code=204)
     async def end_all(
         self, data: JSONBody[EndedImpersonations], impersonations: NamedDependency[Impersonations]
-    ) -> Response[None]:
+    ) -> None:
         """End all impersonations of a user, by an actor, by a client or within an organization, or simply all.
 
         Ends those that have begun; later ones are not affected. The beginning is the time of its subject token, by the
@@ -165,7 +165,7 @@ class ImpersonationsController(Controller):
         this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
         recorded and not be in effect yet: repeat the request.
         """
-        return Response(None, headers=await impersonations.end_all(selected_party(data)))
+        await impersonations.end_all(selected_party(data))
 
 
 class UserImpersonationController(Controller):

@@ -62,8 +62,8 @@ class Impersonations:
         self._tenant_id = tenant_id
         self._clock = clock
 
-    async def end(self, caller: Caller, impersonation_id: str) -> dict[str, str]:
-        """End one impersonation and those within it; return the headers of the answer.
+    async def end(self, caller: Caller, impersonation_id: str) -> None:
+        """End one impersonation and those within it.
 
         A caller with the scope ``all`` may end any, even one that has left no trace: the id only has to be well-formed.
         Other callers may end those that they requested.
@@ -78,9 +78,9 @@ class Impersonations:
             begun = await self._begun(impersonation_id)
             if begun is None or begun.issued_to != caller.application_id:
                 raise missing_by_id("entity.not_found")
-        return await self._end_one(impersonation_id)
+        await self._end_one(impersonation_id)
 
-    async def end_own(self, user_id: str, impersonation_id: str) -> dict[str, str]:
+    async def end_own(self, user_id: str, impersonation_id: str) -> None:
         """End an impersonation in which a user is the subject; see ``end``.
 
         Raises:
@@ -89,23 +89,21 @@ class Impersonations:
         begun = await self._begun(impersonation_id) if is_well_formed(impersonation_id) else None
         if begun is None or begun.user_id != user_id:
             raise missing_by_id("entity.not_found")
-        return await self._end_one(impersonation_id)
+        await self._end_one(impersonation_id)
 
-    async def _end_one(self, impersonation_id: str) -> dict[str, str]:
-        return await self._end(impersonation_party(impersonation_id), impersonation_id)
+    async def _end_one(self, impersonation_id: str) -> None:
+        await self._end(impersonation_party(impersonation_id), impersonation_id)
 
-    async def end_all(self, ended: str) -> dict[str, str]:
-        """End all impersonations of a party that have begun by now; return the headers of the answer.
+    async def end_all(self, ended: str) -> None:
+        """End all impersonations of a party that have begun by now.
 
         Raises:
             ApiError: 422 when the register of ends is full; 503 when a store does not answer.
         """
-        return await self._end(ended, cutoff_id(ended), is_of_all=True)
+        await self._end(ended, cutoff_id(ended), is_of_all=True)
 
-    async def _end(self, ended: str, end_id: str, *, is_of_all: bool = False) -> dict[str, str]:
-        end, headers = await self._record(ended, end_id, is_of_all=is_of_all)
-        await self._revocations.write(end)
-        return headers
+    async def _end(self, ended: str, end_id: str, *, is_of_all: bool = False) -> None:
+        await self._revocations.write(await self._record(ended, end_id, is_of_all=is_of_all))
 
     async def _begun(self, impersonation_id: str) -> BegunImpersonation | None:
         """Return an impersonation's requester and subject, from Redis or else from the audit trail; None if unknown."""
@@ -124,7 +122,7 @@ class Impersonations:
         return None
 
     @retry_on_conflict
-    async def _record(self, ended: str, end_id: str, *, is_of_all: bool) -> tuple[ImpersonationEnd, dict[str, str]]:
+    async def _record(self, ended: str, end_id: str, *, is_of_all: bool) -> ImpersonationEnd:
         slot, now = slot_of(end_id), self._clock()
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -139,7 +137,7 @@ class Impersonations:
                 await put_party_end(connection, self._tenant_id, ended, ENDED, now=now)
                 await store.put_end(connection, self._tenant_id, slot, end, now=now)
                 await record_slot(transaction, self._tenant_id, slot, now=now)
-        return end, transaction.revision_header
+        return end
 
 
 async def record_slot(transaction: Transaction, tenant_id: str, slot: int, *, now: int) -> None:

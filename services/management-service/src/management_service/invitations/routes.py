@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from litestar import Controller, Response, delete, post
+from litestar import Controller, delete, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
@@ -62,10 +62,9 @@ class InvitationController(Controller):
         status_code=204,
         opt=PUBLISHES_NOTHING,
     )
-    async def withdraw(self, user_id: FromPath[str], invitations: NamedDependency[Invitations]) -> Response[None]:
+    async def withdraw(self, user_id: FromPath[str], invitations: NamedDependency[Invitations]) -> None:
         """Withdraw the invitation of a user, if there is one."""
         await invitations.withdraw(user_id)
-        return Response(None)
 
 
 @post(
@@ -78,7 +77,7 @@ class InvitationController(Controller):
 )
 async def accept(
     request: JsonRequest, data: JSONBody[InvitationAcceptance], invitations: NamedDependency[Invitations]
-) -> Response[None]:
+) -> None:
     """Set the password of the invited user, without an access token: the invitation is the credential."""
     access: Access = request.app.state.management_access
     audit_request(
@@ -89,4 +88,4 @@ async def accept(
         token_id="",
         address=client_address(request.scope, trusted_proxies=access.trusted_proxies),
     )
-    return Response(None, headers=await invitations.accept(data))
+    await invitations.accept(data)

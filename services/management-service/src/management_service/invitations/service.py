@@ -67,8 +67,8 @@ class Invitations:
 
     @retry_on_conflict
     async def _store(self, user_id: str, value: str, *, expires_at: int) -> int:
-        async with self._changes.transaction() as transaction:
-            user = await lock_user(transaction.connection, self._tenant_id, user_id)
+        async with self._changes.unpublished() as connection:
+            user = await lock_user(connection, self._tenant_id, user_id)
             if user is None:
                 raise missing_by_id()
             invitation = StoredInvitation(
@@ -78,21 +78,21 @@ class Invitations:
                 tokens_valid_after=user.tokens_valid_after,
                 expires_at=expires_at,
             )
-            await store.put_invitation(transaction.connection, invitation)
+            await store.put_invitation(connection, invitation)
         return expires_at
 
     async def withdraw(self, user_id: str) -> None:
         """Delete the invitation of a user, if there is one."""
         await self._changes.record_action(_KIND, (user_id,), "delete")
-        async with self._changes.transaction() as transaction:
-            await store.delete_invitation(transaction.connection, self._tenant_id, user_id)
+        async with self._changes.unpublished() as connection:
+            await store.delete_invitation(connection, self._tenant_id, user_id)
 
     async def is_valid(self, user_id: str, value: str) -> bool:
         """Return whether this is the value of a valid invitation of a user."""
         found = await self._find(value)
         return found is not None and found.user_id == user_id
 
-    async def accept(self, acceptance: InvitationAcceptance) -> dict[str, str]:
+    async def accept(self, acceptance: InvitationAcceptance) -> None:
         """Set the password of the invited user, which invalidates the invitation and the user's earlier tokens.
 
         Raises:
@@ -102,10 +102,10 @@ class Invitations:
         if found is None:
             raise _not_valid()
         audit_user(found.user_id)
-        return await self._set_password(found, await self._passwords.hash(acceptance.password))
+        await self._set_password(found, await self._passwords.hash(acceptance.password))
 
     @retry_on_conflict
-    async def _set_password(self, found: StoredInvitation, password_hash: str) -> dict[str, str]:
+    async def _set_password(self, found: StoredInvitation, password_hash: str) -> None:
         async with self._changes.transaction() as transaction:
             user = await lock_user(transaction.connection, self._tenant_id, found.user_id)
             current = await store.find_invitation(transaction.connection, self._tenant_id, found.sha256)
@@ -113,7 +113,6 @@ class Invitations:
                 raise _not_valid()
             await store.delete_invitation(transaction.connection, self._tenant_id, user.id)
             await self._users.store_password(transaction, user, password_hash)
-        return transaction.revision_header
 
     async def _find(self, value: str) -> StoredInvitation | None:
         async with self._reader.connect() as connection:

@@ -101,10 +101,9 @@ class ResourceController(Controller):
     @post("/", operation_id="CreateResource", summary="Create an API resource")
     async def create_resource(
         self, data: JSONBody[ResourceCreation], resources: NamedDependency[Resources]
-    ) -> Response[ResourceAnswer]:
+    ) -> ResourceAnswer:
         """Create an API resource, without scopes."""
-        resource, headers = await resources.create(data)
-        return Response(resource_answer(resource), headers=headers)
+        return resource_answer(await resources.create(data))
 
     @get("/", operation_id="ListResources", summary="List API resources")
     async def list_resources(
@@ -127,10 +126,9 @@ class ResourceController(Controller):
     )
     async def update_resource(
         self, resource_id: FromPath[str], data: JSONBody[ResourceUpdate], resources: NamedDependency[Resources]
-    ) -> Response[ResourceAnswer]:
+    ) -> ResourceAnswer:
         """Change the given fields; the indicator never changes."""
-        resource, headers = await resources.update(resource_id, data)
-        return Response(resource_answer(resource), headers=headers)
+        return resource_answer(await resources.update(resource_id, data))
 
     @patch(
         "/{resource_id:str}/is-default",
@@ -141,17 +139,14 @@ class ResourceController(Controller):
     )
     async def set_default(
         self, resource_id: FromPath[str], data: JSONBody[ResourceDefault], resources: NamedDependency[Resources]
-    ) -> Response[ResourceAnswer]:
+    ) -> ResourceAnswer:
         """Make an API resource the only default, or no longer the default."""
-        resource, headers = await resources.set_default(resource_id, is_default=data.is_default)
-        return Response(resource_answer(resource), headers=headers)
+        return resource_answer(await resources.set_default(resource_id, is_default=data.is_default))
 
     @delete("/{resource_id:str}", operation_id="DeleteResource", summary="Delete an API resource", status_code=204)
-    async def delete_resource(
-        self, resource_id: FromPath[str], resources: NamedDependency[Resources]
-    ) -> Response[None]:
+    async def delete_resource(self, resource_id: FromPath[str], resources: NamedDependency[Resources]) -> None:
         """Delete an API resource with its scopes."""
-        return Response(None, headers=await resources.delete(resource_id))
+        await resources.delete(resource_id)
 
 
 class ResourceScopeController(Controller):
@@ -165,10 +160,9 @@ class ResourceScopeController(Controller):
     @post("/", operation_id="CreateResourceScope", summary="Create a scope")
     async def create_scope(
         self, resource_id: FromPath[str], data: JSONBody[ScopeCreation], resources: NamedDependency[Resources]
-    ) -> Response[ScopeAnswer]:
+    ) -> ScopeAnswer:
         """Create a scope of an API resource: an API permission."""
-        scope, headers = await resources.create_scope(resource_id, data)
-        return Response(scope_answer(scope), headers=headers)
+        return scope_answer(await resources.create_scope(resource_id, data))
 
     @get("/", operation_id="ListResourceScopes", summary="List scopes")
     async def list_scopes(
@@ -185,14 +179,13 @@ class ResourceScopeController(Controller):
         scope_id: FromPath[str],
         data: JSONBody[ScopeUpdate],
         resources: NamedDependency[Resources],
-    ) -> Response[ScopeAnswer]:
+    ) -> ScopeAnswer:
         """Change the given fields; null clears the description."""
-        scope, headers = await resources.update_scope(resource_id, scope_id, data)
-        return Response(scope_answer(scope), headers=headers)
+        return scope_answer(await resources.update_scope(resource_id, scope_id, data))
 
     @delete("/{scope_id:str}", operation_id="DeleteResourceScope", summary="Delete a scope", status_code=204)
     async def delete_scope(
         self, resource_id: FromPath[str], scope_id: FromPath[str], resources: NamedDependency[Resources]
-    ) -> Response[None]:
+    ) -> None:
         """Delete a scope; roles no longer grant it."""
-        return Response(None, headers=await resources.delete_scope(resource_id, scope_id))
+        await resources.delete_scope(resource_id, scope_id)

@@ -73,7 +73,7 @@ class Resources:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, creation: rules.ResourceCreation) -> tuple[Resource, dict[str, str]]:
+    async def create(self, creation: rules.ResourceCreation) -> Resource:
         """Create a resource.
 
         Raises:
@@ -83,8 +83,7 @@ class Resources:
             message = "The indicator must be an absolute URI without fragment, outside of this service's namespaces."
             raise Conflict("resource.invalid_indicator", message)
         async with self._changes.transaction() as transaction:
-            resource = await self._insert(transaction, creation.name, creation.indicator, creation.access_token_ttl)
-        return resource, transaction.revision_header
+            return await self._insert(transaction, creation.name, creation.indicator, creation.access_token_ttl)
 
     async def get(self, resource_id: str) -> Resource:
         """Return a resource.
@@ -110,7 +109,7 @@ class Resources:
             return await store.list_resources(connection, self._tenant_id, page)
 
     @retry_on_conflict
-    async def update(self, resource_id: str, update: rules.ResourceUpdate) -> tuple[Resource, dict[str, str]]:
+    async def update(self, resource_id: str, update: rules.ResourceUpdate) -> Resource:
         """Change the given members of a resource.
 
         Raises:
@@ -128,10 +127,10 @@ class Resources:
                 await store.update_resource(transaction.connection, changed)
                 await note_lifetime(transaction.connection, self._tenant_id, changed.access_token_ttl_s)
                 transaction.record("resource", (resource_id,), "updated", resource_state(changed))
-        return changed, transaction.revision_header
+        return changed
 
     @retry_on_conflict
-    async def set_default(self, resource_id: str, *, is_default: bool) -> tuple[Resource, dict[str, str]]:
+    async def set_default(self, resource_id: str, *, is_default: bool) -> Resource:
         """Make a resource the only default, or no longer the default.
 
         Raises:
@@ -147,10 +146,10 @@ class Resources:
                     changed_one = msgspec.structs.replace(resource, is_default=new)
                     await store.update_resource(transaction.connection, changed_one)
                     transaction.record("resource", (resource.id,), "updated", resource_state(changed_one))
-        return msgspec.structs.replace(changed, is_default=is_default), transaction.revision_header
+        return msgspec.structs.replace(changed, is_default=is_default)
 
     @retry_on_conflict
-    async def delete(self, resource_id: str) -> dict[str, str]:
+    async def delete(self, resource_id: str) -> None:
         """Delete a resource with its scopes.
 
         Raises:
@@ -166,10 +165,9 @@ class Resources:
             transaction.record("resource", (resource_id,), "deleted", state)
             for scope_id in scope_ids:
                 self._record_scope_deletion(transaction, resource_id, scope_id)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def create_scope(self, resource_id: str, creation: rules.ScopeCreation) -> tuple[Scope, dict[str, str]]:
+    async def create_scope(self, resource_id: str, creation: rules.ScopeCreation) -> Scope:
         """Create a scope of a resource.
 
         Raises:
@@ -178,8 +176,7 @@ class Resources:
         async with self._changes.transaction() as transaction:
             await self._lock_editable(transaction, resource_id)
             self._require_scope_name(creation.name)
-            scope = await self._insert_scope(transaction, resource_id, creation.name, creation.description)
-        return scope, transaction.revision_header
+            return await self._insert_scope(transaction, resource_id, creation.name, creation.description)
 
     async def list_scopes(self, resource_id: str, page: Page) -> tuple[list[Scope], int]:
         """Return a page of a resource's scopes, and their total."""
@@ -187,9 +184,7 @@ class Resources:
             return await store.list_scopes(connection, self._tenant_id, resource_id, page)
 
     @retry_on_conflict
-    async def update_scope(
-        self, resource_id: str, scope_id: str, update: rules.ScopeUpdate
-    ) -> tuple[Scope, dict[str, str]]:
+    async def update_scope(self, resource_id: str, scope_id: str, update: rules.ScopeUpdate) -> Scope:
         """Change the given members of a scope.
 
         Raises:
@@ -212,10 +207,10 @@ class Resources:
                 transaction.record("scope", (resource_id, scope_id), "updated", scope_state(changed))
                 if changed.name != scope.name:
                     record_lost_scopes(transaction, [NamedScope(resource.indicator, scope.name)])
-        return changed, transaction.revision_header
+        return changed
 
     @retry_on_conflict
-    async def delete_scope(self, resource_id: str, scope_id: str) -> dict[str, str]:
+    async def delete_scope(self, resource_id: str, scope_id: str) -> None:
         """Delete a scope of a resource; roles no longer grant it.
 
         Raises:
@@ -229,7 +224,6 @@ class Resources:
             await store.delete_scope(transaction.connection, self._tenant_id, resource_id, scope_id)
             self._record_scope_deletion(transaction, resource_id, scope_id)
             record_lost_scopes(transaction, [NamedScope(resource.indicator, scope.name)])
-        return transaction.revision_header
 
     @retry_on_conflict
     async def ensure_management_api(self, name: str, scope_names: Sequence[str]) -> dict[str, Scope]:

@@ -60,7 +60,7 @@ class Assignments:
             return await holders.list_applications_of(connection, self._tenant_id, role_id, page)
 
     @retry_on_conflict
-    async def add_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> dict[str, str]:
+    async def add_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> None:
         """Add roles to those of a user or application.
 
         Raises:
@@ -71,10 +71,9 @@ class Assignments:
             await self._require_roles(transaction, kind, role_ids)
             await holders.add(transaction.connection, self._tenant_id, kind, [holder_id], list(set(role_ids)))
             await self._record_changes(transaction, kind, before)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def replace_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> dict[str, str]:
+    async def replace_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> None:
         """Replace the roles of a user or application.
 
         Raises:
@@ -87,10 +86,9 @@ class Assignments:
             await holders.remove(transaction.connection, self._tenant_id, kind, [holder_id], surplus)
             await holders.add(transaction.connection, self._tenant_id, kind, [holder_id], list(set(role_ids)))
             await self._record_changes(transaction, kind, before)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def remove_role(self, kind: HolderKind, holder_id: str, role_id: str) -> dict[str, str]:
+    async def remove_role(self, kind: HolderKind, holder_id: str, role_id: str) -> None:
         """Remove a role from a user or application.
 
         Raises:
@@ -103,10 +101,9 @@ class Assignments:
                 raise missing_by_id("entity.not_found")
             await holders.remove(transaction.connection, self._tenant_id, kind, [holder_id], [role_id])
             await self._record_changes(transaction, kind, before)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def add_holders(self, kind: HolderKind, role_id: str, holder_ids: Collection[str]) -> dict[str, str]:
+    async def add_holders(self, kind: HolderKind, role_id: str, holder_ids: Collection[str]) -> None:
         """Give a role to these users or applications.
 
         Raises:
@@ -120,10 +117,9 @@ class Assignments:
             self._require_type(kind, types)
             await holders.add(transaction.connection, self._tenant_id, kind, list(before), [role_id])
             await self._record_changes(transaction, kind, before)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def replace_holders(self, kind: HolderKind, role_id: str, holder_ids: Collection[str]) -> dict[str, str]:
+    async def replace_holders(self, kind: HolderKind, role_id: str, holder_ids: Collection[str]) -> None:
         """Give a role to these users or applications and take it from all others.
 
         Raises:
@@ -147,7 +143,6 @@ class Assignments:
             await holders.remove(connection, self._tenant_id, kind, surplus, [role_id])
             await holders.add(connection, self._tenant_id, kind, wanted, [role_id])
             await self._record_changes(transaction, kind, before)
-        return transaction.revision_header
 
     async def _lock(
         self, transaction: Transaction, kind: HolderKind, holder_ids: Sequence[str], *, missing: AnyFailure

@@ -70,10 +70,9 @@ class RoleController(Controller):
     dependencies = PAGED
 
     @post("/", operation_id="CreateRole", summary="Create a role", status_code=200)
-    async def create_role(self, data: JSONBody[RoleCreation], roles: NamedDependency[Roles]) -> Response[RoleAnswer]:
+    async def create_role(self, data: JSONBody[RoleCreation], roles: NamedDependency[Roles]) -> RoleAnswer:
         """Create an API role that grants the given scopes."""
-        role, headers = await roles.create(data)
-        return Response(role_answer(role), headers=headers)
+        return role_answer(await roles.create(data))
 
     @get(
         "/",
@@ -97,10 +96,9 @@ class RoleController(Controller):
     @patch("/{role_id:str}", operation_id="UpdateRole", summary="Update a role")
     async def update_role(
         self, role_id: FromPath[str], data: JSONBody[RoleUpdate], roles: NamedDependency[Roles]
-    ) -> Response[RoleAnswer]:
+    ) -> RoleAnswer:
         """Change the given fields; the type never changes."""
-        role, headers = await roles.update(role_id, data)
-        return Response(role_answer(role), headers=headers)
+        return role_answer(await roles.update(role_id, data))
 
     @delete(
         "/{role_id:str}",
@@ -109,9 +107,9 @@ class RoleController(Controller):
         status_code=204,
         opt=documented(refuses=(422,)),
     )
-    async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[Roles]) -> Response[None]:
+    async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[Roles]) -> None:
         """Delete an API role; its holders lose it."""
-        return Response(None, headers=await roles.delete(role_id))
+        await roles.delete(role_id)
 
 
 class RoleScopeController(Controller):
@@ -125,10 +123,9 @@ class RoleScopeController(Controller):
     @post("/", operation_id="AddRoleScopes", summary="Add scopes to a role")
     async def add_scopes(
         self, role_id: FromPath[str], data: JSONBody[AddedScopes], roles: NamedDependency[Roles]
-    ) -> Response[list[ScopeAnswer]]:
+    ) -> list[ScopeAnswer]:
         """Add scopes to a role; the response lists all scopes of the role, by name."""
-        scopes, headers = await roles.add_scopes(role_id, data.scope_ids)
-        return Response([scope_answer(scope) for scope in scopes], headers=headers)
+        return [scope_answer(scope) for scope in await roles.add_scopes(role_id, data.scope_ids)]
 
     @get("/", operation_id="ListRoleScopes", summary="List the scopes of a role")
     async def list_scopes(
@@ -141,9 +138,9 @@ class RoleScopeController(Controller):
     @put("/", operation_id="ReplaceRoleScopes", summary="Replace the scopes of a role", status_code=204)
     async def replace_scopes(
         self, role_id: FromPath[str], data: JSONBody[ScopeIds], roles: NamedDependency[Roles]
-    ) -> Response[None]:
+    ) -> None:
         """Replace the scopes that a role grants."""
-        return Response(None, headers=await roles.replace_scopes(role_id, data.scope_ids))
+        await roles.replace_scopes(role_id, data.scope_ids)
 
     @delete(
         "/{scope_id:str}",
@@ -154,9 +151,9 @@ class RoleScopeController(Controller):
     )
     async def remove_scope(
         self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[Roles]
-    ) -> Response[None]:
+    ) -> None:
         """Remove a scope from a role."""
-        return Response(None, headers=await roles.remove_scope(role_id, scope_id))
+        await roles.remove_scope(role_id, scope_id)
 
 
 class RoleUserController(Controller):
@@ -170,10 +167,10 @@ class RoleUserController(Controller):
     @post("/", operation_id="AddRoleUsers", summary="Assign a role to users")
     async def add_users(
         self, role_id: FromPath[str], data: JSONBody[AddedUsers], assignments: NamedDependency[Assignments]
-    ) -> Response[AddedUsers]:
+    ) -> AddedUsers:
         """Assign a role to these users."""
-        headers = await assignments.add_holders("user", role_id, data.user_ids)
-        return Response(AddedUsers(user_ids=each_once(data.user_ids)), headers=headers)
+        await assignments.add_holders("user", role_id, data.user_ids)
+        return AddedUsers(user_ids=each_once(data.user_ids))
 
     @get("/", operation_id="ListRoleUsers", summary="List the users of a role")
     async def list_users(
@@ -186,9 +183,9 @@ class RoleUserController(Controller):
     @put("/", operation_id="ReplaceRoleUsers", summary="Replace the users of a role", status_code=204)
     async def replace_users(
         self, role_id: FromPath[str], data: JSONBody[UserIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Assign a role to these users, and remove it from all others."""
-        return Response(None, headers=await assignments.replace_holders("user", role_id, data.user_ids))
+        await assignments.replace_holders("user", role_id, data.user_ids)
 
     @delete(
         "/{user_id:str}",
@@ -199,9 +196,9 @@ class RoleUserController(Controller):
     )
     async def remove_user(
         self, role_id: FromPath[str], user_id: FromPath[str], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Remove a role from a user."""
-        return Response(None, headers=await assignments.remove_role("user", user_id, role_id))
+        await assignments.remove_role("user", user_id, role_id)
 
 
 class RoleApplicationController(Controller):
@@ -215,10 +212,10 @@ class RoleApplicationController(Controller):
     @post("/", operation_id="AddRoleApplications", summary="Assign a role to applications")
     async def add_applications(
         self, role_id: FromPath[str], data: JSONBody[AddedApplications], assignments: NamedDependency[Assignments]
-    ) -> Response[AddedApplications]:
+    ) -> AddedApplications:
         """Assign a role to these machine-to-machine applications."""
-        headers = await assignments.add_holders("application", role_id, data.application_ids)
-        return Response(AddedApplications(application_ids=each_once(data.application_ids)), headers=headers)
+        await assignments.add_holders("application", role_id, data.application_ids)
+        return AddedApplications(application_ids=each_once(data.application_ids))
 
     @get("/", operation_id="ListRoleApplications", summary="List the applications of a role")
     async def list_applications(
@@ -231,9 +228,9 @@ class RoleApplicationController(Controller):
     @put("/", operation_id="ReplaceRoleApplications", summary="Replace the applications of a role", status_code=204)
     async def replace_applications(
         self, role_id: FromPath[str], data: JSONBody[ApplicationIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Assign a role to these machine-to-machine applications, and remove it from all others."""
-        return Response(None, headers=await assignments.replace_holders("application", role_id, data.application_ids))
+        await assignments.replace_holders("application", role_id, data.application_ids)
 
     @delete(
         "/{application_id:str}",
@@ -243,9 +240,9 @@ class RoleApplicationController(Controller):
     )
     async def remove_application(
         self, role_id: FromPath[str], application_id: FromPath[str], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Remove a role from an application."""
-        return Response(None, headers=await assignments.remove_role("application", application_id, role_id))
+        await assignments.remove_role("application", application_id, role_id)
 
 
 class UserRoleController(Controller):
@@ -267,17 +264,17 @@ class UserRoleController(Controller):
     @post("/", operation_id="AddUserRoles", summary="Assign roles to a user")
     async def add_roles(
         self, user_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
-    ) -> Response[AddedRoles]:
+    ) -> AddedRoles:
         """Assign further roles to a user."""
-        headers = await assignments.add_roles("user", user_id, data.role_ids)
-        return Response(AddedRoles(role_ids=each_once(data.role_ids)), headers=headers)
+        await assignments.add_roles("user", user_id, data.role_ids)
+        return AddedRoles(role_ids=each_once(data.role_ids))
 
     @put("/", operation_id="ReplaceUserRoles", summary="Replace the roles of a user", status_code=204)
     async def replace_roles(
         self, user_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Replace the roles of a user."""
-        return Response(None, headers=await assignments.replace_roles("user", user_id, data.role_ids))
+        await assignments.replace_roles("user", user_id, data.role_ids)
 
     @delete(
         "/{role_id:str}",
@@ -288,9 +285,9 @@ class UserRoleController(Controller):
     )
     async def remove_role(
         self, user_id: FromPath[str], role_id: FromPath[str], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Remove a role from a user."""
-        return Response(None, headers=await assignments.remove_role("user", user_id, role_id))
+        await assignments.remove_role("user", user_id, role_id)
 
 
 class ApplicationRoleController(Controller):
@@ -315,17 +312,17 @@ class ApplicationRoleController(Controller):
     @post("/", operation_id="AddApplicationRoles", summary="Assign roles to an application")
     async def add_roles(
         self, application_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
-    ) -> Response[AddedRoles]:
+    ) -> AddedRoles:
         """Assign further roles to a machine-to-machine application."""
-        headers = await assignments.add_roles("application", application_id, data.role_ids)
-        return Response(AddedRoles(role_ids=each_once(data.role_ids)), headers=headers)
+        await assignments.add_roles("application", application_id, data.role_ids)
+        return AddedRoles(role_ids=each_once(data.role_ids))
 
     @put("/", operation_id="ReplaceApplicationRoles", summary="Replace the roles of an application", status_code=204)
     async def replace_roles(
         self, application_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Replace the roles of a machine-to-machine application."""
-        return Response(None, headers=await assignments.replace_roles("application", application_id, data.role_ids))
+        await assignments.replace_roles("application", application_id, data.role_ids)
 
     @delete(
         "/{role_id:str}",
@@ -335,6 +332,6 @@ class ApplicationRoleController(Controller):
     )
     async def remove_role(
         self, application_id: FromPath[str], role_id: FromPath[str], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+    ) -> None:
         """Remove a role from an application."""
-        return Response(None, headers=await assignments.remove_role("application", application_id, role_id))
+        await assignments.remove_role("application", application_id, role_id)

@@ -51,7 +51,7 @@ class Roles:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, creation: rules.RoleCreation) -> tuple[Role, dict[str, str]]:
+    async def create(self, creation: rules.RoleCreation) -> Role:
         """Create a role that grants the given scopes.
 
         Raises:
@@ -73,7 +73,7 @@ class Roles:
                 await store.insert_role(transaction.connection, role)
             await self._grant(transaction, role, creation.scope_ids)
             await self._record(transaction, role, "created")
-        return role, transaction.revision_header
+        return role
 
     async def get(self, role_id: str) -> Role:
         """Return a role.
@@ -98,7 +98,7 @@ class Roles:
             return await store.list_roles(connection, self._tenant_id, page, only)
 
     @retry_on_conflict
-    async def update(self, role_id: str, update: rules.RoleUpdate) -> tuple[Role, dict[str, str]]:
+    async def update(self, role_id: str, update: rules.RoleUpdate) -> Role:
         """Change the given members of a role.
 
         Raises:
@@ -121,10 +121,10 @@ class Roles:
                 with refusals(_REFUSALS):
                     await store.update_role(transaction.connection, changed)
                 await self._record(transaction, changed, "updated")
-        return changed, transaction.revision_header
+        return changed
 
     @retry_on_conflict
-    async def delete(self, role_id: str) -> dict[str, str]:
+    async def delete(self, role_id: str) -> None:
         """Delete a role; its holders lose it.
 
         Raises:
@@ -139,7 +139,6 @@ class Roles:
             await store.delete_role(connection, self._tenant_id, role_id)
             transaction.record("role", (role_id,), "deleted", RoleState(id=role_id, deleted=True))
             record_lost_scopes(transaction, lost)
-        return transaction.revision_header
 
     async def list_scopes(self, role_id: str, page: Page) -> tuple[list[Scope], int]:
         """Return a page of the scopes that a role grants, and their total."""
@@ -147,7 +146,7 @@ class Roles:
             return await store.list_granted_scopes(connection, self._tenant_id, role_id, page)
 
     @retry_on_conflict
-    async def add_scopes(self, role_id: str, scope_ids: Collection[str]) -> tuple[list[Scope], dict[str, str]]:
+    async def add_scopes(self, role_id: str, scope_ids: Collection[str]) -> list[Scope]:
         """Add scopes to those that a role grants; return all that it grants now.
 
         Raises:
@@ -159,10 +158,10 @@ class Roles:
                 await self._record(transaction, role, "updated")
             all_of_them = Page(size=None)
             scopes, _ = await store.list_granted_scopes(transaction.connection, self._tenant_id, role_id, all_of_them)
-        return scopes, transaction.revision_header
+        return scopes
 
     @retry_on_conflict
-    async def replace_scopes(self, role_id: str, scope_ids: Collection[str]) -> dict[str, str]:
+    async def replace_scopes(self, role_id: str, scope_ids: Collection[str]) -> None:
         """Replace the scopes that a role grants.
 
         Raises:
@@ -177,10 +176,9 @@ class Roles:
             if await self._grant(transaction, role, scope_ids) or revoked:
                 await self._record(transaction, role, "updated")
                 record_lost_scopes(transaction, lost)
-        return transaction.revision_header
 
     @retry_on_conflict
-    async def remove_scope(self, role_id: str, scope_id: str) -> dict[str, str]:
+    async def remove_scope(self, role_id: str, scope_id: str) -> None:
         """Remove a scope from a role.
 
         Raises:
@@ -195,7 +193,6 @@ class Roles:
                 raise missing_by_id("entity.not_found")
             await self._record(transaction, role, "updated")
             record_lost_scopes(transaction, await named_scopes(transaction.connection, self._tenant_id, [scope_id]))
-        return transaction.revision_header
 
     async def _lock(self, transaction: Transaction, role_id: str) -> Role:
         role = await store.lock_role(transaction.connection, self._tenant_id, role_id)

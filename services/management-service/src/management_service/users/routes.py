@@ -100,10 +100,9 @@ class UserController(Controller):
     dependencies = PAGED
 
     @post("/", operation_id="CreateUser", summary="Create a user", status_code=200)
-    async def create_user(self, data: JSONBody[UserCreation], users: NamedDependency[Users]) -> Response[UserAnswer]:
+    async def create_user(self, data: JSONBody[UserCreation], users: NamedDependency[Users]) -> UserAnswer:
         """Create a user; every field is optional."""
-        user, headers = await users.create(data)
-        return Response(user_answer(user), headers=headers)
+        return user_answer(await users.create(data))
 
     @get(
         "/",
@@ -135,13 +134,12 @@ class UserController(Controller):
     @patch("/{user_id:str}", operation_id="UpdateUser", summary="Update a user")
     async def update_user(
         self, user_id: FromPath[str], data: JSONBody[UserUpdate], users: NamedDependency[Users]
-    ) -> Response[UserAnswer]:
+    ) -> UserAnswer:
         """Change the given fields; null clears one.
 
         The last administrator keeps a user name, e-mail address or telephone number to sign in with.
         """
-        user, headers = await users.update(user_id, data)
-        return Response(user_answer(user), headers=headers)
+        return user_answer(await users.update(user_id, data))
 
     @delete(
         "/{user_id:str}",
@@ -150,9 +148,9 @@ class UserController(Controller):
         status_code=204,
         opt=documented(refuses=(422,)),
     )
-    async def delete_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> Response[None]:
+    async def delete_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> None:
         """Delete a user; its tokens are no longer accepted. The last administrator is refused."""
-        return Response(None, headers=await users.delete(user_id))
+        await users.delete(user_id)
 
     @get("/{user_id:str}/custom-data", operation_id="GetUserCustomData", summary="Get a user's custom data")
     async def get_custom_data(self, user_id: FromPath[str], users: NamedDependency[Users]) -> FreeFormAnswer:
@@ -168,10 +166,10 @@ class UserController(Controller):
     )
     async def merge_custom_data(
         self, user_id: FromPath[str], data: JSONBody[CustomData], users: NamedDependency[Users]
-    ) -> Response[FreeFormAnswer]:
+    ) -> FreeFormAnswer:
         """Change the given fields; null removes one. Returns all custom data."""
-        user, headers = await users.merge_custom_data(user_id, data.custom_data)
-        return Response(Raw(user.custom_data.encode()), headers=headers)
+        user = await users.merge_custom_data(user_id, data.custom_data)
+        return Raw(user.custom_data.encode())
 
     @patch(
         "/{user_id:str}/is-suspended",
@@ -181,14 +179,13 @@ class UserController(Controller):
     )
     async def set_suspended(
         self, user_id: FromPath[str], data: JSONBody[Suspension], users: NamedDependency[Users]
-    ) -> Response[UserAnswer]:
+    ) -> UserAnswer:
         """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
 
         The last administrator is refused: the last user who can sign in with a password and holds the Management API's
         scope ``all`` by a role.
         """
-        user, headers = await users.set_suspended(user_id, is_suspended=data.is_suspended)
-        return Response(user_answer(user), headers=headers)
+        return user_answer(await users.set_suspended(user_id, is_suspended=data.is_suspended))
 
     @patch(
         "/{user_id:str}/password",
@@ -199,10 +196,9 @@ class UserController(Controller):
     )
     async def set_password(
         self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
-    ) -> Response[UserAnswer]:
+    ) -> UserAnswer:
         """Set a new password, which invalidates earlier tokens and resets the limit on sign-in attempts."""
-        user, headers = await users.set_password(user_id, data.password)
-        return Response(user_answer(user), headers=headers)
+        return user_answer(await users.set_password(user_id, data.password))
 
     @post(
         "/{user_id:str}/sign-in-attempts/clear",
@@ -211,7 +207,6 @@ class UserController(Controller):
         status_code=204,
         opt=PUBLISHES_NOTHING,
     )
-    async def clear_sign_in_attempts(self, user_id: FromPath[str], users: NamedDependency[Users]) -> Response[None]:
+    async def clear_sign_in_attempts(self, user_id: FromPath[str], users: NamedDependency[Users]) -> None:
         """Reset the count of wrong passwords, so that the user may sign in again at once."""
         await users.clear_sign_in_attempts(user_id)
-        return Response(None)

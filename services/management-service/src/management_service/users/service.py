@@ -123,7 +123,7 @@ class Users:
         self._tenant_id = tenant_id
         self._clock = clock
 
-    async def create(self, creation: rules.UserCreation) -> tuple[User, dict[str, str]]:
+    async def create(self, creation: rules.UserCreation) -> User:
         """Create a user with the default roles.
 
         Raises:
@@ -141,16 +141,16 @@ class Users:
             updated_at=now,
             **members,
         )
-        return user, await self._insert(user, password_hash)
+        await self._insert(user, password_hash)
+        return user
 
     @retry_on_conflict
-    async def _insert(self, user: User, password_hash: str | None) -> dict[str, str]:
+    async def _insert(self, user: User, password_hash: str | None) -> None:
         async with self._changes.transaction() as transaction:
             with refusals(_REFUSALS):
                 await store.insert_user(transaction.connection, user, password_hash=password_hash)
             transaction.record("user", (user.id,), "created", user_state(user))
             await self._assign_default_roles(transaction, user.id)
-        return transaction.revision_header
 
     async def get(self, user_id: str) -> User:
         """Return a user.
@@ -178,7 +178,7 @@ class Users:
                 return await store.list_users(connection, self._tenant_id, page, search, without=without)
 
     @retry_on_conflict
-    async def update(self, user_id: str, update: rules.UserUpdate) -> tuple[User, dict[str, str]]:
+    async def update(self, user_id: str, update: rules.UserUpdate) -> User:
         """Change the given members of a user.
 
         Raises:
@@ -194,11 +194,10 @@ class Users:
                 was_verified=user.is_email_verified,
                 given=update.is_email_verified,
             )
-            user = await self._store_change(transaction, user, members)
-        return user, transaction.revision_header
+            return await self._store_change(transaction, user, members)
 
     @retry_on_conflict
-    async def merge_custom_data(self, user_id: str, members: FreeForm) -> tuple[User, dict[str, str]]:
+    async def merge_custom_data(self, user_id: str, members: FreeForm) -> User:
         """Change members of a user's custom data; null removes one.
 
         Raises:
@@ -209,11 +208,10 @@ class Users:
             custom_data = free_form_text(merged(user.custom_data, members))
             if is_too_large(custom_data):
                 raise body_too_large()
-            user = await self._store_change(transaction, user, {"custom_data": custom_data})
-        return user, transaction.revision_header
+            return await self._store_change(transaction, user, {"custom_data": custom_data})
 
     @retry_on_conflict
-    async def set_suspended(self, user_id: str, *, is_suspended: bool) -> tuple[User, dict[str, str]]:
+    async def set_suspended(self, user_id: str, *, is_suspended: bool) -> User:
         """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
 
         Raises:
@@ -225,9 +223,9 @@ class Users:
                 # Lifting invalidates tokens too: those minted while the suspension was being committed.
                 members = {"is_suspended": is_suspended, "tokens_valid_after": self._next_tokens_valid_after(user)}
                 user = await self._store_change(transaction, user, members)
-        return user, transaction.revision_header
+        return user
 
-    async def set_password(self, user_id: str, password: str) -> tuple[User, dict[str, str]]:
+    async def set_password(self, user_id: str, password: str) -> User:
         """Set a user's password, which invalidates earlier tokens.
 
         Raises:
@@ -236,10 +234,9 @@ class Users:
         return await self._set_password_hash(user_id, await self._passwords.hash(password))
 
     @retry_on_conflict
-    async def _set_password_hash(self, user_id: str, password_hash: str) -> tuple[User, dict[str, str]]:
+    async def _set_password_hash(self, user_id: str, password_hash: str) -> User:
         async with self._changes.transaction() as transaction:
-            user = await self.store_password(transaction, await self._lock(transaction, user_id), password_hash)
-        return user, transaction.revision_header
+            return await self.store_password(transaction, await self._lock(transaction, user_id), password_hash)
 
     async def store_password(self, transaction: Transaction, user: User, password_hash: str) -> User:
         """Store and record a new password of a locked user, which invalidates earlier tokens."""
@@ -257,7 +254,7 @@ class Users:
         await self._attempts.clear(user_id, tokens_valid_after=user.tokens_valid_after)
 
     @retry_on_conflict
-    async def delete(self, user_id: str) -> dict[str, str]:
+    async def delete(self, user_id: str) -> None:
         """Delete a user with its relations.
 
         Raises:
@@ -270,7 +267,6 @@ class Users:
             transaction.record("user", (user_id,), "deleted", UserState(id=user_id, deleted=True))
             assignment = AssignmentState(id=user_id, deleted=True, holder_kind="user")
             transaction.record("assignment", ("user", user_id), "deleted", assignment)
-        return transaction.revision_header
 
     def _kept(self, transaction: Transaction, members: dict[str, Any]) -> AbstractAsyncContextManager[None]:
         """Keep the last administrator where these members clear something to sign in with."""

@@ -72,11 +72,11 @@ class HeadKeys:
         Args:
             sealing: Also opens what earlier releases have sealed.
         """
-        async with self._changes.transaction(await_publication=False) as transaction:
+        async with self._changes.unpublished() as connection:
             keys, renewed = sealed_keys(sealing, self._tenant_id), 0
-            for row in await keys.rows(transaction.connection):
+            for row in await keys.rows(connection):
                 try:
-                    renewed += await keys.renew_seal(transaction.connection, row)
+                    renewed += await keys.renew_seal(connection, row)
                 except NoFittingKeyError:
                     _log.error("audit.head-key-unreadable", kid=row.kid)
         if renewed:
@@ -92,8 +92,7 @@ class HeadKeys:
         """
         made = new_key()
         await self._changes.record_action("audit-key", (made.kid,), "rotate")
-        async with self._changes.transaction() as transaction:
-            connection = transaction.connection
+        async with self._changes.unpublished() as connection:
             await self._keys.lock(connection)
             others = await self._keys.rows(connection)
             created_at = max([self._clock(), *(row.created_at + 1 for row in others)])
