@@ -17,7 +17,7 @@ from identity_common.wire.audit import STREAM_AUDIT, AuditContext, AuditEntry, a
 from identity_common.wire.revocations import revocation_key
 from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
 from management_service.app import create_app
-from management_service.subject_tokens.store import SubjectTokenStore
+from management_service.subject_tokens.store import RequestOrigin, SubjectTokenWriter
 from tests.support.audit_entries import entries_in
 from tests.support.management_api import Management, client_of, issues, refusal, running, settings_for, unique
 from tests.support.tcp_proxy import TcpProxy
@@ -113,14 +113,15 @@ async def test_a_full_audit_trail_refuses_to_mint(management: Management) -> Non
     """Nothing is stored then; the tenant is one whose log no relay empties."""
     redis = connect_redis(management.settings.redis_url)
     tenant_id = unique("t")
-    store = SubjectTokenStore(RedisCommands(redis), tenant_id=tenant_id, ttl_s=600, backlog=1)
+    store = SubjectTokenWriter(RedisCommands(redis), tenant_id=tenant_id, ttl_s=600, backlog=1)
     now = now_ms()
     record = SubjectTokenRecord(
         id="t1", user_id="ann", issued_to="c1", issued_at=now, expires_at=now + 600_000, revision=0
     )
-    await store.require_stored(store.store("sub_1", record, token_id="j1", address="", user_agent=""), record)
+    origin = RequestOrigin(address="", user_agent="")
+    await store.require_stored(store.store("sub_1", record, token_id="j1", origin=origin), record)
     with pytest.raises(TemporarilyUnavailable):
-        await store.require_stored(store.store("sub_2", record, token_id="j1", address="", user_agent=""), record)
+        await store.require_stored(store.store("sub_2", record, token_id="j1", origin=origin), record)
     await redis.aclose()
 
     stored = [await management.redis.exists(subject_token_key(tenant_id, token)) for token in ("sub_1", "sub_2")]

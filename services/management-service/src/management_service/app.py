@@ -91,7 +91,7 @@ from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
 from management_service.subject_tokens.store import LOG as SUBJECT_TOKEN_LOG
-from management_service.subject_tokens.store import SubjectTokenStore
+from management_service.subject_tokens.store import SubjectTokenWriter
 from management_service.users.routes import UserController
 from management_service.users.service import SEARCH_TIMEOUT_S, Users
 from stead import AsyncAccessTokenVerifier
@@ -137,13 +137,15 @@ def create_app(settings: Settings) -> Litestar:
     background = _Background(settings, connections, registry)
     _measure(settings, connections, registry, samples)
     tokens = _unrevoked_tokens(settings, connections)
-    authentication = Authentication(tokens, connections.lookups, tenant_id=settings.tenant_id)
+    authentication = Authentication(connections.lookups, tenant_id=settings.tenant_id)
     return create_service_app(
         service="management",
         title="Management API",
         base_url=settings.base_url,
         route_handlers=[
-            subject_token_route(_subject_tokens(settings, connections, authentication)),
+            subject_token_route(
+                _subject_tokens(settings, connections), tokens, authentication, trusted_proxies=settings.trusted_proxies
+            ),
             *_api(settings),
             Router("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
             console_router(_console(settings, connections, registry)),
@@ -285,18 +287,12 @@ def _unrevoked_tokens(settings: Settings, connections: _Connections) -> Unrevoke
     return UnrevokedTokens(verifier, RevocationReader(connections.commands, tenant_id=settings.tenant_id))
 
 
-def _subject_tokens(settings: Settings, connections: _Connections, authentication: Authentication) -> SubjectTokens:
+def _subject_tokens(settings: Settings, connections: _Connections) -> SubjectTokens:
     ttl_s = settings.subject_token_ttl_s
-    store = SubjectTokenStore(
+    store = SubjectTokenWriter(
         connections.commands, tenant_id=settings.tenant_id, ttl_s=ttl_s, backlog=settings.audit_backlog
     )
-    return SubjectTokens(
-        authentication,
-        store,
-        ttl_s=ttl_s,
-        required_context=settings.require_context,
-        trusted_proxies=settings.trusted_proxies,
-    )
+    return SubjectTokens(store, ttl_s=ttl_s, required_context=settings.require_context)
 
 
 def _claims_functions(settings: Settings, connections: _Connections, changes: Changes) -> ClaimsFunctions:

@@ -1,4 +1,4 @@
-"""Checks against the database that a caller is live, alone or together with a user that the caller names.
+"""Looks up in the database whether a caller is live, alone or together with a user that the caller names.
 
 Does not own which tokens are accepted (``identity_common.access.management_api``).
 """
@@ -9,10 +9,8 @@ from typing import Final
 
 import asyncpg
 import msgspec
-from litestar.types import Scope
 
 from identity_common.access.liveness import live_caller
-from identity_common.access.management_api import SignedToken, UnrevokedTokens, recognize, unauthorized
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
@@ -50,49 +48,23 @@ class NamedUser(msgspec.Struct, frozen=True):
 
 
 class Authentication:
-    """Checks callers; offers the parts of the check too, which minting combines in its own order."""
+    """Looks up callers."""
 
-    def __init__(self, tokens: UnrevokedTokens, lookups: Lookups, *, tenant_id: str) -> None:
-        self._tokens = tokens
+    def __init__(self, lookups: Lookups, *, tenant_id: str) -> None:
         self._lookups = lookups
         self._tenant_id = tenant_id
         self._coalescer = Coalescer(self._look_up, max_concurrent=MAX_CONCURRENT)
 
     async def is_live(self, token: AccessToken) -> bool:
-        """Return whether a token's client and user are live.
-
-        Raises:
-            ApiError: 503 when the database does not answer.
-        """
+        """Return whether a token's client and user are live."""
         facts = await self._facts(token, "")
         return bool(facts["is_live"])
 
-    async def require_live_caller(self, token: AccessToken) -> None:
-        """Refuse a token whose client or user is not live.
-
-        Raises:
-            ApiError: 401, or 503 when the database does not answer.
-        """
-        if not await self.is_live(token):
-            raise unauthorized()
-
-    async def require_unrevoked(self, token: SignedToken) -> AccessToken:
-        """Return the contents of a token unless it was revoked.
-
-        Raises:
-            ApiError: 401, or 503 when the revocations cannot be read.
-        """
-        return await self._tokens.require_unrevoked(token)
-
-    async def named_user(self, token: AccessToken, user_id: str) -> NamedUser:
-        """Check that the caller is live, and return the state of a user from the same statement.
-
-        Raises:
-            ApiError: 401, or 503 when the database does not answer.
-        """
+    async def named_user(self, token: AccessToken, user_id: str) -> NamedUser | None:
+        """Return the state of a user that a caller names; None if the caller is not live, from the same statement."""
         facts = await self._facts(token, user_id)
         if not facts["is_live"]:
-            raise unauthorized()
+            return None
         return NamedUser(
             is_suspended=facts["is_suspended"],
             tokens_valid_after=facts["tokens_valid_after"] or 0,
@@ -108,11 +80,3 @@ class Authentication:
         if not facts:  # the database is not prepared yet
             raise TemporarilyUnavailable
         return facts
-
-    async def recognize(self, scope: Scope, *, one_of: frozenset[str]) -> SignedToken:
-        """Return the access token of a request before its revocation is checked.
-
-        Raises:
-            ApiError: 401, 403, or 503 when the issuer's keys cannot be read.
-        """
-        return await recognize(scope, self._tokens, one_of=one_of)

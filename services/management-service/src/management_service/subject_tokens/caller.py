@@ -1,9 +1,13 @@
 """Checks the caller that mints a subject token; the last check shares the round trip to Redis that stores the token."""
 
-import msgspec
-from litestar.types import Scope
+from types import TracebackType
+from typing import Self
 
-from identity_common.access.management_api import MINTING, SignedToken
+import msgspec
+
+from identity_common.access.management_api import SignedToken, UnrevokedTokens, unauthorized
+from identity_common.failures import AnyFailure
+from identity_common.http.problems import ApiError
 from management_service.authentication import Authentication, NamedUser
 
 
@@ -14,21 +18,31 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class CallerCheck:
-    """The unfinished check of a caller: its token is valid and opens this path, but may have been revoked."""
+    """The unfinished check of a caller: its token is valid and opens this path, but may have been revoked.
 
-    def __init__(self, authentication: Authentication, token: SignedToken) -> None:
+    As a context manager, it finishes the check before a refusal leaves the block: a 401 takes precedence.
+
+    Args:
+        tokens: Knows which tokens were revoked.
+        authentication: Knows which callers are live.
+        token: The caller's token.
+    """
+
+    def __init__(self, tokens: UnrevokedTokens, authentication: Authentication, token: SignedToken) -> None:
+        self._tokens = tokens
         self._authentication = authentication
         self._token = token
-        self._is_live = False
+        self._was_looked_up = False
+        self._was_finished = False
 
-    @classmethod
-    async def begin(cls, authentication: Authentication, scope: Scope) -> "CallerCheck":
-        """Verify the access token of a request.
+    async def __aenter__(self) -> Self:
+        return self
 
-        Raises:
-            ApiError: 401, 403, or 503 when the issuer's keys cannot be read.
-        """
-        return cls(authentication, await authentication.recognize(scope, one_of=MINTING))
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if isinstance(error, AnyFailure | ApiError) and not self._was_finished:
+            await self.finish()
 
     @property
     def client_id(self) -> str:
@@ -50,27 +64,22 @@ class CallerCheck:
         """Check in the database that the caller still exists; return a user from the same statement.
 
         Raises:
-            ApiError: 401, or 503 when the database does not answer.
+            ApiError: 401.
         """
+        self._was_looked_up = True
         user = await self._authentication.named_user(self._token.claims, user_id)
-        self._is_live = True
+        if user is None:
+            raise unauthorized()
         return user
-
-    async def require_unrevoked(self) -> None:
-        """Refuse a revoked token.
-
-        Raises:
-            ApiError: 401, or 503 when Redis does not answer.
-        """
-        await self._authentication.require_unrevoked(self._token)
 
     async def finish(self) -> Caller:
         """Make the remaining checks: of revocation in Redis, and in the database unless ``named_user`` made it.
 
         Raises:
-            ApiError: 401, or 503 when a store does not answer.
+            ApiError: 401.
         """
-        await self.require_unrevoked()
-        if not self._is_live:
-            await self._authentication.require_live_caller(self._token.claims)
+        self._was_finished = True
+        await self._tokens.require_unrevoked(self._token)
+        if not self._was_looked_up and not await self._authentication.is_live(self._token.claims):
+            raise unauthorized()
         return Caller(self._token.claims.client_id)

@@ -5,12 +5,18 @@ from typing import Final
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope
 
+from identity_common.access.management_api import MINTING, UnrevokedTokens, recognize
+from identity_common.http.auditing import recorded_user_agent
+from identity_common.http.client_address import client_address
 from identity_common.http.json_body import read_body
 from identity_common.http.openapi import Documented, Operation
 from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import Posted, posted
+from management_service.authentication import Authentication
+from management_service.subject_tokens.caller import CallerCheck
 from management_service.subject_tokens.rules import SubjectTokenCreation
 from management_service.subject_tokens.service import MintedSubjectToken, SubjectTokens
+from management_service.subject_tokens.store import RequestOrigin
 
 PATH: Final = "/api/subject-tokens"
 
@@ -27,16 +33,19 @@ _OPERATION: Final = Operation(
 )
 
 
-def subject_token_route(subject_tokens: SubjectTokens) -> ASGIRouteHandler:
+def subject_token_route(
+    subject_tokens: SubjectTokens, tokens: UnrevokedTokens, authentication: Authentication, *, trusted_proxies: int
+) -> ASGIRouteHandler:
     """Return the route."""
 
     async def mint(scope: Scope, receive: Receive) -> Posted:
-        async def read_creation() -> SubjectTokenCreation:
+        token = await recognize(scope, tokens, one_of=MINTING)
+        async with CallerCheck(tokens, authentication, token) as check:
             if scope["query_string"]:
                 require_declared(scope["query_string"], _OPERATION.more)
-            return await read_body(scope, receive, SubjectTokenCreation)
-
-        minted, impersonation_id = await subject_tokens.mint(scope, read_creation)
+            creation = await read_body(scope, receive, SubjectTokenCreation)
+            origin = RequestOrigin(client_address(scope, trusted_proxies=trusted_proxies), recorded_user_agent(scope))
+            minted, impersonation_id = await subject_tokens.mint(creation, check, origin)
         return Posted(minted, {"Impersonation-Id": impersonation_id})
 
     return posted(PATH, mint, headers={"Cache-Control": "no-store"}, operation=_OPERATION)

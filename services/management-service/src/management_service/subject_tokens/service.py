@@ -1,27 +1,14 @@
 """Mints subject tokens."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
-from litestar.types import Scope
 
 from identity_common.clock import Clock, now_ms
-from identity_common.failures import (
-    UNKNOWN_RELATION,
-    AnyFailure,
-    Conflict,
-    ErrorData,
-    NotFound,
-    body_too_large,
-    unknown_relation,
-)
-from identity_common.http.auditing import recorded_user_agent
-from identity_common.http.client_address import client_address
-from identity_common.http.problems import ApiError
+from identity_common.failures import UNKNOWN_RELATION, Conflict, ErrorData, NotFound, body_too_large
 from identity_common.identifiers import new_id
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from management_service.authentication import Authentication
 from management_service.subject_tokens.caller import Caller, CallerCheck
 from management_service.subject_tokens.rules import (
     SubjectTokenCreation,
@@ -29,7 +16,7 @@ from management_service.subject_tokens.rules import (
     missing_context,
     new_subject_token,
 )
-from management_service.subject_tokens.store import SubjectTokenStore
+from management_service.subject_tokens.store import RequestOrigin, SubjectTokenWriter
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -51,60 +38,33 @@ class SubjectTokens:
     """Mints subject tokens."""
 
     def __init__(
-        self,
-        authentication: Authentication,
-        store: SubjectTokenStore,
-        *,
-        ttl_s: int,
-        required_context: Sequence[str] = (),
-        trusted_proxies: int = 0,
-        clock: Clock = now_ms,
+        self, store: SubjectTokenWriter, *, ttl_s: int, required_context: Sequence[str] = (), clock: Clock = now_ms
     ) -> None:
-        self._authentication = authentication
         self._store = store
         self._ttl_s = ttl_s
         self._required_context = required_context
-        self._trusted_proxies = trusted_proxies
         self._clock = clock
 
     async def mint(
-        self, request: Scope, read_creation: Callable[[], Awaitable[SubjectTokenCreation]]
+        self, creation: SubjectTokenCreation, check: CallerCheck, origin: RequestOrigin
     ) -> tuple[MintedSubjectToken, str]:
-        """Authenticate the caller and mint a token for a live user; only its hash is stored, with a TTL.
+        """Mint a token for a live user; only its hash is stored, with a TTL.
 
         The revocation of the caller's token is checked in the round trip that stores the new one. If the check fails,
         the new token is never returned, though the audit trail has it.
-
-        Args:
-            request: The ASGI scope.
-            read_creation: Reads the body; its refusal comes after every 401.
 
         Returns:
             The new token, and the public id of the impersonation that it begins.
 
         Raises:
-            ApiError: 400, 401, 403, 404, 413; 422 ``user.suspended``, ``subject_token.context_required``; 503 when a
-                store does not answer.
+            NotFound: There is no such user.
+            Conflict: ``user.suspended``, ``subject_token.context_required``.
+            TooLarge: The context.
         """
-        check = await CallerCheck.begin(self._authentication, request)
-        try:
-            creation = await read_creation()
-        except (AnyFailure, ApiError):
-            await check.finish()  # a 401 takes precedence
-            raise
-        try:
-            record = await self._record(check, creation)
-        except (AnyFailure, ApiError):
-            await check.require_unrevoked()  # a 401 takes precedence
-            raise
+        record = await self._record(creation, check)
         subject_token = new_subject_token()
         storing = self._store.store(
-            subject_token,
-            record,
-            requested_by=check.user_id,
-            token_id=check.token_id,
-            address=client_address(request, trusted_proxies=self._trusted_proxies),
-            user_agent=recorded_user_agent(request),
+            subject_token, record, requested_by=check.user_id, token_id=check.token_id, origin=origin
         )
         caller = await check.finish()
         await self._store.require_stored(storing, record)
@@ -116,12 +76,8 @@ class SubjectTokens:
         )
         return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
 
-    async def _record(self, check: CallerCheck, creation: SubjectTokenCreation) -> SubjectTokenRecord:
-        """Return the record of a new token for a live user.
-
-        Raises:
-            ApiError: 401 for a caller that is not live, 404, 413, 422; 503 when the database does not answer.
-        """
+    async def _record(self, creation: SubjectTokenCreation, check: CallerCheck) -> SubjectTokenRecord:
+        """Return the record of a new token for a live user."""
         now = self._clock()  # before the user is read: a later change that ends tokens then ends this one too
         user = await check.named_user(creation.user_id)
         context = _encode(creation.context)
@@ -131,7 +87,7 @@ class SubjectTokens:
         if missing:
             raise _context_required(missing)
         if user.is_suspended is None:
-            raise NotFound(UNKNOWN_RELATION, unknown_relation().message)
+            raise NotFound(UNKNOWN_RELATION, "The request refers to an id that does not exist.")
         if user.is_suspended:
             raise Conflict("user.suspended", "The user is suspended.")
         return SubjectTokenRecord(

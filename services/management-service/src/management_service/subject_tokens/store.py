@@ -42,8 +42,20 @@ return 1
 )
 
 
-class SubjectTokenStore:
-    """Stores subject tokens in Redis, from where token-service takes them.
+class RequestOrigin(msgspec.Struct, frozen=True):
+    """Where a request comes from, for the audit trail.
+
+    Attributes:
+        address: Of the client.
+        user_agent: Its ``User-Agent``, shortened.
+    """
+
+    address: str
+    user_agent: str
+
+
+class SubjectTokenWriter:
+    """Writes subject tokens to Redis, from where token-service takes them.
 
     Args:
         redis: Commands to Redis.
@@ -66,8 +78,7 @@ class SubjectTokenStore:
         *,
         requested_by: str | None = None,
         token_id: str,
-        address: str,
-        user_agent: str,
+        origin: RequestOrigin,
     ) -> "asyncio.Future[Any]":
         """Send the token to Redis and return the future of the reply, for ``require_stored``.
 
@@ -76,8 +87,7 @@ class SubjectTokenStore:
             record: What it stands for.
             requested_by: The user that the caller acts for, if any.
             token_id: ``jti`` of the caller's access token.
-            address: Of the client.
-            user_agent: Of the request.
+            origin: Where the request comes from.
         """
         entry = AuditEntry(
             id=new_id(),
@@ -94,8 +104,8 @@ class SubjectTokenStore:
             context=_audited(record.context),
             expires_at=record.expires_at,
             request_id=REQUEST_ID.get() or "",
-            address=address,
-            user_agent=user_agent,
+            address=origin.address,
+            user_agent=origin.user_agent,
         )
         keys = (
             subject_token_key(self._tenant_id, subject_token),
@@ -108,11 +118,7 @@ class SubjectTokenStore:
         return self._redis.execute("EVAL", _STORE, 4, *keys, *recorded, *stored, begun, BEGUN_KEPT_MS)
 
     async def require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
-        """Refuse if the token was not stored.
-
-        Raises:
-            ApiError: 503.
-        """
+        """Refuse with ``TemporarilyUnavailable`` if the token was not stored."""
         stored = await storing
         if stored is None:  # 256 random bits came up twice: the source of randomness is broken
             _log.error("subject-token.collided", subject_token_id=record.id)
