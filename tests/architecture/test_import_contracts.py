@@ -13,6 +13,9 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 HANDLER = re.compile(
     r"^ *@(?:get|post|put|patch|delete|head|route|asgi)\(|\bHTTPRouteHandler\(|\(Controller\):", re.MULTILINE
 )
+EDGES = re.compile(  # what speaks HTTP, or builds what does
+    r"management_service\.(?:__main__|app|asgi|console\..+|subject_tokens\.caller|(?:\w+\.)?\w*routes)"
+)
 
 
 def modules(*folders: str) -> Iterator[tuple[str, str]]:
@@ -44,6 +47,19 @@ def test_no_module_with_handlers_may_import_a_driver() -> None:
     assert len(with_handlers) > 10
     covered = sources("Endpoints and routes hold no SQL and no driver")
     assert {name for name in with_handlers if not covered.fullmatch(name)} == set()
+
+
+def test_every_module_behind_the_edges_is_kept_from_http() -> None:
+    behind = {
+        name
+        for name, _ in modules("services")
+        if name.startswith("management_service.")
+        and not re.search(r"\.(?:__init__$|migrations\.)", name)
+        and not EDGES.fullmatch(name)
+    }
+    assert len(behind) > 10
+    covered = sources("Use cases, rules and stores know no HTTP")
+    assert {name for name in behind if not covered.fullmatch(name)} == set()
 
 
 @pytest.mark.parametrize(

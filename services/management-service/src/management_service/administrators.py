@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import bindparam, exists, literal, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.access.management_api import SCOPE_ALL
+from identity_common.access.callers import SCOPE_ALL
 from identity_common.failures import Conflict
 from management_service.schema import resources, role_scopes, scopes, user_roles, users
 
@@ -57,7 +57,7 @@ class Administrators:
         before the revision's, so that two transactions cannot deadlock.
 
         Raises:
-            ApiError: 422 if there was an administrator before the changes, and there is none after them.
+            Conflict: There was an administrator before the changes, and there is none after them.
         """
         existed = await self._exist(connection)
         yield

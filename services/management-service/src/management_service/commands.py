@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import SCOPE_ALL
+from identity_common.access.callers import SCOPE_ALL
 from identity_common.bus.connection import Bus
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.commands import SourceCommands

@@ -45,7 +45,8 @@ class Memberships:
         """Return the ids of an organization's members of a type; empty if the organization is unknown or None.
 
         Raises:
-            ApiError: 422 for more than ``MAX_MEMBERS``; 503 when template-service does not answer.
+            Conflict: There are more than ``MAX_MEMBERS``.
+            TemporarilyUnavailable: template-service does not answer.
         """
         if organization_id is None:
             return []

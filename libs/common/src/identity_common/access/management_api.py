@@ -15,6 +15,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
+from identity_common.access.callers import CHANGING, MINTING, READING, Caller
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.failures import AnyFailure, Issue, StoreUnavailable, TemporarilyUnavailable, invalid_input
 from identity_common.http.auditing import audit_request
@@ -28,17 +29,6 @@ from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailab
 from stead.verify.impersonations import Impersonation
 
 _log = get_logger(__name__)
-
-SCOPE_ALL: Final = "all"
-SCOPE_READ: Final = "read"
-SCOPE_SUBJECT_TOKENS: Final = "subject-tokens"
-
-READING: Final = frozenset({SCOPE_ALL, SCOPE_READ})
-"""Any of these scopes allows GET and HEAD."""
-CHANGING: Final = frozenset({SCOPE_ALL})
-"""Any of these scopes allows every method."""
-MINTING: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
-"""Any of these scopes allows minting subject tokens."""
 
 AUTHORIZATION: Final = b"authorization"
 
@@ -70,22 +60,6 @@ def forbidden(*, one_of: frozenset[str] = frozenset()) -> ApiError:
     missing = f": it needs the scope {' or '.join(sorted(one_of))}" if one_of else ""
     message = f"The access token does not grant access to this part of the Management API{missing}."
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """Who sent a request that was admitted.
-
-    Attributes:
-        application_id: The application.
-        user_id: The user that it acts for; None if it acts for itself.
-        token_id: ``jti`` of the access token; empty for the author of something stored.
-        scopes: Of the access token; empty for the author of something stored.
-    """
-
-    application_id: str
-    user_id: str | None = None
-    token_id: str = ""
-    scopes: frozenset[str] = frozenset()
 
 
 class SignedToken(msgspec.Struct, frozen=True):

@@ -116,7 +116,7 @@ def _members(
     """Return the given members, as they are stored.
 
     Raises:
-        ApiError: 400; 413 for an object beyond its limit; 422 for a setting that the type does not have.
+        Conflict: The type does not have a setting.
     """
     oidc, custom = body.oidc_client_metadata, body.custom_client_metadata
     branding = body.branding
@@ -174,7 +174,7 @@ class Applications:
         """Create an application, without a secret.
 
         Raises:
-            ApiError: 400, 413; 422 for settings that the type, or a third-party application, may not have.
+            Conflict: The type, or a third-party application, may not have a setting.
         """
         members = _members(creation.type, creation)
         now = self._clock()
@@ -188,11 +188,7 @@ class Applications:
         return application
 
     async def get(self, application_id: str) -> Application:
-        """Return an application.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return an application."""
         async with self._reader.connect() as connection:
             application = await store.find_application(connection, self._tenant_id, application_id)
         if application is None:
@@ -211,7 +207,7 @@ class Applications:
         """Change the given members of an application.
 
         Raises:
-            ApiError: 400, 404, 413; 422 for settings that the type, or a third-party application, may not have.
+            Conflict: The type, or a third-party application, may not have a setting.
         """
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id, otherwise="entity.not_exists")
@@ -219,11 +215,7 @@ class Applications:
 
     @retry_on_conflict
     async def merge_custom_data(self, application_id: str, members: FreeForm) -> Application:
-        """Change members of an application's custom data; null removes one.
-
-        Raises:
-            ApiError: 404, 413.
-        """
+        """Change members of an application's custom data; null removes one."""
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
             custom_data = free_form_text(merged(application.custom_data, members))
@@ -233,11 +225,7 @@ class Applications:
 
     @retry_on_conflict
     async def delete(self, application_id: str) -> None:
-        """Delete an application with its secrets and roles.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Delete an application with its secrets and roles."""
         async with self._changes.transaction() as transaction:
             kind = await store.delete_application(transaction.connection, self._tenant_id, application_id)
             if kind is None:
@@ -254,7 +242,7 @@ class Applications:
         """Create a secret; its value is returned but not stored.
 
         Raises:
-            ApiError: 400, 404; 422 for a name in use, one secret too many, or a public client.
+            Conflict: The name is in use, it is one secret too many, or the client is public.
         """
         issues = [
             Issue(path=path, message=message) for path, message in rules.secret_problems(creation, now=self._clock())
@@ -294,7 +282,7 @@ class Applications:
         """Rename a secret, if a new name is given.
 
         Raises:
-            ApiError: 400, 404; 422 for a name in use.
+            Conflict: The name is in use.
         """
         new_name = name if update.name is UNSET else update.name
         if new_name != name:
@@ -316,11 +304,7 @@ class Applications:
 
     @retry_on_conflict
     async def delete_secret(self, application_id: str, name: str) -> None:
-        """Delete a secret.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Delete a secret."""
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
             if not await store.delete_secret(transaction.connection, self._tenant_id, application_id, name):

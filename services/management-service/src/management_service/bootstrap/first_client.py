@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import msgspec
 
-from identity_common.access.management_api import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
+from identity_common.access.callers import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.paging import Page

@@ -8,7 +8,8 @@ from litestar.di import NamedDependency, Provide
 from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath, JSONBody
 
-from identity_common.access.management_api import Caller, Connection, admitted_caller
+from identity_common.access.callers import Caller
+from identity_common.access.management_api import Connection, admitted_caller
 from identity_common.failures import NotFound, missing_by_id
 from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.listing import PAGED, Listing

@@ -109,7 +109,7 @@ def script_or_version(body: FunctionTest | FunctionDryRun) -> str | int:
     """Return the script to run, or the number of the version to run.
 
     Raises:
-        ApiError: 400 unless there is exactly one of the two.
+        Invalid: There is not exactly one of the two.
     """
     given = [each for each in (body.script, body.version) if each is not UNSET]
     if len(given) != 1:

@@ -60,7 +60,7 @@ class Scripts:
         """Run a script once.
 
         Raises:
-            ApiError: 413 if the arguments are too large.
+            TooLarge: The arguments.
         """
         return await self._ask(test, ScriptTested)
 

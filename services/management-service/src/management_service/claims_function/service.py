@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import Caller
+from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import Conflict, ErrorData, Refused, body_too_large, missing_by_id, unknown_relation
 from identity_common.fields import FreeForm, free_form_text, is_too_large
@@ -169,10 +169,7 @@ class ClaimsFunctions:
 
         Args:
             kind: Kind of token.
-            missing: Code of the 404.
-
-        Raises:
-            ApiError: 404 if none is active.
+            missing: Code of the failure if none is active.
         """
         async with self._reader.connect() as connection:
             version = await store.find_active(connection, self._tenant_id, kind)
@@ -181,11 +178,7 @@ class ClaimsFunctions:
         return version
 
     async def get_version(self, kind: TokenKind, number: int) -> FoundVersion:
-        """Return a version, active or not.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return a version, active or not."""
         async with self._reader.connect() as connection:
             found = await store.find_version(connection, self._tenant_id, kind, number)
         if found is None:
@@ -201,7 +194,7 @@ class ClaimsFunctions:
         """Save a new version and make it the active one; return it and whether none was active before.
 
         Raises:
-            ApiError: 422 for a script that is not acceptable, or too large; 413; 503.
+            Conflict: The script is not acceptable, or too large.
         """
         contents = _Contents(
             script=body.script,
@@ -226,9 +219,9 @@ class ClaimsFunctions:
         """Save the active version with these changes as a new one; without a change, nothing is saved.
 
         Raises:
-            ApiError: 404 without an active version; 422 for a script that is not acceptable, or too large, for
-                environment variables that no key opens and that are not replaced, and for a changed script if the
-                active version has environment variables that are not replaced; 413; 503.
+            NotFound: No version is active.
+            Conflict: The script is not acceptable, or too large. Or environment variables of the active version are not
+                replaced, although the script is changed or no key opens them.
         """
         active = await self.get(kind, missing="entity.not_exists")
         contents, _ = self._updated(active, update)
@@ -259,7 +252,7 @@ class ClaimsFunctions:
         """Make a version the active one; a no-op if it is already.
 
         Raises:
-            ApiError: 404; 422 if no key opens its environment variables: each call would fail.
+            Conflict: No key opens its environment variables: each call would fail.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -280,7 +273,7 @@ class ClaimsFunctions:
         """Deactivate the function; its versions remain, and each can be activated again.
 
         Raises:
-            ApiError: 404 without an active version.
+            NotFound: No version is active.
         """
         async with self._changes.transaction() as transaction:
             counter = await store.lock_counter(transaction.connection, self._tenant_id, kind)
@@ -294,8 +287,10 @@ class ClaimsFunctions:
         """Run a script or a saved version once, with given arguments.
 
         Raises:
-            ApiError: 400 without either; 403 if the script denied access; 422 if it failed or is too large, if there
-                is no such version, or if no key opens its environment variables; 413; 503.
+            Invalid: There is neither a script nor a version.
+            Refused: The script denied access.
+            Conflict: The script failed or is too large; there is no such version, or no key opens its environment
+                variables.
         """
         function = await self._chosen(body.token_type, body)
         await self._changes.record_action(AGGREGATE, (body.token_type,), "test")
@@ -317,8 +312,9 @@ class ClaimsFunctions:
         """Run a candidate over the recorded inputs, beside the active version.
 
         Raises:
-            ApiError: 400 without a script or a version; 422 for a script that is not acceptable, or too large, for a
-                version that does not exist, and for environment variables that no key opens; 503.
+            Invalid: There is neither a script nor a version.
+            Conflict: The script is not acceptable, or too large; there is no such version, or no key opens its
+                environment variables.
         """
         candidate = await self._chosen(kind, body)
         async with self._reader.connect() as connection:
@@ -330,30 +326,18 @@ class ClaimsFunctions:
         return await self._scripts.dry_run(DryRun(kind=kind, candidate=candidate, active=in_force))
 
     async def record(self, kind: TokenKind, minutes: int) -> RecordingState:
-        """Start recording inputs; 0 minutes stop it and delete the inputs.
-
-        Raises:
-            ApiError: 503.
-        """
+        """Start recording inputs; 0 minutes stop it and delete the inputs."""
         await self._changes.record_action("claims-function-recording", (kind,), "update" if minutes else "delete")
         state = await self._scripts.record(kind, minutes)
         _log.info("claims-function.recording", kind=kind, count=minutes)
         return state
 
     async def recording(self, kind: TokenKind) -> RecordingState:
-        """Return whether inputs are being recorded, until when, and how many are held.
-
-        Raises:
-            ApiError: 503.
-        """
+        """Return whether inputs are being recorded, until when, and how many are held."""
         return await self._scripts.recording(kind)
 
     async def failures(self, kind: TokenKind) -> list[Failure]:
-        """Return the last failures, newest first.
-
-        Raises:
-            ApiError: 503.
-        """
+        """Return the last failures, newest first."""
         return await self._scripts.failures(kind)
 
     async def renew_seals(self) -> None:
@@ -413,7 +397,7 @@ class ClaimsFunctions:
         """Return the contents of a version with the given changes, and whether there is any.
 
         Raises:
-            ApiError: 422 if no key opens the environment variables, unless they are replaced.
+            Conflict: No key opens the environment variables, and they are not replaced.
         """
         stored: rules.Variables | None
         try:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.access.management_api import READING, Caller
+from identity_common.access.callers import READING, Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import missing_by_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, AuditEntry
@@ -81,7 +81,7 @@ class ImpersonationRegister:
         """Return an impersonation with its events.
 
         Raises:
-            ApiError: 404, also if a caller with neither ``all`` nor ``read`` did not request it.
+            NotFound: Also if a caller with neither ``all`` nor ``read`` did not request it.
         """
         found = await self.find(impersonation_id)
         if found is None or (caller.scopes.isdisjoint(READING) and found.issued_to != caller.application_id):
@@ -101,7 +101,7 @@ class ImpersonationRegister:
         """Return impersonations, newest first.
 
         Raises:
-            ApiError: 400 if ``after`` is not from an earlier page.
+            Invalid: ``after`` is not from an earlier page.
         """
         position = None if after is None else read_position(after)
         now = self._clock()

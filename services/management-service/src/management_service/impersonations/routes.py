@@ -7,7 +7,8 @@ from litestar import Controller, Response, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 
-from identity_common.access.management_api import Caller, admitted_caller, require_management, require_subject_tokens
+from identity_common.access.callers import Caller
+from identity_common.access.management_api import admitted_caller, require_management, require_subject_tokens
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page

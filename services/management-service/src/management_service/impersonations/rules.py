@@ -43,7 +43,7 @@ def selected_party(body: EndedImpersonations) -> str:
     """Return the party whose impersonations end.
 
     Raises:
-        ApiError: 400 unless there is exactly one member, or if ``all`` is false.
+        Invalid: There is not exactly one member, or ``all`` is false.
     """
     named = {
         "user": body.user_id,
@@ -81,6 +81,6 @@ def slot_of(end_id: str) -> int:
 
 
 def too_many_ends() -> Conflict:
-    """422: the slot is full."""
+    """Return the failure of a full slot."""
     message = "Too many impersonations were ended one by one. End those of a user, an actor, a client, or all."
     return Conflict("impersonation.too_many_ends", message)

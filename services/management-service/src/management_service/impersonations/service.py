@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from identity_common.access.management_api import SCOPE_ALL, Caller
+from identity_common.access.callers import SCOPE_ALL, Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable, missing_by_id
 from identity_common.outbox.changes import Changes, Transaction
@@ -69,8 +69,8 @@ class Impersonations:
         Other callers may end those that they requested.
 
         Raises:
-            ApiError: 404 for an id that no impersonation has, or one that the caller did not request; 422 when the
-                register of ends is full; 503 when a store does not answer.
+            NotFound: No impersonation has this id, or the caller did not request it.
+            Conflict: The register of ends is full.
         """
         if not is_well_formed(impersonation_id):
             raise missing_by_id("entity.not_found")
@@ -84,7 +84,8 @@ class Impersonations:
         """End an impersonation in which a user is the subject; see ``end``.
 
         Raises:
-            ApiError: 404 for any other; 422 when the register of ends is full; 503 when a store does not answer.
+            NotFound: The user is not the subject, or no impersonation has this id.
+            Conflict: The register of ends is full.
         """
         begun = await self._begun(impersonation_id) if is_well_formed(impersonation_id) else None
         if begun is None or begun.user_id != user_id:
@@ -98,7 +99,7 @@ class Impersonations:
         """End all impersonations of a party that have begun by now.
 
         Raises:
-            ApiError: 422 when the register of ends is full; 503 when a store does not answer.
+            Conflict: The register of ends is full.
         """
         await self._end(ended, cutoff_id(ended), is_of_all=True)
 

@@ -14,7 +14,7 @@ DEFAULT_ACCESS_TOKEN_TTL_S: Final = 3600
 MANAGEMENT_API_ID: Final = "management-api"
 """An alias for the id of the Management API's resource."""
 
-# Only the length: is_resource_indicator checks the format, with a 422.
+# Only the length: is_resource_indicator checks the format, with a failure of its own.
 Indicator = Annotated[str, msgspec.Meta(max_length=2048)]
 AccessTokenTtl = Annotated[int, msgspec.Meta(ge=1, le=86_400 * 365)]
 

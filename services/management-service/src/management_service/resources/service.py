@@ -77,7 +77,7 @@ class Resources:
         """Create a resource.
 
         Raises:
-            ApiError: 422 for an indicator that is invalid or in use.
+            Conflict: The indicator is not valid, or in use.
         """
         if not rules.is_resource_indicator(creation.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
             message = "The indicator must be an absolute URI without fragment, outside of this service's namespaces."
@@ -86,11 +86,7 @@ class Resources:
             return await self._insert(transaction, creation.name, creation.indicator, creation.access_token_ttl)
 
     async def get(self, resource_id: str) -> Resource:
-        """Return a resource.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return a resource."""
         async with self._reader.connect() as connection:
             resource = await store.find_resource(connection, self._tenant_id, resource_id)
         if resource is None:
@@ -113,7 +109,7 @@ class Resources:
         """Change the given members of a resource.
 
         Raises:
-            ApiError: 400 for the Management API, 404.
+            Invalid: It is the resource of the Management API.
         """
         async with self._changes.transaction() as transaction:
             resource = await self._lock_editable(transaction, resource_id, otherwise="entity.not_exists")
@@ -134,7 +130,7 @@ class Resources:
         """Make a resource the only default, or no longer the default.
 
         Raises:
-            ApiError: 400 for the Management API, 404.
+            Invalid: It is the resource of the Management API.
         """
         async with self._changes.transaction() as transaction:
             # Lock all: otherwise two requests could each make a different resource the default.
@@ -153,7 +149,7 @@ class Resources:
         """Delete a resource with its scopes.
 
         Raises:
-            ApiError: 400 for the Management API, 404.
+            Invalid: It is the resource of the Management API.
         """
         async with self._changes.transaction() as transaction:
             resource = await self._lock_editable(transaction, resource_id, otherwise="entity.not_found")
@@ -171,7 +167,8 @@ class Resources:
         """Create a scope of a resource.
 
         Raises:
-            ApiError: 400 for the Management API, 404, 422 for a name that is invalid or in use.
+            Invalid: It is the resource of the Management API.
+            Conflict: The name is not valid, or in use.
         """
         async with self._changes.transaction() as transaction:
             await self._lock_editable(transaction, resource_id)
@@ -188,7 +185,8 @@ class Resources:
         """Change the given members of a scope.
 
         Raises:
-            ApiError: 400 for the Management API, 404, 422 for a name that is invalid or in use.
+            Invalid: It is the resource of the Management API.
+            Conflict: The name is not valid, or in use.
         """
         async with self._changes.transaction() as transaction:
             resource = await self._lock_editable(transaction, resource_id)
@@ -214,7 +212,7 @@ class Resources:
         """Delete a scope of a resource; roles no longer grant it.
 
         Raises:
-            ApiError: 400 for the Management API, 404.
+            Invalid: It is the resource of the Management API.
         """
         async with self._changes.transaction() as transaction:
             resource = await self._lock_editable(transaction, resource_id)

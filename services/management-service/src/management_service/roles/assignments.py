@@ -64,7 +64,7 @@ class Assignments:
         """Add roles to those of a user or application.
 
         Raises:
-            ApiError: 404; 422 for an unknown role, or one of the wrong type.
+            Conflict: A role is unknown, or has the wrong type.
         """
         async with self._changes.transaction() as transaction:
             before = await self._lock(transaction, kind, [holder_id], missing=missing_by_id())
@@ -77,7 +77,7 @@ class Assignments:
         """Replace the roles of a user or application.
 
         Raises:
-            ApiError: 404; 422 for an unknown role, one of the wrong type, or the last administrator.
+            Conflict: A role is unknown, or has the wrong type; or this would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             before = await self._lock(transaction, kind, [holder_id], missing=missing_by_id())
@@ -92,7 +92,8 @@ class Assignments:
         """Remove a role from a user or application.
 
         Raises:
-            ApiError: 404 if there is no such holder, or it does not have the role; 422 for the last administrator.
+            NotFound: There is no such holder, or it does not have the role.
+            Conflict: This would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             held = await holders.lock_holders(transaction.connection, self._tenant_id, kind, [holder_id])
@@ -107,7 +108,7 @@ class Assignments:
         """Give a role to these users or applications.
 
         Raises:
-            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+            Conflict: A user or application is unknown, or of the wrong kind.
         """
         async with self._changes.transaction() as transaction:
             before = await self._lock(transaction, kind, sorted(set(holder_ids)), missing=unknown_relation())
@@ -123,7 +124,7 @@ class Assignments:
         """Give a role to these users or applications and take it from all others.
 
         Raises:
-            ApiError: 404; 422 for an unknown user or application, one of the wrong kind, or the last administrator.
+            Conflict: A user or application is unknown, or of the wrong kind; or this would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             connection = transaction.connection

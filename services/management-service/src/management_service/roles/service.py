@@ -55,7 +55,7 @@ class Roles:
         """Create a role that grants the given scopes.
 
         Raises:
-            ApiError: 422 for a name that is in use, an unknown scope, a default role of the wrong type.
+            Conflict: The name is in use, a scope is unknown, or a default role has the wrong type.
         """
         if creation.is_default and not rules.may_be_default(creation.type):
             raise _default_of_wrong_type()
@@ -76,11 +76,7 @@ class Roles:
         return role
 
     async def get(self, role_id: str) -> Role:
-        """Return a role.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return a role."""
         async with self._reader.connect() as connection:
             role = await store.find_role(connection, self._tenant_id, role_id)
         if role is None:
@@ -102,7 +98,7 @@ class Roles:
         """Change the given members of a role.
 
         Raises:
-            ApiError: 404; 422 for a name that is in use, a default role of the wrong type.
+            Conflict: The name is in use, or a default role has the wrong type.
         """
         async with self._changes.transaction() as transaction:
             role = await store.lock_role(transaction.connection, self._tenant_id, role_id)
@@ -128,7 +124,7 @@ class Roles:
         """Delete a role; its holders lose it.
 
         Raises:
-            ApiError: 404; 422 if that would end the last administrator.
+            Conflict: This would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             connection = transaction.connection
@@ -150,7 +146,7 @@ class Roles:
         """Add scopes to those that a role grants; return all that it grants now.
 
         Raises:
-            ApiError: 404; 422 for an unknown scope.
+            Conflict: A scope is unknown.
         """
         async with self._changes.transaction() as transaction:
             role = await self._lock(transaction, role_id)
@@ -165,7 +161,7 @@ class Roles:
         """Replace the scopes that a role grants.
 
         Raises:
-            ApiError: 404; 422 for an unknown scope, or if that would end the last administrator.
+            Conflict: A scope is unknown, or this would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             role = await self._lock(transaction, role_id)
@@ -182,8 +178,8 @@ class Roles:
         """Remove a scope from a role.
 
         Raises:
-            ApiError: 404 when there is no such role, or it does not grant the scope; 422 if that would end the last
-                administrator.
+            NotFound: There is no such role, or it does not grant the scope.
+            Conflict: This would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             role = await store.lock_role(transaction.connection, self._tenant_id, role_id)

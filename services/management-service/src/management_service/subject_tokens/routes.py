@@ -5,7 +5,8 @@ from typing import Final
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope
 
-from identity_common.access.management_api import MINTING, UnrevokedTokens, recognize
+from identity_common.access.callers import MINTING
+from identity_common.access.management_api import UnrevokedTokens, recognize
 from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import read_body

@@ -45,7 +45,7 @@ _REFUSALS = {
 
 
 def _search_too_slow() -> Conflict:
-    # 422 and not 503: a client that retries would occupy the database with the same search again.
+    # Not TemporarilyUnavailable: a client that retries would occupy the database with the same search again.
     message = (
         f"The search took longer than {SEARCH_TIMEOUT_S} s. Search one field: search.<field> with mode.<field>=exact."
     )
@@ -76,7 +76,7 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
     """Return the given members, as they are stored.
 
     Raises:
-        ApiError: 400; 413 for a free-form object beyond its limit; 422 for something that is not a telephone number.
+        Conflict: A telephone number does not have the international form.
     """
     problems = [Issue(path=path, message=message) for path, message in rules.problems(body)]
     if problems:
@@ -127,7 +127,7 @@ class Users:
         """Create a user with the default roles.
 
         Raises:
-            ApiError: 400, 413; 422 for an invalid telephone number, or a user name, e-mail address or number in use.
+            Conflict: A user name, e-mail address or telephone number is in use, or the number is not valid.
         """
         members = _checked(creation)
         members["is_email_verified"] = creation.is_email_verified and creation.primary_email is not None
@@ -153,11 +153,7 @@ class Users:
             await self._assign_default_roles(transaction, user.id)
 
     async def get(self, user_id: str) -> User:
-        """Return a user.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return a user."""
         async with self._reader.connect() as connection:
             user = await store.find_user(connection, self._tenant_id, user_id)
         if user is None:
@@ -170,7 +166,7 @@ class Users:
         """Return a page of the users that match a search, except the ids in ``without``, and the total of matches.
 
         Raises:
-            ApiError: 422 for a search that takes too long.
+            Conflict: The search takes too long.
         """
         reader = self._searcher if search.text or search.fields else self._reader
         with cancelled(_search_too_slow):
@@ -182,8 +178,7 @@ class Users:
         """Change the given members of a user.
 
         Raises:
-            ApiError: 400, 404, 413; 422 for an invalid telephone number, a name, address or number in use, or the last
-                administrator.
+            Conflict: A name, address or number is in use or not valid; or this would end the last administrator.
         """
         members = _checked(update)
         async with self._changes.transaction() as transaction, self._kept(transaction, members):
@@ -198,11 +193,7 @@ class Users:
 
     @retry_on_conflict
     async def merge_custom_data(self, user_id: str, members: FreeForm) -> User:
-        """Change members of a user's custom data; null removes one.
-
-        Raises:
-            ApiError: 404, 413.
-        """
+        """Change members of a user's custom data; null removes one."""
         async with self._changes.transaction() as transaction:
             user = await self._lock(transaction, user_id)
             custom_data = free_form_text(merged(user.custom_data, members))
@@ -215,7 +206,7 @@ class Users:
         """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
 
         Raises:
-            ApiError: 404; 422 for the last administrator.
+            Conflict: This would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             user = await self._lock(transaction, user_id)
@@ -226,11 +217,7 @@ class Users:
         return user
 
     async def set_password(self, user_id: str, password: str) -> User:
-        """Set a user's password, which invalidates earlier tokens.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Set a user's password, which invalidates earlier tokens."""
         return await self._set_password_hash(user_id, await self._passwords.hash(password))
 
     @retry_on_conflict
@@ -244,11 +231,7 @@ class Users:
         return await self._store_change(transaction, user, members, password_hash=password_hash)
 
     async def clear_sign_in_attempts(self, user_id: str) -> None:
-        """Reset the count of wrong passwords, so that the user may sign in again at once.
-
-        Raises:
-            ApiError: 404; 503 if Redis does not answer.
-        """
+        """Reset the count of wrong passwords, so that the user may sign in again at once."""
         user = await self.get(user_id)
         await self._changes.record_action("sign-in-attempts", (user_id,), "clear")
         await self._attempts.clear(user_id, tokens_valid_after=user.tokens_valid_after)
@@ -258,7 +241,7 @@ class Users:
         """Delete a user with its relations.
 
         Raises:
-            ApiError: 404; 422 for the last administrator.
+            Conflict: This would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             if not await store.delete_user(transaction.connection, self._tenant_id, user_id):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from identity_common.access.callers import READING
 from identity_common.access.management_api import (
-    READING,
     REFUSALS,
     SignedToken,
     UnrevokedTokens,

@@ -66,7 +66,7 @@ class AuditTrail:
         """Return entries, newest first.
 
         Raises:
-            ApiError: 400 if ``after`` is not from an earlier page.
+            Invalid: ``after`` is not from an earlier page.
         """
         beyond = None if after is None else read_position(after)
         async with self._reader.connect() as connection:
@@ -76,11 +76,7 @@ class AuditTrail:
         return TrailPage([row.entry for row in shown], following)
 
     async def get(self, entry_id: str) -> str:
-        """Return the JSON of an entry.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return the JSON of an entry."""
         async with self._reader.connect() as connection:
             entry = await find_entry(connection, self._tenant_id, entry_id)
         if entry is None:
@@ -95,7 +91,7 @@ class AuditTrail:
             end_time: Now if it is None.
 
         Raises:
-            ApiError: 400 if the bounds are more than 31 days apart, or the end is before the start.
+            Invalid: The bounds are more than 31 days apart, or the end is before the start.
         """
         until = self._clock() if end_time is None else end_time
         begin = max(until - _DAY_MS, 0) if start_time is None else start_time
@@ -138,11 +134,7 @@ def _exported(row: Any) -> str:
 
 
 def read_position(text: str) -> Position:
-    """Parse the position in a link to a page.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Parse the position in a link to a page."""
     match = _POSITION.fullmatch(text)
     if match is None:
         raise invalid_input(Issue(path="after", message="must be from the Link of an earlier page"))

@@ -82,7 +82,7 @@ class AuditProofs:
         """Return the public keys of heads as a JWK Set.
 
         Raises:
-            ApiError: 503 if no key in the settings opens one of them.
+            TemporarilyUnavailable: No key in the settings opens one of them.
         """
         async with self._reader.connect() as connection:
             rows = await self._keys.rows(connection)
@@ -96,7 +96,7 @@ class AuditProofs:
         """Return the last signed head.
 
         Raises:
-            ApiError: 503 before the first one.
+            NotYetThere: No head is signed yet.
         """
         async with self._reader.connect() as connection:
             return await self._head(connection)
@@ -105,8 +105,8 @@ class AuditProofs:
         """Prove that an entry is in the tree of the last signed head.
 
         Raises:
-            ApiError: 404; 409 if the entry is later than the head; 503 before the first head; 500 if the tree was
-                tampered with.
+            NotYetThere: The entry is later than the head, or no head is signed yet.
+            Conflict: ``log.tree_inconsistent``: the tree was tampered with.
         """
         async with self._reader.connect() as connection:
             index = await find_leaf(connection, self._tenant_id, entry_id)
@@ -133,8 +133,9 @@ class AuditProofs:
             second: Size of the later one; that of the last signed head if it is None.
 
         Raises:
-            ApiError: 400 if the sizes are not ascending, or beyond the last signed head; 503 before the first head; 500
-                if the tree was tampered with.
+            Invalid: The sizes are not ascending, or beyond the last signed head.
+            NotYetThere: No head is signed yet.
+            Conflict: ``log.tree_inconsistent``: the tree was tampered with.
         """
         async with self._reader.connect() as connection:
             head = await self._head(connection)
