@@ -57,10 +57,10 @@ from management_service.claims_function.service import ClaimsFunctions
 from management_service.console.credentials import ConsoleCredentials
 from management_service.console.pending import PENDING_TTL_S, PendingSignIns
 from management_service.console.rendering import Look, Pages
+from management_service.console.requests import ConsoleContext
 from management_service.console.routes import console_router
 from management_service.console.sessions import Sessions
 from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransport
-from management_service.console.visits import ConsoleContext
 from management_service.impersonations.own_routes import OwnImpersonationController, readable_by_pages
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.revoking import EndRevocations

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.pages.isolation import displayed
 from management_service.console.forms import ETAG_FIELD, Form
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 SHOWN_FIELD: Final = "shown"

@@ -14,8 +14,8 @@ from litestar import Request, Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from management_service.console.forms import CSRF_FIELD, Form, read_form
+from management_service.console.requests import COOKIE, HOME, ConsoleContext, NoRights, NoSuchPage, SignInNeeded, Visit
 from management_service.console.sign_in import begin
-from management_service.console.visits import COOKIE, HOME, ConsoleContext, NoRights, NoSuchPage, SignInNeeded, Visit
 
 Page = Callable[..., Awaitable[Response[str]]]
 """Answers a request: ``page(visit, **path_parameters)``; a form gets ``form`` too."""

@@ -9,7 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from management_service.console.console import Forged
 from management_service.console.forms import Form, read_form
-from management_service.console.visits import HOME, ConsoleContext, language_of
+from management_service.console.requests import HOME, ConsoleContext, language_of
 from stead import async_accept_invitation
 from stead.errors import Conflict, InvalidInput
 

@@ -12,7 +12,7 @@ from management_service.console.console import Forged
 from management_service.console.credentials import NotConfigured
 from management_service.console.forms import BadForm
 from management_service.console.rendering import Pages
-from management_service.console.visits import AnyRequest, NoRights, NoSuchPage, language_of
+from management_service.console.requests import AnyRequest, NoRights, NoSuchPage, language_of
 from stead.errors import ApiError, InvalidId, NotFound, Unavailable
 
 _log = get_logger(__name__)

@@ -24,8 +24,8 @@ from management_service.console.assets import SCRIPT
 from management_service.console.console import Console
 from management_service.console.invitations import invitation_routes
 from management_service.console.problems import problem_pages
+from management_service.console.requests import ConsoleContext
 from management_service.console.sign_in import sign_in_routes
-from management_service.console.visits import ConsoleContext
 
 _AREAS = (
     home.AREA,

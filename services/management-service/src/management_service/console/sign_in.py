@@ -11,8 +11,8 @@ from management_service.console.credentials import NotConfigured
 from management_service.console.forms import CSRF_FIELD, BadForm, Form, read_form
 from management_service.console.pending import MAX_PAGE, PendingSignIn, is_small_enough
 from management_service.console.rendering import redirect
+from management_service.console.requests import COOKIE, HOME, AnyRequest, ConsoleContext, language_of
 from management_service.console.sessions import Draft, Notice
-from management_service.console.visits import COOKIE, HOME, AnyRequest, ConsoleContext, language_of
 from stead.errors import OAuthError, SignInRequired, TokenInvalid, Unavailable
 
 CALLBACK = f"{HOME}/callback"

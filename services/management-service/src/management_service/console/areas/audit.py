@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.areas.names import application_names, user_names
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead.audit import Head, InvalidHead, KeySet, is_consistent, is_included, read_head
 from stead.audit.heads import decoded
 from stead.errors import ApiError, InvalidInput

@@ -15,7 +15,7 @@ from management_service.console.areas.names import application_names, user_names
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.visits import NoSuchPage, Visit
+from management_service.console.requests import NoSuchPage, Visit
 from stead import ClaimsFunction, ClaimsFunctionFailure, DryRunReport, TestedClaims
 from stead.errors import ApiError, Conflict, Forbidden, InvalidInput, NotFound, Unavailable, VersionMismatch
 from stead.models import Recording

@@ -13,7 +13,7 @@ from management_service.console.charts import HEIGHT, WIDTH, Chart, stacked_colu
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.rendering import redirect
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead import AuditFigure, ClaimsFunctionFailure
 from stead.errors import Unavailable
 

@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.areas.names import application_names, user_names
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.visits import NoSuchPage, Visit
+from management_service.console.requests import NoSuchPage, Visit
 from stead import AuditEntry, Impersonation
 from stead.errors import Conflict, InvalidInput, NotFound
 

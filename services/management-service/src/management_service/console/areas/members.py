@@ -14,7 +14,7 @@ from management_service.console.areas.organizations import NAME, PATH
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.visits import NoSuchPage, Visit
+from management_service.console.requests import NoSuchPage, Visit
 from stead import OrganizationRole
 from stead.errors import ApiError, Conflict, InvalidInput, NotFound, Unavailable, VersionMismatch
 

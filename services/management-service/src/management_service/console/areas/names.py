@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead import User
 
 _AT_ONCE: Final = 100

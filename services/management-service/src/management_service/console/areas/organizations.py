@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 AREA: Final = Area()

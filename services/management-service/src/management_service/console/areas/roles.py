@@ -12,7 +12,7 @@ from management_service.console.areas.names import shown_name
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead import Role
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 

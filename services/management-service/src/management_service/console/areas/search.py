@@ -8,7 +8,7 @@ from litestar import Response
 
 from management_service.console.console import Area
 from management_service.console.rendering import redirect
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead.errors import InvalidId, NotFound
 
 AREA: Final = Area()

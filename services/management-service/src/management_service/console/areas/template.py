@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from management_service.console.console import Area
 from management_service.console.forms import ETAG_FIELD, BadForm, Form
-from management_service.console.visits import Visit
+from management_service.console.requests import Visit
 from stead import OrganizationTemplate
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 from stead.models import TemplateRole, TemplateScope

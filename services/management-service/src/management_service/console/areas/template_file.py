@@ -10,7 +10,7 @@ from litestar import Response
 from management_service.console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from management_service.console.console import Area
 from management_service.console.forms import ETAG_FIELD, MAX_BYTES, Form
-from management_service.console.visits import NoSuchPage, Visit
+from management_service.console.requests import NoSuchPage, Visit
 from stead import OrganizationTemplate, TemplateReport
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 

@@ -12,7 +12,7 @@ from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.invitations import ACCEPTING
-from management_service.console.visits import NoSuchPage, Visit
+from management_service.console.requests import NoSuchPage, Visit
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
 PATH: Final = "/console/users"
