@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_common.oauth import OAuthError
 from identity_common.wire.events import ApplicationState, ApplicationType, SecretState
 from token_service.grants.client_authentication import (
     METHODS,
@@ -20,6 +19,7 @@ from token_service.grants.client_authentication import (
     read_credentials,
 )
 from token_service.grants.form import FormParameters
+from token_service.grants.oauth_errors import OAuthError
 
 NOW = 1_800_000_000_000
 TYPES: tuple[ApplicationType, ...] = ("MachineToMachine", "Traditional", "SPA", "Native")

@@ -16,9 +16,9 @@ from identity_common.failures import (
     TemporarilyUnavailable,
     TooLarge,
 )
-from identity_common.oauth import invalid_client
 from tests.support.captured_logs import captured_logs
 from token_service.grants.failures import oauth_error_of, refusal_of
+from token_service.grants.oauth_errors import invalid_client
 
 RENDERED = {
     Invalid("c", "m"): ("invalid_request", "m", 400, None, None),

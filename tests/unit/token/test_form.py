@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from identity_common.oauth import OAuthError
 from token_service.grants.form import FormParameters, parse_form, require_form_content_type
+from token_service.grants.oauth_errors import OAuthError
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 NAMES = TEXT.filter(lambda name: name != "resource")

@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 import pytest
 from msgspec import UNSET
 
-from identity_common.oauth import OAuthError
 from token_service.grants.authorization_code import AuthorizationCodeForm
 from token_service.grants.client_credentials import ClientCredentialsForm
 from token_service.grants.form import FormType, parse_form
+from token_service.grants.oauth_errors import OAuthError
 from token_service.grants.refresh_token import RefreshTokenForm
 from token_service.grants.token_exchange import TokenExchangeForm
 from token_service.openapi.endpoints import TokenForm

@@ -15,7 +15,6 @@ import pytest_asyncio
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable, TooLarge
-from identity_common.oauth import OAuthError, invalid_request, invalid_target, unauthorized_client
 from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -43,6 +42,7 @@ from token_service.grants.client_authentication import ClientAuthenticator, Clie
 from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.failures import Refusal, oauth_error_of, refusal_of
 from token_service.grants.form import parse_form
+from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.waiting import WaitingRequests

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from identity_common.oauth import OAuthError
 from identity_common.wire.events import UserState
 from stead.event_types import MemberState, MemberType, OrganizationState
 from token_service.directory import Membership, Person
 from token_service.grants.holders import ScopeHolder, UserHolder, organization_roles
+from token_service.grants.oauth_errors import OAuthError
 from token_service.grants.targets import Target
 from token_service.presented_tokens.liveness import why_not_member
 

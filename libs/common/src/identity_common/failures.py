@@ -1,7 +1,7 @@
 """What can fail below the edge. A failure has a code and a message; it knows no status, header or media type.
 
-``http/problems.py`` renders failures for the Management API, and token-service's ``endpoints`` for OAuth. The exception
-of a driver becomes a failure where it is caught, once for each store.
+``http/problems.py`` renders failures for the Management API, and token-service's ``grants/failures.py`` for OAuth. The
+exception of a driver becomes a failure where it is caught, once for each store.
 """
 
 from typing import Final, Literal

@@ -7,13 +7,13 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 from msgspec import UNSET
 
-from identity_common.oauth import invalid_client
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import RefreshTokens
 from token_service.directory import Directory
 from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
+from token_service.grants.oauth_errors import invalid_client
 from token_service.grants.waiting import WaitingRequests
 from token_service.openapi.endpoints import INTROSPECTION_OPERATION, Introspection, TokenForm
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused

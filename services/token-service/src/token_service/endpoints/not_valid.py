@@ -22,7 +22,6 @@ from identity_common.entity_tags import is_known
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.http.client_address import client_address
 from identity_common.http.request_headers import header_values
-from identity_common.oauth import OAuthError, invalid_client, invalid_request
 from identity_common.places import NoPlaceLeftError
 from token_service.directory import Directory
 from token_service.endpoints.raw_routes import (
@@ -36,6 +35,7 @@ from token_service.endpoints.raw_routes import (
 from token_service.grants.client_authentication import ClientAuthenticator, read_credentials
 from token_service.grants.failures import REFUSALS, refusal_of
 from token_service.grants.form import FormParameters
+from token_service.grants.oauth_errors import OAuthError, invalid_client, invalid_request
 from token_service.not_valid import (
     KEYS_MAX_AGE_S,
     FeedKeys,

@@ -13,7 +13,6 @@ from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values
-from identity_common.oauth import OAuthError, invalid_request
 from identity_common.revisions import HEADER, MalformedRevisionError, parse_revisions
 from identity_common.telemetry.logs import get_logger
 from token_service.audit import AuditedTokenRequest
@@ -22,6 +21,7 @@ from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import read_credentials
 from token_service.grants.failures import REFUSALS, refusal_of
 from token_service.grants.form import MAX_BYTES, FormParameters, parse_form, require_form_content_type
+from token_service.grants.oauth_errors import OAuthError, invalid_request
 from token_service.openapi.responses import OAuthErrorBody
 
 _log = get_logger(__name__)

@@ -6,7 +6,6 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
-from identity_common.oauth import OAuthError, invalid_grant
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorizations, RefreshTokens
 from token_service.authorizations.authorizations import EXPIRY_MARGIN_MS
@@ -15,6 +14,7 @@ from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
 from token_service.grants.form import MAX_BYTES
+from token_service.grants.oauth_errors import OAuthError, invalid_grant
 from token_service.openapi.endpoints import REVOCATION_OPERATION, TokenForm
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.presented_tokens.revocations import Revocation, Revocations

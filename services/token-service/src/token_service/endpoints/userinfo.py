@@ -10,7 +10,6 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from identity_common.http.request_headers import header_values
-from identity_common.oauth import OAuthError, insufficient_scope, invalid_request
 from token_service.authorizations import Consents
 from token_service.endpoints.raw_routes import (
     HEADERS,
@@ -22,6 +21,7 @@ from token_service.endpoints.raw_routes import (
     unexpected,
 )
 from token_service.grants.failures import REFUSALS, refusal_of
+from token_service.grants.oauth_errors import OAuthError, insufficient_scope, invalid_request
 from token_service.openapi.endpoints import USERINFO_OPERATIONS
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.identity import PersonClaims

@@ -15,10 +15,10 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import invalid_client, invalid_request
 from identity_common.wire.events import ApplicationState, ApplicationType
 from token_service.directory import Directory
 from token_service.grants.form import FormParameters
+from token_service.grants.oauth_errors import invalid_client, invalid_request
 
 Method = Literal["client_secret_basic", "client_secret_post", "none"]
 

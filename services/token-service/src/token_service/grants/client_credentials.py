@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Id
-from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unauthorized_client
+from identity_common.oauth import GRANT_CLIENT_CREDENTIALS
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims
@@ -15,6 +15,7 @@ from token_service.directory import Directory
 from token_service.grants.claims_arguments import client_arguments
 from token_service.grants.form import GrantForm
 from token_service.grants.holders import ScopeHolder, granted_scopes, organization_roles
+from token_service.grants.oauth_errors import invalid_target, unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign

@@ -14,7 +14,8 @@ from identity_common.failures import (
     TemporarilyUnavailable,
     TooLarge,
 )
-from identity_common.oauth import (
+from identity_common.telemetry.logs import get_logger
+from token_service.grants.oauth_errors import (
     OAuthError,
     invalid_grant,
     invalid_request,
@@ -22,7 +23,6 @@ from identity_common.oauth import (
     invalid_target,
     temporarily_unavailable,
 )
-from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import UnsetType
 
-from identity_common.oauth import OAuthError, invalid_request
+from token_service.grants.oauth_errors import OAuthError, invalid_request
 
 MAX_BYTES: Final = 64 * 1024
 MAX_PARAMETERS: Final = 64

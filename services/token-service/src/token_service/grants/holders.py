@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import msgspec
 
-from identity_common.oauth import OAuthError, access_denied
 from identity_common.telemetry.logs import get_logger
 from stead.event_types import MemberType
 from token_service.directory import Directory, InMemoryDirectory, Membership, Person
+from token_service.grants.oauth_errors import OAuthError, access_denied
 from token_service.grants.targets import Target
 from token_service.presented_tokens.liveness import why_not_member
 from token_service.tokens.lengths import require_scopes_fit

@@ -8,11 +8,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import Id
-from identity_common.oauth import GRANT_REFRESH_TOKEN, unauthorized_client
+from identity_common.oauth import GRANT_REFRESH_TOKEN
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import FoundRefreshToken, RefreshTokens
 from token_service.grants.form import GrantForm
+from token_service.grants.oauth_errors import unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
 from token_service.tokens.keys import AwaitedKey

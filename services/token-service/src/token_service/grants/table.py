@@ -11,13 +11,13 @@ import msgspec
 from prometheus_client import Counter
 
 from identity_common.failures import NotYetThere, TemporarilyUnavailable
-from identity_common.oauth import MalformedRequestError, unsupported_grant_type
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.failures import REFUSALS, Refusal, refusal_of
 from token_service.grants.form import FormParameters
+from token_service.grants.oauth_errors import MalformedRequestError, unsupported_grant_type
 from token_service.grants.waiting import WaitingRequests
 from token_service.tokens.keys import AwaitedKey, SigningKeys
 

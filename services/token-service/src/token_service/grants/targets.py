@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 from prometheus_client import Counter
 
-from identity_common.oauth import invalid_target
 from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ResourceState
 from token_service.directory import Directory
 from token_service.grants.form import FormParameters, TargetForm
+from token_service.grants.oauth_errors import invalid_target
 from token_service.tokens.claims import organization_audience
 from token_service.tokens.lengths import require_scopes_fit
 from token_service.tokens.scopes import userinfo_scopes

@@ -14,14 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from identity_common.clock import now_ms
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.fields import Id
-from identity_common.oauth import (
-    GRANT_TOKEN_EXCHANGE,
-    TOKEN_TYPE_ACCESS_TOKEN,
-    OAuthError,
-    invalid_request,
-    invalid_target,
-    unauthorized_client,
-)
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.claims_function import CustomClaims, Reservation
@@ -30,6 +23,7 @@ from token_service.directory import Directory
 from token_service.grants.claims_arguments import user_arguments
 from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, unsupported
 from token_service.grants.holders import UserHolder, granted_scopes
+from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign

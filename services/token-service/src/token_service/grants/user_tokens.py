@@ -11,13 +11,6 @@ from typing import Any
 import msgspec
 
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import (
-    OAuthError,
-    insufficient_scope,
-    invalid_grant,
-    invalid_scope,
-    invalid_target,
-)
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest
@@ -27,6 +20,13 @@ from token_service.directory import Directory, Person
 from token_service.grants.claims_arguments import user_arguments
 from token_service.grants.form import TargetForm
 from token_service.grants.holders import UserHolder, granted_scopes, not_a_member
+from token_service.grants.oauth_errors import (
+    OAuthError,
+    insufficient_scope,
+    invalid_grant,
+    invalid_scope,
+    invalid_target,
+)
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from identity_common.http.openapi import Json, header, reference
-from identity_common.oauth import invalid_client
+from token_service.grants.oauth_errors import invalid_client
 
 Refusals = dict[int, tuple[str, dict[str, str]]]
 """Status → its meaning, and the descriptions of its error codes."""
