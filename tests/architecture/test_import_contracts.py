@@ -14,7 +14,10 @@ HANDLER = re.compile(
     r"^ *@(?:get|post|put|patch|delete|head|route|asgi)\(|\bHTTPRouteHandler\(|\(Controller\):", re.MULTILINE
 )
 EDGES = re.compile(  # what speaks HTTP, or builds what does
-    r"management_service\.(?:__main__|app|asgi|console\..+|subject_tokens\.caller|(?:\w+\.)?\w*routes)"
+    r"\w+_service\.(?:__main__|app|asgi|(?:\w+\.)?\w*routes)"
+    r"|management_service\.(?:console\..+|subject_tokens\.caller)"
+    r"|template_service\.(?:member_permissions\.access|members\.guards)"
+    r"|token_service\.(?:endpoints|openapi|parts|sign_in\.pages)\..+|token_service\.sign_in\.sign_out"
 )
 
 
@@ -53,7 +56,7 @@ def test_every_module_behind_the_edges_is_kept_from_http() -> None:
     behind = {
         name
         for name, _ in modules("services")
-        if name.startswith("management_service.")
+        if name.partition(".")[0].endswith("_service")
         and not re.search(r"\.(?:__init__$|migrations\.)", name)
         and not EDGES.fullmatch(name)
     }

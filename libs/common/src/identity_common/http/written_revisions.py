@@ -19,10 +19,7 @@ class WrittenRevisions:
 
         async def send_with_revisions(message: Message) -> None:
             if written and message["type"] == "http.response.start" and message["status"] < 400:
-                headers = list(message["headers"])
-                if not any(name.lower() == _NAME for name, _ in headers):
-                    headers.append((_NAME, format_revisions(written).encode()))
-                message["headers"] = headers
+                message["headers"] = [*message["headers"], (_NAME, format_revisions(written).encode())]
             await send(message)
 
         await self._app(scope, receive, send_with_revisions)

@@ -14,7 +14,7 @@ from identity_common.conditions import condition_of_write
 from identity_common.outbox.audit import audit_entries, entry_of_write
 from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
-from identity_common.revisions import HEADER, Source, format_revisions, note_revision
+from identity_common.revisions import Source, note_revision
 from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.wire.audit import AuditEntry
 from identity_common.wire.audit_entries import entry_json
@@ -109,11 +109,6 @@ class Transaction:
         of = {event_subject(self._source, self._tenant_id, kind, *each): each for each in ids}
         values = {"tenant_id": self._tenant_id, "subjects": list(of)}
         return {of[subject] for subject in await self.connection.scalars(_WERE_DELETED, values)}
-
-    @property
-    def revision_header(self) -> dict[str, str]:
-        """The ``Identity-Revision`` header of the response."""
-        return {HEADER: format_revisions({self._source: self.revision})}
 
 
 class Changes:
