@@ -14,10 +14,10 @@ HANDLER = re.compile(
     r"^ *@(?:get|post|put|patch|delete|head|route|asgi)\(|\bHTTPRouteHandler\(|\(Controller\):", re.MULTILINE
 )
 EDGES = re.compile(  # what speaks HTTP, or builds what does
-    r"\w+_service\.(?:__main__|app|asgi|(?:\w+\.)?\w*routes)"
+    r"\w+_service\.(?:__main__|app|asgi|(?:\w+\.)?\w*routes|parts\.(?!shared_with_commands$).+)"
     r"|management_service\.(?:console\..+|subject_tokens\.caller)"
     r"|template_service\.(?:member_permissions\.access|members\.guards)"
-    r"|token_service\.(?:endpoints|openapi|parts|sign_in\.pages)\..+|token_service\.sign_in\.sign_out"
+    r"|token_service\.(?:endpoints|openapi|sign_in\.pages)\..+|token_service\.sign_in\.sign_out"
 )
 
 

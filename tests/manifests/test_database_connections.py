@@ -7,7 +7,7 @@ import pytest
 
 from identity_common.stores import lookups
 from identity_common.stores.reader import CONDITION_CONNECTIONS
-from management_service import app as management_app
+from management_service.parts import connections as management_connections
 from management_service.settings import Settings as ManagementSettings
 from template_service.settings import Settings as TemplateSettings
 from tests.support.database_connections import documented_connections, spare_connections
@@ -49,7 +49,7 @@ def test_the_page_on_sizing_has_the_pools_that_the_code_has() -> None:
     }
     assert {service: row.searches for service, row in rows.items()} == {
         "token-service": 0,
-        "management-service": management_app._SEARCH_CONNECTIONS,
+        "management-service": management_connections._SEARCH_CONNECTIONS,
         "template-service": 0,
     }
     assert {service: row.conditions for service, row in rows.items()} == {

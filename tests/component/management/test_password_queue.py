@@ -12,7 +12,7 @@ import pytest
 
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
-from management_service.parts import sign_in_attempts
+from management_service.parts.shared_with_commands import sign_in_attempts
 from management_service.passwords.attempts import ELSEWHERE
 from management_service.passwords.hashing import Busy, Passwords
 from tests.support.management_api import Management, unique

@@ -17,13 +17,13 @@ from identity_common.progress import Progress
 from identity_common.serving import run_restoration
 from identity_common.stores.reader import autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis
-from management_service import parts
 from management_service.applications.service import Applications
 from management_service.bootstrap.console import ConsoleBootstrap
 from management_service.bootstrap.credentials_file import CredentialsFile
 from management_service.bootstrap.first_client import RESOURCE_NAME, Bootstrap, Credentials
 from management_service.bootstrap.kubernetes_secret import KubernetesSecret
 from management_service.invitations.service import Invitations
+from management_service.parts import shared_with_commands as parts
 from management_service.passwords.hashing import Passwords
 from management_service.republication import republication_steps
 from management_service.restoration import restore

@@ -5,7 +5,6 @@ from typing import Final
 
 from litestar import Litestar
 
-from identity_common.access.management_api import Access
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.projection.catch_up import CATCH_UP_WAIT_S
@@ -17,12 +16,12 @@ from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.feed_keys import NotValidKeyController
 from token_service.endpoints.keys import PrivateKeyController
-from token_service.endpoints.management_access import management_verify
 from token_service.endpoints.metadata import JWKS_PATH, metadata_endpoints
 from token_service.endpoints.metadata import PREFIXES as METADATA_PREFIXES
 from token_service.endpoints.revocation import PATH as REVOCATION_PATH
 from token_service.endpoints.token import PATH as TOKEN_PATH
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
+from token_service.parts.access import access
 from token_service.parts.client_endpoints import client_endpoints
 from token_service.parts.grants import token_grants
 from token_service.parts.shared import Shared
@@ -31,30 +30,6 @@ from token_service.restoration import restore
 from token_service.settings import Settings
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
-
-
-def migrate(settings: Settings) -> None:
-    """Migrate this service's database to the newest revision; blocks."""
-    migrations.migrate(settings.database_url, VERSIONS)
-
-
-def restored(settings: Settings) -> None:
-    """Make a database that was restored to an earlier point safe to start with. Blocks; runs its own event loop.
-
-    Raises:
-        CommandError: The service is running, or Redis does not answer.
-    """
-    run_restoration(_restored(settings), service="token-service")
-
-
-async def _restored(settings: Settings) -> None:
-    engine = create_database_engine(settings.database_url, service="token-service", pool_size=1)
-    redis = connect_redis(settings.redis_url)
-    try:
-        await restore(engine, redis, tenant_id=settings.tenant_id)
-    finally:
-        await redis.aclose()
-        await engine.dispose()
 
 
 def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) -> Litestar:
@@ -90,12 +65,7 @@ def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) 
             "feed_keys": shared.feed.keys,
             "keys": shared.keys,
             "tenant_id": settings.tenant_id,
-            "management_access": Access(
-                management_verify(
-                    shared.directory, shared.live_tokens, management_api_resource=settings.management_api_resource
-                ),
-                trusted_proxies=settings.trusted_proxies,
-            ),
+            **access(settings, shared),
         },
         readiness=Readiness(
             lambda: shared.keys.is_loaded,
@@ -113,3 +83,27 @@ def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) 
             is_registered=shared.directory.in_memory.is_registered_origin,
         ),
     )
+
+
+def migrate(settings: Settings) -> None:
+    """Migrate this service's database to the newest revision; blocks."""
+    migrations.migrate(settings.database_url, VERSIONS)
+
+
+def restored(settings: Settings) -> None:
+    """Make a database that was restored to an earlier point safe to start with. Blocks; runs its own event loop.
+
+    Raises:
+        CommandError: The service is running, or Redis does not answer.
+    """
+    run_restoration(_restored(settings), service="token-service")
+
+
+async def _restored(settings: Settings) -> None:
+    engine = create_database_engine(settings.database_url, service="token-service", pool_size=1)
+    redis = connect_redis(settings.redis_url)
+    try:
+        await restore(engine, redis, tenant_id=settings.tenant_id)
+    finally:
+        await redis.aclose()
+        await engine.dispose()

@@ -1,0 +1,123 @@
+"""What several use cases share, and everything that runs in the background."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+from litestar import Litestar
+from prometheus_client import CollectorRegistry
+
+from identity_common.access.management_api import UnrevokedTokens
+from identity_common.access.revocations import RevocationReader
+from identity_common.lifetime import Lifetime
+from identity_common.outbox.audit_backlog import AuditBacklog
+from identity_common.outbox.audit_relay import AuditRelay
+from identity_common.outbox.audit_stream_relay import AuditStreamRelay
+from identity_common.outbox.backlog import measure_outbox
+from identity_common.outbox.relay import Relay
+from identity_common.outbox.republication import Republication
+from identity_common.progress import Progress
+from identity_common.sealing import SealingKeys
+from identity_common.stores.database import Startup
+from identity_common.stores.measures import measure_stores
+from identity_common.telemetry.metrics import Samples, counter
+from management_service.audit.storing.ingestion import AuditIngestion
+from management_service.audit.storing.lag import measure_lag
+from management_service.audit.tree.head_keys import HeadKeys
+from management_service.audit.tree.heads import Heads
+from management_service.authentication import Authentication
+from management_service.parts.claims_function import claims_functions
+from management_service.parts.connections import Connections
+from management_service.parts.shared_with_commands import changes, sign_in_attempts
+from management_service.passwords.checks import PasswordChecks
+from management_service.passwords.hashing import Passwords
+from management_service.republication import republication_steps
+from management_service.settings import Settings
+from management_service.subject_tokens.store import LOG as SUBJECT_TOKEN_LOG
+from stead import AsyncAccessTokenVerifier
+
+
+class Shared:
+    """Connections, transactions, passwords, the keys of the audit trail, the verification of tokens, and metrics."""
+
+    def __init__(self, settings: Settings, *, versions: Path) -> None:
+        self.connections = connections = Connections(settings)
+        self.registry, self.samples = CollectorRegistry(), Samples()
+        tenant_id, bus, commands = settings.tenant_id, connections.bus, connections.commands
+        self._settings = settings
+        published = Progress()
+        self.changes = changes(settings, connections.engine, published)
+        self.sealing = SealingKeys(settings.audit_head_keys)
+        self.head_keys = HeadKeys(connections.reader, self.changes, self.sealing, tenant_id=tenant_id)
+        self.claims_functions = claims_functions(settings, connections, self.changes)
+        self.passwords = Passwords(threads=settings.password_hashing_threads)
+        self.attempts = sign_in_attempts(settings, commands)
+        republication = Republication(self.changes, tenant_id=tenant_id, steps=republication_steps(tenant_id))
+        heads = Heads(
+            bus,
+            self.sealing,
+            issuer=settings.base_url,
+            tenant_id=tenant_id,
+            refused=counter(
+                self.registry, "audit_heads_refused", "Heads of the audit trail that were not signed: see the log."
+            ),
+        )
+        self._relay = Relay(
+            bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
+        )
+        self._audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
+        self._audit_ingestion = AuditIngestion(
+            bus,
+            settings.database_url,
+            heads,
+            tenant_id=tenant_id,
+            retention_days=settings.audit_retention_days,
+            skipped=counter(
+                self.registry,
+                "audit_entries_skipped",
+                "Entries of the audit trail that could not be stored: see the log.",
+            ),
+        )
+        self._subject_token_relay = AuditStreamRelay(
+            bus, commands, settings.database_url, log=SUBJECT_TOKEN_LOG, tenant_id=tenant_id
+        )
+        self._password_checks = PasswordChecks(
+            connections.reader, self.passwords, self.attempts, tenant_id=tenant_id
+        ).responder(bus)
+        self.startup = Startup(connections.engine, versions=versions, then=self._start_with_database)
+        self.tokens = UnrevokedTokens(
+            AsyncAccessTokenVerifier(
+                issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
+            ),
+            RevocationReader(commands, tenant_id=tenant_id),
+        )
+        self.authentication = Authentication(connections.lookups, tenant_id=tenant_id)
+        self._measure(settings)
+
+    def _measure(self, settings: Settings) -> None:
+        registry, samples, connections = self.registry, self.samples, self.connections
+        tenant_id, reader, bus = settings.tenant_id, connections.reader, connections.bus
+        measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=bus)
+        measure_outbox(registry, samples, reader, tenant_id=tenant_id)
+        audit_backlog = AuditBacklog(registry, samples, tenant_id=tenant_id)
+        audit_backlog.measure_outbox("management", reader)
+        audit_backlog.measure_stream(SUBJECT_TOKEN_LOG, connections.commands, limit=settings.audit_backlog)
+        measure_lag(registry, samples, reader, bus, tenant_id=tenant_id)
+
+    async def _start_with_database(self, lifetime: Lifetime) -> None:
+        await self.changes.prepare()
+        await self.claims_functions.renew_seals()
+        # Earlier versions sealed the keys of heads with those of environment variables, which token-service knows.
+        earlier = self._settings.environment_variable_keys
+        await self.head_keys.renew_seals(SealingKeys((*self._settings.audit_head_keys, *earlier)))
+        lifetime.start(
+            self._relay, self._audit_relay, self._subject_token_relay, self._audit_ingestion, self._password_checks
+        )
+
+    @asynccontextmanager
+    async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
+        """Start everything and stop it in reverse; what needs the database starts once that is migrated."""
+        with closing(self.passwords):
+            async with Lifetime() as lifetime:
+                lifetime.start(self.connections, self.startup)
+                yield

@@ -1,0 +1,58 @@
+"""The use cases of the Management API."""
+
+from collections.abc import Mapping
+
+from management_service.applications.service import Applications
+from management_service.audit.reading.service import AuditTrail
+from management_service.audit.tree.proofs import AuditProofs
+from management_service.impersonations.register import ImpersonationRegister
+from management_service.impersonations.revoking import EndRevocations
+from management_service.impersonations.service import Impersonations
+from management_service.invitations.service import Invitations
+from management_service.memberships import Memberships
+from management_service.parts.shared import Shared
+from management_service.parts.shared_with_commands import administrators, resources
+from management_service.roles.assignments import Assignments
+from management_service.roles.service import Roles
+from management_service.settings import Settings
+from management_service.users.service import Users
+
+
+def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
+    """Return the dependencies of handlers, by name."""
+    connections, tenant_id = shared.connections, settings.tenant_id
+    reader, changes, passwords = connections.reader, shared.changes, shared.passwords
+    last_administrator = administrators(settings)
+    assignments = Assignments(reader, changes, last_administrator, tenant_id=tenant_id)
+    register = ImpersonationRegister(reader, tenant_id=tenant_id)
+    users = Users(
+        reader,
+        changes,
+        passwords,
+        shared.attempts,
+        last_administrator,
+        searcher=connections.searcher,
+        assign_default_roles=assignments.assign_default_roles,
+        tenant_id=tenant_id,
+    )
+    return {
+        "users": users,
+        "invitations": Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
+        "applications": Applications(reader, changes, tenant_id=tenant_id),
+        "resources": resources(settings, reader, changes),
+        "roles": Roles(reader, changes, last_administrator, tenant_id=tenant_id),
+        "assignments": assignments,
+        "claims_functions": shared.claims_functions,
+        "impersonations": Impersonations(
+            changes,
+            EndRevocations(connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas),
+            connections.commands,
+            register,
+            tenant_id=tenant_id,
+        ),
+        "impersonation_register": register,
+        "memberships": Memberships(connections.bus, tenant_id=tenant_id),
+        "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
+        "audit_proofs": AuditProofs(reader, shared.sealing, tenant_id=tenant_id),
+        "head_keys": shared.head_keys,
+    }

@@ -1,0 +1,34 @@
+"""The use cases of the organization template, organizations and members."""
+
+from collections.abc import Mapping
+
+from template_service.document.service import OrganizationTemplate
+from template_service.members.service import Members
+from template_service.organizations.service import Organizations
+from template_service.parts.shared import Shared
+from template_service.permissions.service import OrganizationPermissions
+from template_service.roles.service import OrganizationRoles
+from template_service.settings import Settings
+
+
+def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
+    """Return the dependencies of handlers, by name."""
+    tenant_id, urn_namespace = settings.tenant_id, settings.urn_namespace
+    management_api = settings.management_api_resource
+    reader, lookups = shared.connections.reader, shared.connections.lookups
+    changes, fresh_reads = shared.changes, shared.fresh_reads
+    return {
+        "fresh_reads": fresh_reads,
+        "permissions": OrganizationPermissions(reader, changes, tenant_id=tenant_id, urn_namespace=urn_namespace),
+        "roles": OrganizationRoles(reader, changes, fresh_reads, tenant_id=tenant_id, management_api=management_api),
+        "template": OrganizationTemplate(
+            reader,
+            changes,
+            fresh_reads,
+            tenant_id=tenant_id,
+            urn_namespace=urn_namespace,
+            management_api=management_api,
+        ),
+        "organizations": Organizations(reader, changes, tenant_id=tenant_id),
+        "members": Members(reader, lookups, changes, fresh_reads, tenant_id=tenant_id),
+    }
