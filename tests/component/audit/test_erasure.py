@@ -70,7 +70,7 @@ async def test_a_step_of_an_erasure_that_hangs_holds_up_no_head(trail: Trail, ma
     ingestion = await trail.ingest()
     await trail.publish(trail.entry(1))
     await trail.stored(1)
-    await ingestion.stop()
+    await ingestion.loop.stop()
     await database.execute(STORE, tenant, now_ms() - 1000, 10)
     await database.execute(REQUEST, tenant)
     async with database.transaction():
@@ -83,4 +83,4 @@ async def test_a_step_of_an_erasure_that_hangs_holds_up_no_head(trail: Trail, ma
     async with asyncio.timeout(WAIT_S):
         while await database.fetchval(LEFT, tenant) > 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    await ingestion.stop()
+    await ingestion.loop.stop()

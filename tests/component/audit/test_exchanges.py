@@ -73,11 +73,11 @@ class Trail:
             attempts=Attempts(TAKEN, UNKNOWN),
             clock=clock,
         )
-        self._relay.start()
+        self._relay.loop.start()
 
     async def stop(self) -> None:
         if self._relay is not None:
-            await self._relay.stop()
+            await self._relay.loop.stop()
             await self._bus.stop()
             self._relay = None
 

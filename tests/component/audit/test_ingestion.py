@@ -78,7 +78,7 @@ class Trail:
         values = {"retention_days": 400, "skipped": self.skipped, **changed}
         settings = self._management.settings
         ingestion = AuditIngestion(self.bus, settings.database_url, self.heads(), tenant_id=self.tenant_id, **values)
-        ingestion.start()
+        ingestion.loop.start()
         return ingestion
 
     async def __aenter__(self) -> Self:
@@ -117,11 +117,11 @@ async def test_repeats_are_dropped_and_a_gap_is_recorded_once_and_may_be_filled_
     ingestion = await trail.ingest()
     await trail.publish(first, first, second)
     assert await trail.stored(2) == [first, second]
-    await ingestion.stop()
+    await ingestion.loop.stop()
     ingestion = await trail.ingest()
     await trail.publish(fifth, second, fifth, late)
     found = await trail.stored(5)
-    await ingestion.stop()
+    await ingestion.loop.stop()
     assert [each for each in found if each.gap is None] == [first, second, fifth, late]
     assert gaps(found) == [("", {"from": 3, "to": 4})]
 
@@ -140,7 +140,7 @@ async def test_each_stored_entry_is_counted_once_in_its_hour_and_old_figures_are
     await trail.stored(2)
     await trail.publish(second, earlier, trail.entry(5, occurred_at=hour, key="token.sign-in.refused"))
     await trail.stored(5)
-    await ingestion.stop()
+    await ingestion.loop.stop()
     assert [tuple(row) for row in await trail.fetch(query)] == [
         (hour - 3_600_000, "management.user.update", 1),
         (hour, "audit.gap", 1),
@@ -156,7 +156,7 @@ async def test_a_new_epoch_is_recorded_as_a_gap_of_its_own(trail: Trail) -> None
     ingestion = await trail.ingest()
     await trail.publish(exchange("a", 1), exchange("b", 1), exchange("a", 1), exchange("c", 3), exchange("c", 4))
     found = await trail.stored(6)
-    await ingestion.stop()
+    await ingestion.loop.stop()
     assert gaps(found) == [("b", {"previousEpoch": "a"}), ("c", {"from": 1, "to": 2, "previousEpoch": "b"})]
 
 
@@ -183,7 +183,7 @@ async def test_a_malformed_message_is_skipped_counted_and_logged(trail: Trail) -
             await trail.publish_raw("management", text)
         await trail.publish_raw("management", msgspec.json.encode([trail.entry(2, log="template"), good]))
         assert await trail.stored(1) == [good]
-    await ingestion.stop()
+    await ingestion.loop.stop()
     skipped = len(wrong) + 3
     assert log.getvalue().count("audit.entry-malformed") == skipped
     assert trail.skipped._value.get() == skipped
@@ -212,7 +212,7 @@ async def test_text_and_numbers_that_cannot_be_stored_are_replaced_and_the_entry
         altered = msgspec.json.encode(published)[:-1] + b"," + text + b"}"
         await trail.publish_raw("management", b"[" + good + b"," + altered + b"]")
     found = await trail.stored(1 + len(bad))
-    await ingestion.stop()
+    await ingestion.loop.stop()
     assert [each for each in found if each.sequence > 1] == expected
     assert gaps(found) == []
 
@@ -221,10 +221,10 @@ async def test_only_one_of_two_replicas_ingests_and_the_other_takes_over(trail: 
     first, second = await trail.ingest(), await trail.ingest()
     await trail.publish(*(trail.entry(number) for number in (1, 2, 3)))
     await trail.stored(3)
-    await first.stop()
+    await first.loop.stop()
     await trail.publish(*(trail.entry(number) for number in (4, 5)))
     found = await trail.stored(5)
-    await second.stop()
+    await second.loop.stop()
     assert [each.sequence for each in found] == [1, 2, 3, 4, 5]
 
 
@@ -236,7 +236,7 @@ async def test_partitions_are_made_ahead_and_dropped_after_the_retention(trail: 
     ingestion = await trail.ingest()
     await trail.publish(written, trail.entry(2))
     found = await trail.stored(1)
-    await ingestion.stop()
+    await ingestion.loop.stop()
     assert [each.sequence for each in found] == [2]
     now = Month.of(now_ms())
     for table in ("audit_entries", "audit_targets"):
@@ -259,7 +259,7 @@ async def test_ends_of_impersonations_are_kept_as_long_as_their_stories(
     ingestion = await trail.ingest(retention_days=retention_days)
     await trail.publish(trail.entry(1))
     await trail.stored(1)
-    await ingestion.stop()
+    await ingestion.loop.stop()
     rows = await trail.fetch("SELECT party FROM party_ends WHERE tenant_id = $1 ORDER BY ended_at")
     assert [row["party"] for row in rows] == [f"user:{days}" for days in kept]
 

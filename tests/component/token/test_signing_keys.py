@@ -226,11 +226,11 @@ async def test_an_unexpected_error_does_not_end_the_refresh_of_the_keys(replicas
         return 3600
 
     keys = replicas.one(longest_lifetime_s=longest_lifetime_s)
-    keys.start()
+    keys.loop.start()
     try:
         await eventually_here(lambda: keys.is_loaded)
     finally:
-        await keys.stop()
+        await keys.loop.stop()
     assert len(asked) == 2
 
 

@@ -62,7 +62,7 @@ class ActivePublisher:
             tenant_id=tenant_id,
             server_settings=_ALWAYS_PLAN,
         )
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self._run,
             name=name,
             pause_s=_RETRY_S,
@@ -71,14 +71,6 @@ class ActivePublisher:
             interrupted="relay.interrupted",
             expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, StoreUnavailable),
         )
-
-    def start(self) -> None:
-        """Begin to publish in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop; unpublished rows stay in the database."""
-        await self._loop.stop()
 
     async def _run(self) -> None:
         await self._bus.connected()

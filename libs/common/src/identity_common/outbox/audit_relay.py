@@ -44,7 +44,7 @@ class AuditRelay:
         self._subject = audit_subject(service, tenant_id)
         self._last = 0
         self._is_behind = False
-        self._publishing = ActivePublisher(
+        self.loop = ActivePublisher(
             bus,
             database_url,
             begin=self._begin,
@@ -53,15 +53,7 @@ class AuditRelay:
             lock=_LOCK,
             tenant_id=tenant_id,
             log=_log.bind(source=service, stream=AUDIT_STREAM.name),
-        )
-
-    def start(self) -> None:
-        """Begin to publish in the background."""
-        self._publishing.start()
-
-    async def stop(self) -> None:
-        """Stop; unpublished entries stay in the outbox."""
-        await self._publishing.stop()
+        ).loop
 
     async def _begin(self, _: asyncpg.Connection) -> None:
         self._last = 0

@@ -125,7 +125,7 @@ class AuditStreamRelay:
         self._position = _NOTHING
         self._open: dict[str, _Place] = {}
         self._run = ""
-        self._publishing = ActivePublisher(
+        self.loop = ActivePublisher(
             bus,
             database_url,
             begin=self._begin,
@@ -135,15 +135,7 @@ class AuditStreamRelay:
             tenant_id=tenant_id,
             log=_log.bind(source=log, stream=AUDIT_STREAM.name),
             channel=_NO_NOTIFICATIONS,
-        )
-
-    def start(self) -> None:
-        """Begin to publish in the background."""
-        self._publishing.start()
-
-    async def stop(self) -> None:
-        """Stop; unpublished entries stay in Redis."""
-        await self._publishing.stop()
+        ).loop
 
     async def _begin(self, _: asyncpg.Connection) -> None:
         self._position, self._open, self._run = _NOTHING, {}, ""

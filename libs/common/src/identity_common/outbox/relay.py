@@ -95,12 +95,12 @@ class Relay:
 
     def start(self) -> None:
         """Begin to relay in the background."""
-        self._relaying.start()
+        self._relaying.loop.start()
         self._following.start()
 
     async def stop(self) -> None:
         """Stop; unpublished rows stay in the outbox."""
-        await self._relaying.stop()
+        await self._relaying.loop.stop()
         await self._following.stop()
 
     async def _follow(self, message: Msg) -> None:

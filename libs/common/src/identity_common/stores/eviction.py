@@ -29,17 +29,9 @@ class EvictionWatch:
     def __init__(self, redis: "Redis") -> None:
         self._redis = redis
         self._policy = _REQUIRED
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self.check, name="eviction-watch", pause_s=_PAUSE_S, log=_log, failed="redis.policy-unreadable"
         )
-
-    def start(self) -> None:
-        """Begin to check, at once."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop."""
-        await self._loop.stop()
 
     async def check(self) -> None:
         """Check once."""

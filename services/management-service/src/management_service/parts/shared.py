@@ -111,7 +111,11 @@ class Shared:
         earlier = self._settings.environment_variable_keys
         await self.head_keys.renew_seals(SealingKeys((*self._settings.audit_head_keys, *earlier)))
         lifetime.start(
-            self._relay, self._audit_relay, self._subject_token_relay, self._audit_ingestion, self._password_checks
+            self._relay,
+            self._audit_relay.loop,
+            self._subject_token_relay.loop,
+            self._audit_ingestion.loop,
+            self._password_checks,
         )
 
     @asynccontextmanager

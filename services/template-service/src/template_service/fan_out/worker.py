@@ -49,7 +49,7 @@ class FanOut:
         self._limit = BATCH
         self._timed_out_at = -2
         worker = ActiveWorker(self._work, database_url, lock=_LOCK, channel=FAN_OUT_CHANNEL, tenant_id=tenant_id)
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             worker.run,
             name="fan-out",
             pause_s=_RETRY_S,
@@ -66,14 +66,6 @@ class FanOut:
                 StoreUnavailable,
             ),
         )
-
-    def start(self) -> None:
-        """Start working in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop; unfinished requests stay in the table."""
-        await self._loop.stop()
 
     async def _work(self, holder: LockHolder) -> None:
         while True:

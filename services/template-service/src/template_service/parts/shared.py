@@ -99,7 +99,9 @@ class Shared:
 
     async def _start_with_database(self, lifetime: Lifetime) -> None:
         await self.changes.prepare()
-        lifetime.start(self._relay, self._audit_relay, self.management_events, self._fan_out, self._member_replies)
+        lifetime.start(
+            self._relay, self._audit_relay.loop, self.management_events, self._fan_out.loop, self._member_replies
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:

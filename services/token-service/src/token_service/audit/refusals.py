@@ -102,7 +102,7 @@ class RefusalWindows:
         self._keys = (*keys, f"{keys.stream}:windows", f"{keys.stream}:counted")
         self._half = backlog // 2
         self._clock = clock
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self.close_ended,
             name="audit-refusal-windows",
             pause_s=_PAUSE_S,
@@ -111,14 +111,6 @@ class RefusalWindows:
             interrupted="audit.refusals-interrupted",
             expected=(StoreUnavailable,),
         )
-
-    def start(self) -> None:
-        """Begin to close windows in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop; another replica closes what is open, or the next start."""
-        await self._loop.stop()
 
     def append(self, entry: AuditEntry, *, in_common: AuditEntry) -> None:
         """Append the entry of a refusal if it is the first of its window, and count it otherwise.

@@ -175,7 +175,7 @@ class Authorizations:
         self._revocations = revocations
         self._tenant_id = tenant_id
         self._clock = clock
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self.delete_expired,
             name="authorizations",
             pause_s=_FORGET_EVERY_S,
@@ -184,14 +184,6 @@ class Authorizations:
             interrupted="authorizations.interrupted",
             expected=(StoreUnavailable,),
         )
-
-    def start(self) -> None:
-        """Start deleting what has expired, periodically in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop."""
-        await self._loop.stop()
 
     @asynccontextmanager
     async def agreement(

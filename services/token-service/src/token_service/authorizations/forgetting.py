@@ -26,7 +26,7 @@ class Forgetting:
         self._directory = directory
         self._consents = consents
         self._authorizations = authorizations
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self._forget_periodically,
             name="forgetting",
             pause_s=0,  # the work begins with one
@@ -35,14 +35,6 @@ class Forgetting:
             interrupted="forgetting.interrupted",
             expected=(TemporarilyUnavailable,),
         )
-
-    def start(self) -> None:
-        """Start scanning in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop scanning."""
-        await self._loop.stop()
 
     async def withdraw_consents_of_deleted(self) -> None:
         """Withdraw every consent of a user or application that was deleted."""

@@ -25,7 +25,7 @@ class ThirdParties:
     def __init__(self, directory: Directory, authorizations: Authorizations) -> None:
         self._in_memory = directory.in_memory
         self._authorizations = authorizations
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self._end_next,
             name="third-parties",
             pause_s=0,
@@ -34,14 +34,6 @@ class ThirdParties:
             interrupted="third-parties.interrupted",
             expected=(StoreUnavailable,),
         )
-
-    def start(self) -> None:
-        """Start watching in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop watching."""
-        await self._loop.stop()
 
     async def _end_next(self) -> None:
         await self._in_memory.has_new_third_parties.wait()

@@ -62,7 +62,7 @@ class Recordings:
             kind: LastRecords(commands, self._names[kind], within=self._until_keys[kind]) for kind in TOKEN_KINDS
         }
         self._until: dict[TokenKind, int] = dict.fromkeys(TOKEN_KINDS, 0)
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self._look,
             name="claims-function-recordings",
             pause_s=_LOOK_S,
@@ -71,14 +71,6 @@ class Recordings:
             interrupted="recordings.interrupted",
             expected=(StoreUnavailable,),
         )
-
-    def start(self) -> None:
-        """Start polling for recordings that other replicas were asked to begin or end."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop."""
-        await self._loop.stop()
 
     def is_on(self, kind: TokenKind) -> bool:
         """Return whether inputs of this kind are being recorded; the other replicas know within a second."""

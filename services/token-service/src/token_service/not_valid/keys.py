@@ -90,7 +90,7 @@ class FeedKeys:
         self._kid = ""
         self._key: PrivateKey | None = None
         self._jwks = b""
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self.load,
             name="not-valid-keys",
             pause_s=lambda: _REFRESH_S if self.is_loaded else _RETRY_S,
@@ -109,14 +109,6 @@ class FeedKeys:
     def jwks(self) -> bytes:
         """The JWK Set; empty until the keys are loaded."""
         return self._jwks
-
-    def start(self) -> None:
-        """Start loading the keys periodically in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop loading."""
-        await self._loop.stop()
 
     def sign(self, claims: msgspec.Struct, *, typ: str) -> str:
         """Return the JWS of these claims (compact serialization, RFC 7515 section 7.1).

@@ -52,4 +52,4 @@ class ClaimsFunction:
         """Start what runs in the background; workers start when they are needed."""
         lifetime.at_end(self._workers.stop)
         lifetime.at_end(self._test_workers.stop)
-        lifetime.start(self.custom_claims, self._recordings, self._responder)
+        lifetime.start(self.custom_claims, self._recordings.loop, self._responder)

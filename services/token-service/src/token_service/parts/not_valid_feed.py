@@ -32,4 +32,4 @@ class NotValidFeed:
 
     def start(self, lifetime: Lifetime) -> None:
         """Start what runs in the background, once the database is migrated."""
-        lifetime.start(self.keys, self.tail, self._sequencer)
+        lifetime.start(self.keys.loop, self.tail, self._sequencer)

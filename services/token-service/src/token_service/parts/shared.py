@@ -89,9 +89,9 @@ class Shared:
         return metrics
 
     async def _start_with_database(self, lifetime: Lifetime) -> None:
-        lifetime.start(self.keys)
+        lifetime.start(self.keys.loop)
         self.feed.start(lifetime)
-        lifetime.start(self._writes_relay)
+        lifetime.start(self._writes_relay.loop)
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
@@ -100,19 +100,19 @@ class Shared:
         async with Lifetime() as lifetime:
             lifetime.start(
                 self.connections,
-                self._eviction_watch,
+                self._eviction_watch.loop,
                 self._startup,
                 self.directory,
                 self.revocations,
                 self.ended_impersonations,
-                self.authorizations,
-                self._third_parties,
-                self._forgetting,
+                self.authorizations.loop,
+                self._third_parties.loop,
+                self._forgetting.loop,
             )
             self.claims_function.start(lifetime)
-            lifetime.start(self._audit_relay)
+            lifetime.start(self._audit_relay.loop)
             lifetime.at_end(self.audit.flush)
-            lifetime.start(self.audit.refusals)
+            lifetime.start(self.audit.refusals.loop)
             yield
 
 

@@ -161,7 +161,7 @@ class SigningKeys:
         self._ring: KeyRing | None = None
         self._irreplaceable_kid: str | None = None  # retired, and no other could be loaded
         self._usable: Coalescer[None, SigningKey] = Coalescer(self._find_usable, max_concurrent=1)
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self._refresh,
             name="signing-keys",
             pause_s=lambda: self._refresh_s if self._ring else _RETRY_S,
@@ -219,14 +219,6 @@ class SigningKeys:
                 self._irreplaceable_kid = self.ring.current.kid
                 raise TemporarilyUnavailable(why="the signing keys are being loaded")
         return [self.ring.current] * len(submitted)
-
-    def start(self) -> None:
-        """Start loading the keys periodically in the background; the first load creates them if there are none."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop loading."""
-        await self._loop.stop()
 
     async def stored(self) -> list[StoredKey]:
         """Return all keys, newest first."""

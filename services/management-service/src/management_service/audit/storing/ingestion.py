@@ -104,7 +104,7 @@ class AuditIngestion:
         self._worker = ActiveWorker(
             self._work, database_url, lock=_LOCK, channel=_NO_NOTIFICATIONS, tenant_id=tenant_id
         )
-        self._loop = BackgroundLoop(
+        self.loop = BackgroundLoop(
             self._run,
             name="audit-ingestion",
             pause_s=_RETRY_S,
@@ -113,14 +113,6 @@ class AuditIngestion:
             interrupted="audit.ingestion-interrupted",
             expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, TimeoutError),
         )
-
-    def start(self) -> None:
-        """Begin to ingest in the background."""
-        self._loop.start()
-
-    async def stop(self) -> None:
-        """Stop; what is not stored is still in the stream."""
-        await self._loop.stop()
 
     async def _run(self) -> None:
         await self._bus.connected()
