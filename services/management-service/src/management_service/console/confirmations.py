@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.pages.isolation import displayed
 from management_service.console.forms import ETAG_FIELD, Form
-from management_service.console.requests import Visit
+from management_service.console.requests import ConsoleRequest
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 SHOWN_FIELD: Final = "shown"
@@ -63,11 +63,13 @@ def is_as_shown(form: Form, values: object) -> bool:
     return form.single(SHOWN_FIELD, _DIGEST) == digest(values)
 
 
-async def ask(visit: Visit, deletion: Deletion, form: Form | None = None, *, status: int = 200) -> Response[str]:
+async def ask(
+    request: ConsoleRequest, deletion: Deletion, form: Form | None = None, *, status: int = 200
+) -> Response[str]:
     """Answer with a confirmation page.
 
     Args:
-        visit: The administrator's request.
+        request: The administrator's request.
         deletion: What would be deleted.
         form: The form that was sent before, for its errors; its values are not filled in again.
         status: HTTP status.
@@ -75,16 +77,16 @@ async def ask(visit: Visit, deletion: Deletion, form: Form | None = None, *, sta
     carried = {SHOWN_FIELD: digest(deletion.values)}
     if deletion.etag is not UNSET:
         carried[ETAG_FIELD] = deletion.etag or ""
-    return await visit.page(
+    return await request.page(
         deletion.template, area=deletion.area, status=status, form=form or Form(), carried=carried, **deletion.values
     )
 
 
-async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Deletion]]) -> Response[str]:
+async def carry_out(request: ConsoleRequest, form: Form, look: Callable[[], Awaitable[Deletion]]) -> Response[str]:
     """Delete what a confirmation page showed; show the page again if that has changed, or was not confirmed.
 
     Args:
-        visit: The administrator's request.
+        request: The administrator's request.
         form: The form of the page.
         look: Finds out what would be deleted now.
 
@@ -96,19 +98,19 @@ async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Delet
     condition = {} if deletion.etag is UNSET else {"if_match": form.version()}
     form.is_overtaken = not is_as_shown(form, deletion.values) or condition.get("if_match", UNSET) != deletion.etag
     if form.is_overtaken:
-        return await ask(visit, deletion, form, status=412)
+        return await ask(request, deletion, form, status=412)
     if deletion.name is not None and not _is_same(form.value("confirmation"), deletion.name):
         form.errors["confirmation"] = "mismatch"
-        return await ask(visit, deletion, form, status=422)
+        return await ask(request, deletion, form, status=422)
     try:
         await deletion.delete(**condition)
     except VersionMismatch as error:  # changed a moment ago
         form.refuse(error)
-        return await ask(visit, await look(), form, status=error.status)
+        return await ask(request, await look(), form, status=error.status)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
-        return await ask(visit, deletion, form, status=error.status)
-    return await visit.done(deletion.then, deletion.notice, **deletion.notice_values)
+        return await ask(request, deletion, form, status=error.status)
+    return await request.done(deletion.then, deletion.notice, **deletion.notice_values)
 
 
 def _is_same(typed: str, name: str) -> bool:

@@ -14,11 +14,19 @@ from litestar import Request, Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from management_service.console.forms import CSRF_FIELD, Form, read_form
-from management_service.console.requests import COOKIE, HOME, ConsoleContext, NoRights, NoSuchPage, SignInNeeded, Visit
+from management_service.console.requests import (
+    COOKIE,
+    HOME,
+    ConsoleContext,
+    ConsoleRequest,
+    NoRights,
+    NoSuchPage,
+    SignInNeeded,
+)
 from management_service.console.sign_in import begin
 
 Page = Callable[..., Awaitable[Response[str]]]
-"""Answers a request: ``page(visit, **path_parameters)``; a form gets ``form`` too."""
+"""Answers a request: ``page(request, **path_parameters)``; a form gets ``form`` too."""
 
 _READ: Final = "read"
 _ALL: Final = "all"
@@ -40,13 +48,13 @@ class Declared(NamedTuple):
     is_form: bool
     scope: str
 
-    def require_scope(self, visit: Visit) -> None:
+    def require_scope(self, request: ConsoleRequest) -> None:
         """Refuse an administrator who may only read.
 
         Raises:
             NoRights: The scope ``all`` is needed and missing.
         """
-        if self.scope == _ALL and not visit.may_change:
+        if self.scope == _ALL and not request.may_change:
             raise NoRights(_ALL)
 
 
@@ -88,9 +96,9 @@ class Console:
         @get(declared.path, include_in_schema=False)
         async def show(request: Request[Any, Any, Any]) -> Response[str]:
             try:
-                visit = await self._visit(request)
-                declared.require_scope(visit)
-                return await declared.answer(visit, **_path_parameters(request))
+                signed_in = await self._signed_in(request)
+                declared.require_scope(signed_in)
+                return await declared.answer(signed_in, **_path_parameters(request))
             except SignInNeeded:
                 return await begin(self._context, request)
 
@@ -101,18 +109,18 @@ class Console:
         async def carry_out(request: Request[Any, Any, Any]) -> Response[str]:
             form: Form | None = None
             try:
-                visit = await self._visit(request)
+                signed_in = await self._signed_in(request)
                 form = await read_form(request)
-                self._require_own(visit, form)
-                declared.require_scope(visit)
-                return await declared.answer(visit, form=form, **_path_parameters(request))
+                self._require_own(signed_in, form)
+                declared.require_scope(signed_in)
+                return await declared.answer(signed_in, form=form, **_path_parameters(request))
             except SignInNeeded:
                 return await begin(self._context, request, form)
 
         return carry_out
 
-    async def _visit(self, request: Request[Any, Any, Any]) -> Visit:
-        """Return the visit of a signed-in administrator.
+    async def _signed_in(self, request: Request[Any, Any, Any]) -> ConsoleRequest:
+        """Return the request of a signed-in administrator.
 
         Raises:
             SignInNeeded: No user is signed in.
@@ -122,14 +130,14 @@ class Console:
         session = await self._context.sessions.find(cookie)
         if session is None:
             raise SignInNeeded
-        visit = Visit(self._context, request, session)
-        await visit.open()
-        return visit
+        signed_in = ConsoleRequest(self._context, request, session)
+        await signed_in.open()
+        return signed_in
 
-    def _require_own(self, visit: Visit, form: Form) -> None:
+    def _require_own(self, request: ConsoleRequest, form: Form) -> None:
         sent = form.value(CSRF_FIELD).encode()
-        origin = visit.request.headers.get("Origin", self._origin)
-        if not hmac.compare_digest(sent, visit.session.csrf_token.encode()) or origin != self._origin:
+        origin = request.original.headers.get("Origin", self._origin)
+        if not hmac.compare_digest(sent, request.session.csrf_token.encode()) or origin != self._origin:
             raise Forged
 
 

@@ -155,18 +155,18 @@ class ConsoleContext(msgspec.Struct, frozen=True):
         )
 
 
-class Visit:
+class ConsoleRequest:
     """One request of a signed-in administrator.
 
     Attributes:
-        request: The request.
+        original: The request, as the framework has it.
         session: The browser's session.
         api: The Management API, with the administrator's own token.
         scope: ``all``, or ``read`` if the administrator may only read.
     """
 
     def __init__(self, context: ConsoleContext, request: AnyRequest, session: Session) -> None:
-        self.request = request
+        self.original = request
         self.session = session
         self.scope = ""
         self._context = context
@@ -183,7 +183,7 @@ class Visit:
     @property
     def language(self) -> str:
         """The language of the page."""
-        return language_of(self.request)
+        return language_of(self.original)
 
     @property
     def base_url(self) -> str:
@@ -202,7 +202,7 @@ class Visit:
 
     def parameter(self, name: str) -> str:
         """Return a query parameter, stripped and without NUL; empty if it is missing."""
-        return str(self.request.query_params.get(name, "")).replace("\0", "").strip()
+        return str(self.original.query_params.get(name, "")).replace("\0", "").strip()
 
     def page_number(self) -> int:
         """Return the page number in the URL; 1 unless it is a number of at most 9 digits."""
@@ -212,7 +212,7 @@ class Visit:
     def typed(self) -> Form | None:
         """Return what was typed into this page's form before the session expired; None if nothing was."""
         draft = self.session.memory.draft
-        if draft is None or draft.path.partition("?")[0] != self.request.url.path:
+        if draft is None or draft.path.partition("?")[0] != self.original.url.path:
             return None
         self.session.memory.draft = None
         self.session.memory.notices.append(Notice("draft"))
@@ -241,7 +241,7 @@ class Visit:
             own_id=claims["sub"],
             may_change=self.may_change,
             csrf_token=self.session.csrf_token,
-            path=self.request.url.path,
+            path=self.original.url.path,
             now=int(time.time() * 1000),
             **values,
         )

@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import ApplicationSecret
 from stead.errors import Conflict, InvalidInput
 
@@ -22,91 +22,93 @@ AREA: Final = Area()
 
 
 @AREA.page("/applications/{application_id:str}/secrets/new", scope="all")
-async def new_secret(visit: Visit, application_id: str) -> Response[str]:
-    return await _new_page(visit, application_id, visit.typed() or Form())
+async def new_secret(request: ConsoleRequest, application_id: str) -> Response[str]:
+    return await _new_page(request, application_id, request.typed() or Form())
 
 
 @AREA.action("/applications/{application_id:str}/secrets/new")
-async def create_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
+async def create_secret(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
     try:
         expires_at = _end_of_day(form.text("expiresAt"))
     except ValueError:
         form.errors["expiresAt"] = "date"
-        return await _new_page(visit, application_id, form, status=422)
+        return await _new_page(request, application_id, form, status=422)
     try:
-        secret = await visit.api.applications.create_secret(
+        secret = await request.api.applications.create_secret(
             application_id, form.value("name").strip(), expires_at=expires_at
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, {_NAME_EXISTS: "name"})
-        return await _new_page(visit, application_id, form, status=error.status)
-    return await visit.done(f"{PATH}/{application_id}", "secret.created", secret=secret.value, name=secret.name)
+        return await _new_page(request, application_id, form, status=error.status)
+    return await request.done(f"{PATH}/{application_id}", "secret.created", secret=secret.value, name=secret.name)
 
 
 @AREA.page("/applications/{application_id:str}/secrets/rename", scope="all")
-async def renaming(visit: Visit, application_id: str) -> Response[str]:
-    typed = visit.typed()
-    name = _name(visit, typed)
-    return await _renaming_page(visit, application_id, typed or Form.of(name=name, newName=name))
+async def renaming(request: ConsoleRequest, application_id: str) -> Response[str]:
+    typed = request.typed()
+    name = _name(request, typed)
+    return await _renaming_page(request, application_id, typed or Form.of(name=name, newName=name))
 
 
 @AREA.action("/applications/{application_id:str}/secrets/rename")
-async def rename_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
+async def rename_secret(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
     try:
-        renamed = await visit.api.applications.rename_secret(
+        renamed = await request.api.applications.rename_secret(
             application_id, form.value("name"), new_name=form.value("newName").strip()
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, {_NAME_EXISTS: "newName"})
         if problem := form.errors.pop("name", None):  # the API reports the new name as this member
             form.errors["newName"] = problem
-        return await _renaming_page(visit, application_id, form, status=error.status)
-    return await visit.done(f"{PATH}/{application_id}", "saved", name=renamed.name)
+        return await _renaming_page(request, application_id, form, status=error.status)
+    return await request.done(f"{PATH}/{application_id}", "saved", name=renamed.name)
 
 
 @AREA.page("/applications/{application_id:str}/secrets/delete", scope="all")
-async def deletion(visit: Visit, application_id: str) -> Response[str]:
-    return await ask(visit, await _deletion(visit, application_id, _name(visit, visit.typed())))
+async def deletion(request: ConsoleRequest, application_id: str) -> Response[str]:
+    return await ask(request, await _deletion(request, application_id, _name(request, request.typed())))
 
 
 @AREA.action("/applications/{application_id:str}/secrets/delete")
-async def delete_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
-    look = functools.partial(_deletion, visit, application_id, form.value("name"))
-    return await carry_out(visit, form, look)
+async def delete_secret(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
+    look = functools.partial(_deletion, request, application_id, form.value("name"))
+    return await carry_out(request, form, look)
 
 
-async def _new_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    application = await visit.api.applications.get(application_id)
-    return await visit.page(
+async def _new_page(request: ConsoleRequest, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    application = await request.api.applications.get(application_id)
+    return await request.page(
         "applications/new_secret.html", area=_AREA, status=status, application=application, form=form
     )
 
 
-async def _deletion(visit: Visit, application_id: str, name: str) -> Deletion:
+async def _deletion(request: ConsoleRequest, application_id: str, name: str) -> Deletion:
     """Return the deletion of a secret, to be confirmed.
 
     Raises:
         NotFound: There is no such application.
         NoSuchPage: It has no such secret.
     """
-    application = await visit.api.applications.get(application_id)
-    secret = await _secret(visit, application_id, name)
+    application = await request.api.applications.get(application_id)
+    secret = await _secret(request, application_id, name)
     return Deletion(
         template="applications/delete_secret.html",
         area=_AREA,
         values={"application_id": application_id, "application_name": application.name, "secret": secret},
         name=name,
-        delete=functools.partial(visit.api.applications.delete_secret, application_id, name),
+        delete=functools.partial(request.api.applications.delete_secret, application_id, name),
         then=f"{PATH}/{application_id}",
         notice="secret.deleted",
         notice_values={"name": name},
     )
 
 
-async def _renaming_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    application = await visit.api.applications.get(application_id)
-    secret = await _secret(visit, application_id, form.value("name"))
-    return await visit.page(
+async def _renaming_page(
+    request: ConsoleRequest, application_id: str, form: Form, *, status: int = 200
+) -> Response[str]:
+    application = await request.api.applications.get(application_id)
+    secret = await _secret(request, application_id, form.value("name"))
+    return await request.page(
         "applications/rename_secret.html",
         area=_AREA,
         status=status,
@@ -116,22 +118,22 @@ async def _renaming_page(visit: Visit, application_id: str, form: Form, *, statu
     )
 
 
-async def _secret(visit: Visit, application_id: str, name: str) -> ApplicationSecret:
+async def _secret(request: ConsoleRequest, application_id: str, name: str) -> ApplicationSecret:
     """Return a secret, without its value.
 
     Raises:
         NotFound: There is no such application.
         NoSuchPage: It has no such secret.
     """
-    async for secret in visit.api.applications.secrets(application_id):
+    async for secret in request.api.applications.secrets(application_id):
         if secret.name == name:
             return secret
     raise NoSuchPage
 
 
-def _name(visit: Visit, typed: Form | None) -> str:
+def _name(request: ConsoleRequest, typed: Form | None) -> str:
     """Return the name of the secret, from a form that was typed earlier or from the URL; not stripped: blanks count."""
-    return str(visit.request.query_params.get("name", "")) if typed is None else typed.value("name")
+    return str(request.original.query_params.get("name", "")) if typed is None else typed.value("name")
 
 
 def _end_of_day(text: str | None) -> int | None:

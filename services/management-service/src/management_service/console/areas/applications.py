@@ -11,7 +11,7 @@ from litestar import Response
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import Visit
+from management_service.console.requests import ConsoleRequest
 from stead import Application
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
@@ -33,13 +33,13 @@ AREA: Final = Area()
 
 
 @AREA.page("/applications")
-async def applications(visit: Visit) -> Response[str]:
-    search, number, kind = visit.parameter("search"), visit.page_number(), visit.parameter("type")
+async def applications(request: ConsoleRequest) -> Response[str]:
+    search, number, kind = request.parameter("search"), request.page_number(), request.parameter("type")
     types = [each for each in _TYPES if each == kind]
-    found = await visit.api.applications.list(search=search or None, types=types, page_size=_PAGE_SIZE).page(
+    found = await request.api.applications.list(search=search or None, types=types, page_size=_PAGE_SIZE).page(
         str(number)
     )
-    return await visit.page(
+    return await request.page(
         "applications/list.html",
         area=_AREA,
         applications=found,
@@ -51,14 +51,14 @@ async def applications(visit: Visit) -> Response[str]:
 
 
 @AREA.page("/applications/new", scope="all")
-async def new_application(visit: Visit) -> Response[str]:
-    return await visit.page("applications/new.html", area=_AREA, types=_TYPES, form=visit.typed() or Form())
+async def new_application(request: ConsoleRequest) -> Response[str]:
+    return await request.page("applications/new.html", area=_AREA, types=_TYPES, form=request.typed() or Form())
 
 
 @AREA.action("/applications/new")
-async def create_application(visit: Visit, form: Form) -> Response[str]:
+async def create_application(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
-        created = await visit.api.applications.create(
+        created = await request.api.applications.create(
             name=form.value("name"),
             type=form.value("type"),  # type: ignore[arg-type]  # the API validates it
             description=form.text("description"),
@@ -66,25 +66,25 @@ async def create_application(visit: Visit, form: Form) -> Response[str]:
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
-        return await visit.page("applications/new.html", area=_AREA, status=error.status, types=_TYPES, form=form)
-    return await visit.done(f"{PATH}/{created.id}", "created", name=created.name)
+        return await request.page("applications/new.html", area=_AREA, status=error.status, types=_TYPES, form=form)
+    return await request.done(f"{PATH}/{created.id}", "created", name=created.name)
 
 
 @AREA.page("/applications/{application_id:str}")
-async def application(visit: Visit, application_id: str) -> Response[str]:
-    return await _page(visit, application_id)
+async def application(request: ConsoleRequest, application_id: str) -> Response[str]:
+    return await _page(request, application_id)
 
 
 @AREA.action("/applications/{application_id:str}")
-async def update_application(visit: Visit, application_id: str, form: Form) -> Response[str]:
-    kind = (await visit.api.applications.get(application_id)).type
+async def update_application(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
+    kind = (await request.api.applications.get(application_id)).type
     try:
         custom_data = _json_object(form.value("customData"))
     except ValueError:
         form.errors["customData"] = "json"
-        return await _page(visit, application_id, form=form, status=422)
+        return await _page(request, application_id, form=form, status=422)
     try:
-        updated = await visit.api.applications.update(
+        updated = await request.api.applications.update(
             application_id,
             name=form.value("name"),
             description=form.text("description"),
@@ -94,53 +94,55 @@ async def update_application(visit: Visit, application_id: str, form: Form) -> R
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error, _FIELDS)
-        return await _page(visit, application_id, form=form, status=error.status)
-    return await visit.done(f"{PATH}/{application_id}", "saved", name=updated.name)
+        return await _page(request, application_id, form=form, status=error.status)
+    return await request.done(f"{PATH}/{application_id}", "saved", name=updated.name)
 
 
 @AREA.page("/applications/{application_id:str}/roles")
-async def roles(visit: Visit, application_id: str) -> Response[str]:
-    return await _roles_page(visit, application_id, visit.typed() or Form())
+async def roles(request: ConsoleRequest, application_id: str) -> Response[str]:
+    return await _roles_page(request, application_id, request.typed() or Form())
 
 
 @AREA.action("/applications/{application_id:str}/roles")
-async def change_roles(visit: Visit, application_id: str, form: Form) -> Response[str]:
+async def change_roles(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
     added, removed = form.all("add"), form.all("remove")
     try:
         if added:
-            await visit.api.applications.assign_roles(application_id, added)
+            await request.api.applications.assign_roles(application_id, added)
         for role_id in removed:
             with suppress(NotFound):  # another administrator has removed it already
-                await visit.api.applications.remove_role(application_id, role_id)
+                await request.api.applications.remove_role(application_id, role_id)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
-        return await _roles_page(visit, application_id, form, status=error.status)
+        return await _roles_page(request, application_id, form, status=error.status)
     kind = "roles_changed" if added or removed else "unchanged"
-    return await visit.done(f"{PATH}/{application_id}/roles", kind)
+    return await request.done(f"{PATH}/{application_id}/roles", kind)
 
 
 @AREA.page("/applications/{application_id:str}/delete", scope="all")
-async def deletion(visit: Visit, application_id: str) -> Response[str]:
-    return await ask(visit, await _deletion(visit, application_id))
+async def deletion(request: ConsoleRequest, application_id: str) -> Response[str]:
+    return await ask(request, await _deletion(request, application_id))
 
 
 @AREA.action("/applications/{application_id:str}/delete")
-async def delete_application(visit: Visit, application_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_deletion, visit, application_id))
+async def delete_application(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_deletion, request, application_id))
 
 
-async def _page(visit: Visit, application_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
+async def _page(
+    request: ConsoleRequest, application_id: str, *, form: Form | None = None, status: int = 200
+) -> Response[str]:
     application, secrets, organizations, recent = await asyncio.gather(
-        visit.api.applications.get(application_id),
-        visit.api.applications.secrets(application_id).page(),
-        visit.api.applications.organizations(application_id).page(),
-        visit.api.logs.list(target_id=application_id, page_size=_ENTRIES).page(),
+        request.api.applications.get(application_id),
+        request.api.applications.secrets(application_id).page(),
+        request.api.applications.organizations(application_id).page(),
+        request.api.logs.list(target_id=application_id, page_size=_ENTRIES).page(),
     )
     is_machine = application.type == _MACHINE
     current = Form.editing(application.etag, **_values(application))
-    values = form or visit.typed() or current
+    values = form or request.typed() or current
     values.merge(current)
-    return await visit.page(
+    return await request.page(
         "applications/detail.html",
         area=_AREA,
         status=status,
@@ -149,7 +151,7 @@ async def _page(visit: Visit, application_id: str, *, form: Form | None = None, 
         is_machine=is_machine,
         may_have_secrets=application.type in _WITH_SECRETS,
         secrets=secrets,
-        roles=await visit.api.applications.roles(application_id).page() if is_machine else None,
+        roles=await request.api.applications.roles(application_id).page() if is_machine else None,
         organizations=organizations,
         entries=recent.items,
     )
@@ -234,15 +236,17 @@ def _json_object(text: str) -> dict[str, Any]:
         raise ValueError("nested too deeply") from None
 
 
-async def _roles_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    search = visit.parameter("search")
-    unheld = visit.api.roles.list(
+async def _roles_page(request: ConsoleRequest, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    search = request.parameter("search")
+    unheld = request.api.roles.list(
         search=search or None, type=_MACHINE, without_application_id=application_id, page_size=_PAGE_SIZE
     )
     application, held, available = await asyncio.gather(
-        visit.api.applications.get(application_id), visit.api.applications.roles(application_id).page(), unheld.page()
+        request.api.applications.get(application_id),
+        request.api.applications.roles(application_id).page(),
+        unheld.page(),
     )
-    return await visit.page(
+    return await request.page(
         "applications/roles.html",
         area=_AREA,
         status=status,
@@ -254,9 +258,9 @@ async def _roles_page(visit: Visit, application_id: str, form: Form, *, status: 
     )
 
 
-async def _deletion(visit: Visit, application_id: str) -> Deletion:
+async def _deletion(request: ConsoleRequest, application_id: str) -> Deletion:
     application, organizations = await asyncio.gather(
-        visit.api.applications.get(application_id), visit.api.applications.organizations(application_id).page()
+        request.api.applications.get(application_id), request.api.applications.organizations(application_id).page()
     )
     return Deletion(
         template="applications/delete.html",
@@ -264,7 +268,7 @@ async def _deletion(visit: Visit, application_id: str) -> Deletion:
         values={"application": application, "organizations": organizations.total},
         etag=application.etag,
         name=application.name,
-        delete=functools.partial(visit.api.applications.delete, application_id),
+        delete=functools.partial(request.api.applications.delete, application_id),
         then=PATH,
         notice="application.deleted",
         notice_values={"name": application.name},

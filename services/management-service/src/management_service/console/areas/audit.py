@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.areas.names import application_names, user_names
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import Visit
+from management_service.console.requests import ConsoleRequest
 from stead.audit import Head, InvalidHead, KeySet, is_consistent, is_included, read_head
 from stead.audit.heads import decoded
 from stead.errors import ApiError, InvalidInput
@@ -36,53 +36,55 @@ AREA: Final = Area()
 
 
 @AREA.page("/audit")
-async def audit(visit: Visit) -> Response[str]:
-    given = {name: value for name in (*_FILTERS, *_DATES) if (value := visit.parameter(name))}
+async def audit(request: ConsoleRequest) -> Response[str]:
+    given = {name: value for name in (*_FILTERS, *_DATES) if (value := request.parameter(name))}
     form = Form.of(**given)
     filters: dict[str, Any] = {member: given[name] for name, member in _FILTERS.items() if name in given}
     filters |= _period(form)
-    listed = visit.api.logs.list(page_size=_PAGE_SIZE, **filters)
+    listed = request.api.logs.list(page_size=_PAGE_SIZE, **filters)
     try:
-        found = await listed.page(visit.parameter("after") or None)
+        found = await listed.page(request.parameter("after") or None)
     except InvalidInput as error:
         form.refuse(error)
-        return await visit.page("audit/list.html", area=_AREA, status=error.status, form=form, given=given, found=None)
-    return await visit.page("audit/list.html", area=_AREA, form=form, given=given, found=found)
+        return await request.page(
+            "audit/list.html", area=_AREA, status=error.status, form=form, given=given, found=None
+        )
+    return await request.page("audit/list.html", area=_AREA, form=form, given=given, found=found)
 
 
 @AREA.page("/audit/export", scope="all")
-async def export(visit: Visit) -> Response[Any]:
-    return await visit.download("/api/logs/export", name="audit-trail.jsonl")
+async def export(request: ConsoleRequest) -> Response[Any]:
+    return await request.download("/api/logs/export", name="audit-trail.jsonl")
 
 
 @AREA.page("/audit/chain")
-async def chain(visit: Visit) -> Response[str]:
-    return await _chain_page(visit, visit.typed() or Form())
+async def chain(request: ConsoleRequest) -> Response[str]:
+    return await _chain_page(request, request.typed() or Form())
 
 
 @AREA.action("/audit/chain", scope="read")
-async def compare_heads(visit: Visit, form: Form) -> Response[str]:
-    return await _chain_page(visit, form, compare=True)
+async def compare_heads(request: ConsoleRequest, form: Form) -> Response[str]:
+    return await _chain_page(request, form, compare=True)
 
 
 @AREA.page("/audit/{entry_id:str}")
-async def entry(visit: Visit, entry_id: str) -> Response[str]:
-    found = await visit.api.logs.get(entry_id)
-    proof = await _proof(visit, entry_id)
-    return await visit.page(
+async def entry(request: ConsoleRequest, entry_id: str) -> Response[str]:
+    found = await request.api.logs.get(entry_id)
+    proof = await _proof(request, entry_id)
+    return await request.page(
         "audit/entry.html",
         area=_AREA,
         entry=found,
         proof=proof,
-        is_proved=proof is not None and _is_proved(proof, await _keys(visit)),
-        users=await user_names(visit, [found.user_id, found.actor_id, found.requested_by]),
-        applications=await application_names(visit, [found.application_id]),
+        is_proved=proof is not None and _is_proved(proof, await _keys(request)),
+        users=await user_names(request, [found.user_id, found.actor_id, found.requested_by]),
+        applications=await application_names(request, [found.application_id]),
     )
 
 
 @AREA.page("/audit/{entry_id:str}/proof")
-async def proof(visit: Visit, entry_id: str) -> Response[Any]:
-    return await visit.download(f"/api/logs/{entry_id}/proof", name=f"proof-{entry_id}.json")
+async def proof(request: ConsoleRequest, entry_id: str) -> Response[Any]:
+    return await request.download(f"/api/logs/{entry_id}/proof", name=f"proof-{entry_id}.json")
 
 
 def _period(form: Form) -> dict[str, int]:
@@ -100,18 +102,18 @@ def _period(form: Form) -> dict[str, int]:
     return {member: bound for member, bound in bounds.items() if bound >= 0}
 
 
-async def _keys(visit: Visit) -> KeySet:
+async def _keys(request: ConsoleRequest) -> KeySet:
     """Return the keys that verify heads; empty before the first head."""
     try:
-        return KeySet.parse(msgspec.json.encode(await visit.api.logs.keys()))
+        return KeySet.parse(msgspec.json.encode(await request.api.logs.keys()))
     except ValueError:
         return KeySet(())
 
 
-async def _proof(visit: Visit, entry_id: str) -> InclusionProof | None:
+async def _proof(request: ConsoleRequest, entry_id: str) -> InclusionProof | None:
     """Return the proof that an entry is in the tree; None until a head covers it."""
     try:
-        return await visit.api.logs.proof(entry_id)
+        return await request.api.logs.proof(entry_id)
     except ApiError as error:
         if error.status != _NOT_COVERED:
             raise
@@ -128,11 +130,11 @@ def _is_proved(proof: InclusionProof, keys: KeySet) -> bool:
         return False
 
 
-async def _chain_page(visit: Visit, form: Form, *, compare: bool = False) -> Response[str]:
-    keys = await _keys(visit)
+async def _chain_page(request: ConsoleRequest, form: Form, *, compare: bool = False) -> Response[str]:
+    keys = await _keys(request)
     signed: SignedHead | None
     try:
-        signed = await visit.api.logs.head()
+        signed = await request.api.logs.head()
     except ApiError:
         signed = None
     head = None if signed is None else _accepted(signed.head, keys)
@@ -142,8 +144,8 @@ async def _chain_page(visit: Visit, form: Form, *, compare: bool = False) -> Res
         if earlier is None:
             form.errors["earlier"] = "head"
         else:
-            continues = await _continues(visit, earlier, keys)
-    return await visit.page(
+            continues = await _continues(request, earlier, keys)
+    return await request.page(
         "audit/chain.html",
         area=_AREA,
         status=422 if form.errors else 200,
@@ -162,10 +164,10 @@ def _accepted(token: str, keys: KeySet) -> Head | None:
         return None
 
 
-async def _continues(visit: Visit, earlier: Head, keys: KeySet) -> bool:
+async def _continues(request: ConsoleRequest, earlier: Head, keys: KeySet) -> bool:
     """Return whether the trail extends the tree of an earlier head."""
     try:
-        proof = await visit.api.logs.consistency(max(earlier.tree_size, 1))
+        proof = await request.api.logs.consistency(max(earlier.tree_size, 1))
         head = read_head(proof.head, keys)
         if head.log_id != earlier.log_id:
             return False

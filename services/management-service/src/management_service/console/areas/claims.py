@@ -15,7 +15,7 @@ from management_service.console.areas.names import application_names, user_names
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import ClaimsFunction, ClaimsFunctionFailure, DryRunReport, TestedClaims
 from stead.errors import ApiError, Conflict, Forbidden, InvalidInput, NotFound, Unavailable, VersionMismatch
 from stead.models import Recording
@@ -105,105 +105,107 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 @AREA.page("/claims")
-async def functions(visit: Visit) -> Response[str]:
-    found = await asyncio.gather(*(_active(visit, kind) for kind in KINDS))
-    failures = await asyncio.gather(*(_failures(visit, kind) for kind in KINDS))
-    return await visit.page("claims/list.html", area=_AREA, functions=list(zip(KINDS, found, failures, strict=True)))
+async def functions(request: ConsoleRequest) -> Response[str]:
+    found = await asyncio.gather(*(_active(request, kind) for kind in KINDS))
+    failures = await asyncio.gather(*(_failures(request, kind) for kind in KINDS))
+    return await request.page("claims/list.html", area=_AREA, functions=list(zip(KINDS, found, failures, strict=True)))
 
 
 @AREA.page("/claims/{kind:str}")
-async def function(visit: Visit, kind: str) -> Response[str]:
-    return await _page(visit, _kind(kind))
+async def function(request: ConsoleRequest, kind: str) -> Response[str]:
+    return await _page(request, _kind(kind))
 
 
 @AREA.action("/claims/{kind:str}")
-async def save_or_try(visit: Visit, kind: str, form: Form) -> Response[str]:
+async def save_or_try(request: ConsoleRequest, kind: str, form: Form) -> Response[str]:
     token_kind = _kind(kind)
     step = form.value("step")
     try:
         variables, samples = _variables(form), _samples(form)
     except _InvalidFieldError as invalid:
         form.errors[invalid.field] = invalid.error
-        return await _page(visit, token_kind, form=form, status=422)
+        return await _page(request, token_kind, form=form, status=422)
     candidate = Candidate(form.value("script"), variables)
     try:
         if step == "test":
-            return await _page(visit, token_kind, form=form, trial=await _test(visit, token_kind, candidate, samples))
+            return await _page(
+                request, token_kind, form=form, trial=await _test(request, token_kind, candidate, samples)
+            )
         if step == "dry-run":
-            return await _page(visit, token_kind, form=form, trial=await _dry_run(visit, token_kind, candidate))
-        before = await _active(visit, token_kind)
-        saved = await _save(visit, token_kind, form, variables, samples)
+            return await _page(request, token_kind, form=form, trial=await _dry_run(request, token_kind, candidate))
+        before = await _active(request, token_kind)
+        saved = await _save(request, token_kind, form, variables, samples)
     except Unavailable as error:
         form.problem = str(error)
-        return await _page(visit, token_kind, form=form, status=503)
+        return await _page(request, token_kind, form=form, status=503)
     except Conflict as error:
         if error.data.get("reason") == "variables-needed":
             form.errors["environmentVariables"] = "needed"
-            return await _page(visit, token_kind, form=form, status=error.status)
+            return await _page(request, token_kind, form=form, status=error.status)
         trial = Trial(problem=_problem(candidate.script, error))
-        return await _page(visit, token_kind, form=form, trial=trial, status=error.status)
+        return await _page(request, token_kind, form=form, trial=trial, status=error.status)
     except NotFound:  # deactivated meanwhile
         form.is_overtaken = True
-        return await _page(visit, token_kind, form=form, status=412)
+        return await _page(request, token_kind, form=form, status=412)
     except (InvalidInput, VersionMismatch) as error:
         form.refuse(error)
-        return await _page(visit, token_kind, form=form, status=error.status)
+        return await _page(request, token_kind, form=form, status=error.status)
     if before is not None and saved.version == before.version:
-        return await visit.done(f"{PATH}/{token_kind}", "unchanged")
-    return await visit.done(
+        return await request.done(f"{PATH}/{token_kind}", "unchanged")
+    return await request.done(
         f"{PATH}/{token_kind}", "claims.saved", name=str(saved.version), undo=_undo(token_kind, before)
     )
 
 
 @AREA.action("/claims/{kind:str}/recording")
-async def record(visit: Visit, kind: str, form: Form) -> Response[str]:
+async def record(request: ConsoleRequest, kind: str, form: Form) -> Response[str]:
     token_kind = _kind(kind)
     try:
-        recording = await visit.api.custom_claims.record(token_kind, form.number("minutes"))
+        recording = await request.api.custom_claims.record(token_kind, form.number("minutes"))
     except InvalidInput as error:
         form.refuse(error)
-        return await _page(visit, token_kind, to_record=form, status=error.status)
+        return await _page(request, token_kind, to_record=form, status=error.status)
     if recording.expires_at is None:
-        return await visit.done(f"{PATH}/{token_kind}", "claims.recording_stopped")
+        return await request.done(f"{PATH}/{token_kind}", "claims.recording_stopped")
     minutes = max(0, round((recording.expires_at - time.time() * 1000) / 60_000))
-    return await visit.done(f"{PATH}/{token_kind}", "claims.recording", name=str(minutes))
+    return await request.done(f"{PATH}/{token_kind}", "claims.recording", name=str(minutes))
 
 
 @AREA.page("/claims/{kind:str}/delete", scope="all")
-async def deletion(visit: Visit, kind: str) -> Response[str]:
-    return await ask(visit, await _deletion(visit, _kind(kind)))
+async def deletion(request: ConsoleRequest, kind: str) -> Response[str]:
+    return await ask(request, await _deletion(request, _kind(kind)))
 
 
 @AREA.action("/claims/{kind:str}/delete")
-async def deactivate(visit: Visit, kind: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_deletion, visit, _kind(kind)))
+async def deactivate(request: ConsoleRequest, kind: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_deletion, request, _kind(kind)))
 
 
 @AREA.page("/claims/{kind:str}/versions/{number:str}")
-async def version(visit: Visit, kind: str, number: str) -> Response[str]:
-    return await _version_page(visit, _kind(kind), number)
+async def version(request: ConsoleRequest, kind: str, number: str) -> Response[str]:
+    return await _version_page(request, _kind(kind), number)
 
 
 @AREA.action("/claims/{kind:str}/versions/{number:str}")
-async def activate_or_try(visit: Visit, kind: str, number: str, form: Form) -> Response[str]:
+async def activate_or_try(request: ConsoleRequest, kind: str, number: str, form: Form) -> Response[str]:
     token_kind, step = _kind(kind), form.value("step")
-    saved = await _version(visit, token_kind, number)
+    saved = await _version(request, token_kind, number)
     if step in {"test", "dry-run"}:
         candidate = Candidate(saved.script, version=saved.version)
         samples = dict(saved.token_sample or _TOKENS[token_kind]), dict(saved.context_sample or _CONTEXTS[token_kind])
         try:
             trial = await (
-                _test(visit, token_kind, candidate, samples)
+                _test(request, token_kind, candidate, samples)
                 if step == "test"
-                else _dry_run(visit, token_kind, candidate)
+                else _dry_run(request, token_kind, candidate)
             )
         except Unavailable as error:
             form.problem = str(error)
-            return await _version_page(visit, token_kind, number, form=form, status=503)
-        return await _version_page(visit, token_kind, number, trial=trial)
-    before = await _active(visit, token_kind)
-    activated = await visit.api.custom_claims.activate(token_kind, saved.version)
-    return await visit.done(
+            return await _version_page(request, token_kind, number, form=form, status=503)
+        return await _version_page(request, token_kind, number, trial=trial)
+    before = await _active(request, token_kind)
+    activated = await request.api.custom_claims.activate(token_kind, saved.version)
+    return await request.done(
         f"{PATH}/{token_kind}", "claims.activated", name=str(activated.version), undo=_undo(token_kind, before)
     )
 
@@ -239,44 +241,44 @@ def _undo(kind: Kind, before: ClaimsFunction | None) -> str:
     return f"{PATH}/{kind}/delete" if before is None else f"{PATH}/{kind}/versions/{before.version}"
 
 
-async def _active(visit: Visit, kind: Kind) -> ClaimsFunction | None:
+async def _active(request: ConsoleRequest, kind: Kind) -> ClaimsFunction | None:
     try:
-        return await visit.api.custom_claims.get(kind)
+        return await request.api.custom_claims.get(kind)
     except NotFound:
         return None
 
 
-async def _deletion(visit: Visit, kind: Kind) -> Deletion:
-    active = await visit.api.custom_claims.get(kind)
+async def _deletion(request: ConsoleRequest, kind: Kind) -> Deletion:
+    active = await request.api.custom_claims.get(kind)
     return Deletion(
         template="claims/delete.html",
         area=_AREA,
         values={"kind": kind, "number": active.version},
         etag=active.etag,
-        delete=functools.partial(visit.api.custom_claims.delete, kind),
+        delete=functools.partial(request.api.custom_claims.delete, kind),
         then=f"{PATH}/{kind}",
         notice="claims.deactivated",
         notice_values={"undo": _undo(kind, active)},
     )
 
 
-async def _failures(visit: Visit, kind: Kind) -> list[ClaimsFunctionFailure] | None:
+async def _failures(request: ConsoleRequest, kind: Kind) -> list[ClaimsFunctionFailure] | None:
     """Return the last failures; None while they cannot be read."""
     try:
-        return await visit.api.custom_claims.failures(kind)
+        return await request.api.custom_claims.failures(kind)
     except Unavailable:
         return None
 
 
-async def _recording(visit: Visit, kind: Kind) -> Recording | None:
+async def _recording(request: ConsoleRequest, kind: Kind) -> Recording | None:
     """Return the state of the recording; None while it cannot be read."""
     try:
-        return await visit.api.custom_claims.recording(kind)
+        return await request.api.custom_claims.recording(kind)
     except Unavailable:
         return None
 
 
-async def _version(visit: Visit, kind: Kind, number: str) -> ClaimsFunction:
+async def _version(request: ConsoleRequest, kind: Kind, number: str) -> ClaimsFunction:
     """Return a version.
 
     Raises:
@@ -285,7 +287,7 @@ async def _version(visit: Visit, kind: Kind, number: str) -> ClaimsFunction:
     """
     if not (number.isascii() and number.isdecimal() and len(number) < 10):
         raise NoSuchPage
-    return await visit.api.custom_claims.get_version(kind, int(number))
+    return await request.api.custom_claims.get_version(kind, int(number))
 
 
 def _variables(form: Form) -> dict[str, str] | None:
@@ -316,7 +318,7 @@ def _samples(form: Form) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 async def _save(
-    visit: Visit,
+    request: ConsoleRequest,
     kind: Kind,
     form: Form,
     variables: dict[str, str] | None,
@@ -326,7 +328,7 @@ async def _save(
     token, context = samples
     blocks, etag = form.is_checked("blockIssuanceOnError"), form.etag()
     if etag is UNSET:
-        return await visit.api.custom_claims.save(
+        return await request.api.custom_claims.save(
             kind,
             form.value("script"),
             environment_variables=variables,
@@ -336,7 +338,7 @@ async def _save(
             if_none_match="*",
         )
     given: dict[str, str] | UnsetType = UNSET if variables is None else variables
-    return await visit.api.custom_claims.update(
+    return await request.api.custom_claims.update(
         kind,
         script=form.changed("script"),
         environment_variables=given,
@@ -348,14 +350,14 @@ async def _save(
 
 
 async def _test(
-    visit: Visit,
+    request: ConsoleRequest,
     kind: Kind,
     candidate: Candidate,
     samples: tuple[dict[str, Any], dict[str, Any]],
 ) -> Trial:
     token, context = samples
     try:
-        tested = await visit.api.custom_claims.test(kind, token=token, context=context, **candidate.arguments)
+        tested = await request.api.custom_claims.test(kind, token=token, context=context, **candidate.arguments)
     except Forbidden as error:
         return Trial(denied=error.message)
     except Conflict as error:
@@ -363,9 +365,9 @@ async def _test(
     return Trial(tested=tested)
 
 
-async def _dry_run(visit: Visit, kind: Kind, candidate: Candidate) -> Trial:
+async def _dry_run(request: ConsoleRequest, kind: Kind, candidate: Candidate) -> Trial:
     try:
-        report = await visit.api.custom_claims.dry_run(kind, **candidate.arguments)
+        report = await request.api.custom_claims.dry_run(kind, **candidate.arguments)
     except Conflict as error:
         return Trial(problem=_problem(candidate.script, error))
     return Trial(report=report)
@@ -383,7 +385,7 @@ def _pretty(value: object) -> str:
 
 
 async def _page(
-    visit: Visit,
+    request: ConsoleRequest,
     kind: Kind,
     *,
     form: Form | None = None,
@@ -392,10 +394,10 @@ async def _page(
     status: int = 200,
 ) -> Response[str]:
     active, versions, failures, recording = await asyncio.gather(
-        _active(visit, kind),
-        visit.api.custom_claims.versions(kind, page_size=_VERSIONS).page(str(visit.page_number())),
-        _failures(visit, kind),
-        _recording(visit, kind),
+        _active(request, kind),
+        request.api.custom_claims.versions(kind, page_size=_VERSIONS).page(str(request.page_number())),
+        _failures(request, kind),
+        _recording(request, kind),
     )
     current = Form.editing(
         active.etag if active else None,
@@ -404,9 +406,9 @@ async def _page(
         tokenSample=_pretty((active.token_sample if active else None) or _TOKENS[kind]),
         contextSample=_pretty((active.context_sample if active else None) or _CONTEXTS[kind]),
     )
-    values = form or visit.typed() or current
+    values = form or request.typed() or current
     values.merge(current)
-    return await visit.page(
+    return await request.page(
         "claims/function.html",
         area=_AREA,
         status=status,
@@ -418,15 +420,15 @@ async def _page(
         trial=trial,
         pretty=_pretty,
         versions=versions,
-        number=visit.page_number(),
+        number=request.page_number(),
         size=_VERSIONS,
         failures=failures,
-        **await _authors(visit, versions.items),
+        **await _authors(request, versions.items),
     )
 
 
 async def _version_page(
-    visit: Visit,
+    request: ConsoleRequest,
     kind: Kind,
     number: str,
     *,
@@ -435,13 +437,13 @@ async def _version_page(
     status: int = 200,
 ) -> Response[str]:
     found, active, recent = await asyncio.gather(
-        _version(visit, kind, number),
-        _active(visit, kind),
-        visit.api.custom_claims.versions(kind).page(),
+        _version(request, kind, number),
+        _active(request, kind),
+        request.api.custom_claims.versions(kind).page(),
     )
-    other = await _compared(visit, kind, found, active)
+    other = await _compared(request, kind, found, active)
     choices = sorted({*(each.version for each in recent.items), *([other.version] if other else [])}, reverse=True)
-    return await visit.page(
+    return await request.page(
         "claims/version.html",
         area=_AREA,
         status=status,
@@ -453,12 +455,12 @@ async def _version_page(
         form=form or Form(),
         trial=trial,
         pretty=_pretty,
-        **await _authors(visit, [found]),
+        **await _authors(request, [found]),
     )
 
 
 async def _compared(
-    visit: Visit, kind: Kind, shown: ClaimsFunction, active: ClaimsFunction | None
+    request: ConsoleRequest, kind: Kind, shown: ClaimsFunction, active: ClaimsFunction | None
 ) -> ClaimsFunction | None:
     """Return the version to compare one with: the chosen one, the active one, or the one before the active one.
 
@@ -466,17 +468,17 @@ async def _compared(
         NoSuchPage: The choice is not a number.
         NotFound: There is no such version.
     """
-    if chosen := visit.parameter("against"):
-        return await _version(visit, kind, chosen)
+    if chosen := request.parameter("against"):
+        return await _version(request, kind, chosen)
     if active is None or active.version != shown.version:
         return active
-    return await _version(visit, kind, str(shown.version - 1)) if shown.version > 1 else None
+    return await _version(request, kind, str(shown.version - 1)) if shown.version > 1 else None
 
 
-async def _authors(visit: Visit, versions: Sequence[Any]) -> dict[str, Any]:
+async def _authors(request: ConsoleRequest, versions: Sequence[Any]) -> dict[str, Any]:
     """Return the names of the users and applications that saved versions."""
     users, applications = await asyncio.gather(
-        user_names(visit, [each.created_by.user_id for each in versions]),
-        application_names(visit, [each.created_by.application_id for each in versions]),
+        user_names(request, [each.created_by.user_id for each in versions]),
+        application_names(request, [each.created_by.application_id for each in versions]),
     )
     return {"users": users, "applications": applications}

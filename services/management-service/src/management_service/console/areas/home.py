@@ -13,7 +13,7 @@ from management_service.console.charts import HEIGHT, WIDTH, Chart, stacked_colu
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.rendering import redirect
-from management_service.console.requests import Visit
+from management_service.console.requests import ConsoleRequest
 from stead import AuditFigure, ClaimsFunctionFailure
 from stead.errors import Unavailable
 
@@ -57,19 +57,19 @@ class Attention(msgspec.Struct, frozen=True):
 
 
 @AREA.page()
-async def home(visit: Visit) -> Response[str]:
+async def home(request: ConsoleRequest) -> Response[str]:
     now = int(time.time() * 1000)
     begin = now - (_HOURS - 1) * _HOUR_MS
     figures, recent, active, keys, feed_keys, *failures = await asyncio.gather(
-        visit.api.logs.figures(start_time=begin, end_time=now),
-        visit.api.logs.list(start_time=now - _DAY_MS, page_size=_SHOWN).page(),
-        visit.api.impersonations.list(active=True, page_size=_COUNTED).page(),
-        visit.api.request("GET", "/api/configs/oidc/private-keys"),
-        visit.api.request("GET", "/api/configs/oidc/not-valid-keys"),
-        *(_failures(visit, kind) for kind in _KINDS),
+        request.api.logs.figures(start_time=begin, end_time=now),
+        request.api.logs.list(start_time=now - _DAY_MS, page_size=_SHOWN).page(),
+        request.api.impersonations.list(active=True, page_size=_COUNTED).page(),
+        request.api.request("GET", "/api/configs/oidc/private-keys"),
+        request.api.request("GET", "/api/configs/oidc/not-valid-keys"),
+        *(_failures(request, kind) for kind in _KINDS),
     )
     hours = _hours(figures, begin)
-    return await visit.page(
+    return await request.page(
         "home.html",
         area="home",
         attention=[
@@ -90,20 +90,20 @@ async def home(visit: Visit) -> Response[str]:
 
 
 @AREA.page("/shortcuts")
-async def shortcuts(visit: Visit) -> Response[str]:
-    return await visit.page("shortcuts/page.html", area="")
+async def shortcuts(request: ConsoleRequest) -> Response[str]:
+    return await request.page("shortcuts/page.html", area="")
 
 
 @AREA.action("/sign-out", scope="read")
-async def sign_out(visit: Visit, form: Form) -> Response[str]:
+async def sign_out(request: ConsoleRequest, form: Form) -> Response[str]:
     del form
-    return redirect(await visit.sign_out())
+    return redirect(await request.sign_out())
 
 
-async def _failures(visit: Visit, kind: _Kind) -> list[ClaimsFunctionFailure] | None:
+async def _failures(request: ConsoleRequest, kind: _Kind) -> list[ClaimsFunctionFailure] | None:
     """Return the last failures of a custom-claims function; None while they cannot be read."""
     try:
-        return await visit.api.custom_claims.failures(kind)
+        return await request.api.custom_claims.failures(kind)
     except Unavailable:
         return None
 

@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.areas.names import application_names, user_names
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import AuditEntry, Impersonation
 from stead.errors import Conflict, InvalidInput, NotFound
 
@@ -35,99 +35,99 @@ AREA: Final = Area()
 
 
 @AREA.page("/impersonations")
-async def impersonations(visit: Visit) -> Response[str]:
-    state = visit.parameter("state")
+async def impersonations(request: ConsoleRequest) -> Response[str]:
+    state = request.parameter("state")
     if state not in _STATES:
         state = "active"
-    party = _party(visit)
-    found = await visit.api.impersonations.list(active=_STATES[state], page_size=_PAGE_SIZE, **_arguments(party)).page(
-        visit.parameter("after") or None
-    )
-    return await visit.page(
+    party = _party(request)
+    found = await request.api.impersonations.list(
+        active=_STATES[state], page_size=_PAGE_SIZE, **_arguments(party)
+    ).page(request.parameter("after") or None)
+    return await request.page(
         "impersonations/list.html",
         area=_AREA,
         found=found,
         state=state,
         party=party,
-        **await _called(visit, found.items, party),
+        **await _called(request, found.items, party),
     )
 
 
 @AREA.page("/impersonations/new", scope="all")
-async def new_subject_token(visit: Visit) -> Response[str]:
-    return await _new_page(visit, visit.typed() or Form.of(userId=visit.parameter("userId")))
+async def new_subject_token(request: ConsoleRequest) -> Response[str]:
+    return await _new_page(request, request.typed() or Form.of(userId=request.parameter("userId")))
 
 
 @AREA.action("/impersonations/new")
-async def create_subject_token(visit: Visit, form: Form) -> Response[str]:
+async def create_subject_token(request: ConsoleRequest, form: Form) -> Response[str]:
     """Mint a subject token and show it once, to be exchanged by hand; the console's own client requests it."""
     context = {name: text for name in _CONTEXT if (text := form.text(name))}
     try:
-        token = await visit.api.subject_tokens.create(form.value("userId").strip(), context)
+        token = await request.api.subject_tokens.create(form.value("userId").strip(), context)
     except NotFound:
         form.errors["userId"] = "unknown"
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
     else:
-        return await visit.done(
+        return await request.done(
             f"{PATH}?state=all", "impersonation.asked", secret=token.token, seconds=str(token.expires_in)
         )
-    return await _new_page(visit, form, status=422)
+    return await _new_page(request, form, status=422)
 
 
 @AREA.page("/impersonations/end", scope="all")
-async def ending_many(visit: Visit) -> Response[str]:
-    typed = visit.typed()
-    return await _ending_many_page(visit, _party(visit) if typed is None else _party_of(typed), typed or Form())
+async def ending_many(request: ConsoleRequest) -> Response[str]:
+    typed = request.typed()
+    return await _ending_many_page(request, _party(request) if typed is None else _party_of(typed), typed or Form())
 
 
 @AREA.action("/impersonations/end")
-async def end_many(visit: Visit, form: Form) -> Response[str]:
+async def end_many(request: ConsoleRequest, form: Form) -> Response[str]:
     party = _party_of(form)
-    expected = await _word(visit, party)
+    expected = await _word(request, party)
     if form.value("confirmation").strip() != expected:
         form.errors["confirmation"] = "mismatch"
-        return await _ending_many_page(visit, party, form, status=422)
+        return await _ending_many_page(request, party, form, status=422)
     if party:
-        await visit.api.impersonations.end_all(**_arguments(party))
+        await request.api.impersonations.end_all(**_arguments(party))
     else:
-        await visit.api.impersonations.end_all(all=True)
-    return await visit.done(PATH, "impersonations.ended")
+        await request.api.impersonations.end_all(all=True)
+    return await request.done(PATH, "impersonations.ended")
 
 
 @AREA.page("/impersonations/{impersonation_id:str}")
-async def impersonation(visit: Visit, impersonation_id: str) -> Response[str]:
-    found = await visit.api.impersonations.get(impersonation_id)
-    return await visit.page(
+async def impersonation(request: ConsoleRequest, impersonation_id: str) -> Response[str]:
+    found = await request.api.impersonations.get(impersonation_id)
+    return await request.page(
         "impersonations/detail.html",
         area=_AREA,
         each=found,
         is_active=_is_active(found),
-        **await _called(visit, [found], {}, found.events),
+        **await _called(request, [found], {}, found.events),
     )
 
 
 @AREA.page("/impersonations/{impersonation_id:str}/end", scope="all")
-async def ending(visit: Visit, impersonation_id: str) -> Response[str]:
-    found = await visit.api.impersonations.get(impersonation_id)
-    return await visit.page("impersonations/end.html", area=_AREA, each=found, **await _called(visit, [found], {}))
+async def ending(request: ConsoleRequest, impersonation_id: str) -> Response[str]:
+    found = await request.api.impersonations.get(impersonation_id)
+    return await request.page("impersonations/end.html", area=_AREA, each=found, **await _called(request, [found], {}))
 
 
 @AREA.action("/impersonations/{impersonation_id:str}/end")
-async def end(visit: Visit, impersonation_id: str, form: Form) -> Response[str]:
+async def end(request: ConsoleRequest, impersonation_id: str, form: Form) -> Response[str]:
     del form
-    await visit.api.impersonations.end(impersonation_id)
-    return await visit.done(f"{PATH}/{impersonation_id}", "impersonation.ended")
+    await request.api.impersonations.end(impersonation_id)
+    return await request.done(f"{PATH}/{impersonation_id}", "impersonation.ended")
 
 
-async def _new_page(visit: Visit, form: Form, *, status: int = 200) -> Response[str]:
-    command = _EXCHANGE.format(base_url=visit.base_url)
-    return await visit.page("impersonations/new.html", area=_AREA, status=status, form=form, command=command)
+async def _new_page(request: ConsoleRequest, form: Form, *, status: int = 200) -> Response[str]:
+    command = _EXCHANGE.format(base_url=request.base_url)
+    return await request.page("impersonations/new.html", area=_AREA, status=status, form=form, command=command)
 
 
-def _party(visit: Visit) -> dict[str, str]:
+def _party(request: ConsoleRequest) -> dict[str, str]:
     """Return the parties that the URL names."""
-    return {name: value for name in _PARTIES if (value := visit.parameter(name))}
+    return {name: value for name in _PARTIES if (value := request.parameter(name))}
 
 
 def _party_of(form: Form) -> dict[str, str]:
@@ -139,7 +139,7 @@ def _arguments(party: dict[str, str]) -> dict[str, Any]:
     return {_MEMBERS[name]: value for name, value in party.items()}
 
 
-async def _word(visit: Visit, party: dict[str, str]) -> str:
+async def _word(request: ConsoleRequest, party: dict[str, str]) -> str:
     """Return the text to type to end several impersonations: the name of their party, or ``all``.
 
     Raises:
@@ -147,15 +147,17 @@ async def _word(visit: Visit, party: dict[str, str]) -> str:
     """
     if len(party) > 1:
         raise NoSuchPage
-    users = await user_names(visit, [party.get("userId"), party.get("actorId")])
-    applications = await application_names(visit, [party.get("clientId")])
+    users = await user_names(request, [party.get("userId"), party.get("actorId")])
+    applications = await application_names(request, [party.get("clientId")])
     return next(iter((users | applications).values()), _EVERYONE)
 
 
-async def _ending_many_page(visit: Visit, party: dict[str, str], form: Form, *, status: int = 200) -> Response[str]:
-    word = await _word(visit, party)
-    found = await visit.api.impersonations.list(active=True, page_size=_COUNTED, **_arguments(party)).page()
-    return await visit.page(
+async def _ending_many_page(
+    request: ConsoleRequest, party: dict[str, str], form: Form, *, status: int = 200
+) -> Response[str]:
+    word = await _word(request, party)
+    found = await request.api.impersonations.list(active=True, page_size=_COUNTED, **_arguments(party)).page()
+    return await request.page(
         "impersonations/end_many.html",
         area=_AREA,
         status=status,
@@ -168,14 +170,14 @@ async def _ending_many_page(visit: Visit, party: dict[str, str], form: Form, *, 
 
 
 async def _called(
-    visit: Visit, found: Sequence[Impersonation], party: dict[str, str], events: tuple[AuditEntry, ...] = ()
+    request: ConsoleRequest, found: Sequence[Impersonation], party: dict[str, str], events: tuple[AuditEntry, ...] = ()
 ) -> dict[str, Any]:
     """Return the names of the users and applications that a page mentions."""
     user_ids = [user_id for each in found for user_id in (each.user_id, each.actor_id, each.requested_by)]
     user_ids += [party.get("userId"), party.get("actorId"), *(each.user_id for each in events)]
     client_ids = [each.client_id for each in found] + [each.issued_to for each in found]
     client_ids += [party.get("clientId"), *(each.application_id for each in events)]
-    return {"users": await user_names(visit, user_ids), "applications": await application_names(visit, client_ids)}
+    return {"users": await user_names(request, user_ids), "applications": await application_names(request, client_ids)}
 
 
 def _is_active(found: Impersonation) -> bool:

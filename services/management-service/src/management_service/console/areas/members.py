@@ -14,7 +14,7 @@ from management_service.console.areas.organizations import NAME, PATH
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import OrganizationRole
 from stead.errors import ApiError, Conflict, InvalidInput, NotFound, Unavailable, VersionMismatch
 
@@ -53,13 +53,13 @@ class Members(msgspec.Struct, frozen=True):
     replace_roles: Callable[..., Awaitable[None]]
 
     @classmethod
-    def of(cls, visit: Visit, kind: str) -> "Members":
+    def of(cls, request: ConsoleRequest, kind: str) -> "Members":
         """Return the operations.
 
         Raises:
             NoSuchPage: There is no such kind.
         """
-        api = visit.api.organizations
+        api = request.api.organizations
         if kind == "users":
             of_all = (api.users, api.add_users, api.remove_user, api.assign_roles_to_users)
             return cls(kind, "User", *of_all, api.user_roles, api.replace_user_roles)
@@ -106,31 +106,31 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 @AREA.page("/organizations/{organization_id:str}/{kind:str}")
-async def members(visit: Visit, organization_id: str, kind: str) -> Response[str]:
-    operations = Members.of(visit, kind)
-    search, number = visit.parameter("search"), visit.page_number()
+async def members(request: ConsoleRequest, organization_id: str, kind: str) -> Response[str]:
+    operations = Members.of(request, kind)
+    search, number = request.parameter("search"), request.page_number()
     organization, found = await asyncio.gather(
-        visit.api.organizations.get(organization_id),
+        request.api.organizations.get(organization_id),
         operations.list(organization_id, search=search or None, page_size=_PAGE_SIZE).page(str(number)),
     )
     values = {"kind": kind, "organization": organization, "members": found, "search": search, "number": number}
-    return await visit.page("organizations/members.html", area=NAME, **values)
+    return await request.page("organizations/members.html", area=NAME, **values)
 
 
 @AREA.page("/organizations/{organization_id:str}/{kind:str}/add", scope="all")
-async def new_members(visit: Visit, organization_id: str, kind: str) -> Response[str]:
-    return await _add_page(visit, organization_id, Members.of(visit, kind), visit.typed() or Form())
+async def new_members(request: ConsoleRequest, organization_id: str, kind: str) -> Response[str]:
+    return await _add_page(request, organization_id, Members.of(request, kind), request.typed() or Form())
 
 
 @AREA.action("/organizations/{organization_id:str}/{kind:str}/add")
-async def add_members(visit: Visit, organization_id: str, kind: str, form: Form) -> Response[str]:
-    operations = Members.of(visit, kind)
+async def add_members(request: ConsoleRequest, organization_id: str, kind: str, form: Form) -> Response[str]:
+    operations = Members.of(request, kind)
     lines = _read_lines(form.value("members"))
     if not lines or len(lines) > _MAX_LINES:
         form.errors["members"] = "length"
-        return await _add_page(visit, organization_id, operations, form, status=422)
-    roles = {role.name: role.id async for role in visit.api.organization_roles.list(type=operations.role_type)}
-    await _find_members(visit, lines, kind, roles)
+        return await _add_page(request, organization_id, operations, form, status=422)
+    roles = {role.name: role.id async for role in request.api.organization_roles.list(type=operations.role_type)}
+    await _find_members(request, lines, kind, roles)
     usable = [line for line in lines if not line.problem]
     ids, added = [*{line.member_id for line in usable}], 0
     try:
@@ -141,45 +141,49 @@ async def add_members(visit: Visit, organization_id: str, kind: str, form: Form)
             await operations.assign_to_all(organization_id, holders, [roles[name] for name in names])
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
-        return await _add_page(visit, organization_id, operations, form, status=error.status, added=added)
+        return await _add_page(request, organization_id, operations, form, status=error.status, added=added)
     except Unavailable as error:
         form.problem = str(error)
-        return await _add_page(visit, organization_id, operations, form, status=503, added=added)
+        return await _add_page(request, organization_id, operations, form, status=503, added=added)
     problems = [line for line in lines if line.problem]
     if problems:
         rest = Form({"members": ["\n".join(line.text for line in problems)]})
-        return await _add_page(visit, organization_id, operations, rest, status=422, problems=problems, added=added)
-    return await visit.done(f"{PATH}/{organization_id}/{kind}", "members.added", count=str(added))
+        return await _add_page(request, organization_id, operations, rest, status=422, problems=problems, added=added)
+    return await request.done(f"{PATH}/{organization_id}/{kind}", "members.added", count=str(added))
 
 
 @AREA.page("/organizations/{organization_id:str}/{kind:str}/{member_id:str}")
-async def member(visit: Visit, organization_id: str, kind: str, member_id: str) -> Response[str]:
-    return await _member_page(visit, organization_id, Members.of(visit, kind), member_id, visit.typed())
+async def member(request: ConsoleRequest, organization_id: str, kind: str, member_id: str) -> Response[str]:
+    return await _member_page(request, organization_id, Members.of(request, kind), member_id, request.typed())
 
 
 @AREA.action("/organizations/{organization_id:str}/{kind:str}/{member_id:str}")
-async def replace_roles(visit: Visit, organization_id: str, kind: str, member_id: str, form: Form) -> Response[str]:
-    operations = Members.of(visit, kind)
+async def replace_roles(
+    request: ConsoleRequest, organization_id: str, kind: str, member_id: str, form: Form
+) -> Response[str]:
+    operations = Members.of(request, kind)
     try:
         await operations.replace_roles(organization_id, member_id, form.all("role"), if_match=form.etag())
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error)
-        return await _member_page(visit, organization_id, operations, member_id, form, status=error.status)
-    return await visit.done(f"{PATH}/{organization_id}/{kind}/{member_id}", "member.saved")
+        return await _member_page(request, organization_id, operations, member_id, form, status=error.status)
+    return await request.done(f"{PATH}/{organization_id}/{kind}/{member_id}", "member.saved")
 
 
 @AREA.page("/organizations/{organization_id:str}/{kind:str}/{member_id:str}/remove", scope="all")
-async def removal(visit: Visit, organization_id: str, kind: str, member_id: str) -> Response[str]:
-    return await ask(visit, await _removal(visit, organization_id, kind, member_id))
+async def removal(request: ConsoleRequest, organization_id: str, kind: str, member_id: str) -> Response[str]:
+    return await ask(request, await _removal(request, organization_id, kind, member_id))
 
 
 @AREA.action("/organizations/{organization_id:str}/{kind:str}/{member_id:str}/remove")
-async def remove_member(visit: Visit, organization_id: str, kind: str, member_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_removal, visit, organization_id, kind, member_id))
+async def remove_member(
+    request: ConsoleRequest, organization_id: str, kind: str, member_id: str, form: Form
+) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_removal, request, organization_id, kind, member_id))
 
 
 async def _add_page(
-    visit: Visit,
+    request: ConsoleRequest,
     organization_id: str,
     operations: Members,
     form: Form,
@@ -188,11 +192,11 @@ async def _add_page(
     problems: Sequence[Line] = (),
     added: int = 0,
 ) -> Response[str]:
-    return await visit.page(
+    return await request.page(
         "organizations/add_members.html",
         area=NAME,
         status=status,
-        organization=await visit.api.organizations.get(organization_id),
+        organization=await request.api.organizations.get(organization_id),
         kind=operations.kind,
         form=form,
         problems=problems,
@@ -202,15 +206,21 @@ async def _add_page(
 
 
 async def _member_page(
-    visit: Visit, organization_id: str, operations: Members, member_id: str, form: Form | None, *, status: int = 200
+    request: ConsoleRequest,
+    organization_id: str,
+    operations: Members,
+    member_id: str,
+    form: Form | None,
+    *,
+    status: int = 200,
 ) -> Response[str]:
-    search = visit.parameter("search")
+    search = request.parameter("search")
     try:
         organization, name, found, offered = await asyncio.gather(
-            visit.api.organizations.get(organization_id),
-            _name_of(visit, operations.kind, member_id),
+            request.api.organizations.get(organization_id),
+            _name_of(request, operations.kind, member_id),
             operations.roles(organization_id, member_id).page(),
-            visit.api.organization_roles.list(
+            request.api.organization_roles.list(
                 search=search or None, type=operations.role_type, page_size=_PAGE_SIZE
             ).page(),
         )
@@ -223,8 +233,8 @@ async def _member_page(
     values.merge(current, choices={"role"})
     contents = {role.id: role for role in offered.items}
     named = {*current.all("role"), *values.all("role"), *changed}
-    contents |= await _roles_by_id(visit, named - contents.keys())
-    return await visit.page(
+    contents |= await _roles_by_id(request, named - contents.keys())
+    return await request.page(
         "organizations/member.html",
         area=NAME,
         status=status,
@@ -244,27 +254,27 @@ async def _member_page(
     )
 
 
-async def _roles_by_id(visit: Visit, ids: Iterable[str]) -> dict[str, OrganizationRole]:
+async def _roles_by_id(request: ConsoleRequest, ids: Iterable[str]) -> dict[str, OrganizationRole]:
     """Return roles and what they grant; one that was deleted meanwhile is left out."""
     found: dict[str, OrganizationRole] = {}
     for some in batches(ids):
-        page = await visit.api.organization_roles.list(ids=some).page()
+        page = await request.api.organization_roles.list(ids=some).page()
         found |= {role.id: role for role in page.items}
     return found
 
 
-async def _removal(visit: Visit, organization_id: str, kind: str, member_id: str) -> Deletion:
+async def _removal(request: ConsoleRequest, organization_id: str, kind: str, member_id: str) -> Deletion:
     """Return the removal of a member, to be confirmed.
 
     Raises:
         NotFound: There is no such organization.
         NoSuchPage: There is no such member.
     """
-    operations = Members.of(visit, kind)
+    operations = Members.of(request, kind)
     try:
         organization, name, roles = await asyncio.gather(
-            visit.api.organizations.get(organization_id),
-            _name_of(visit, kind, member_id),
+            request.api.organizations.get(organization_id),
+            _name_of(request, kind, member_id),
             _all(operations.roles(organization_id, member_id)),
         )
     except Conflict:  # not a member, or no longer
@@ -333,7 +343,7 @@ def _read_cells(text: str) -> list[str]:
     raise ValueError("misplaced quotation mark")
 
 
-async def _find_members(visit: Visit, lines: Sequence[Line], kind: str, roles: dict[str, str]) -> None:
+async def _find_members(request: ConsoleRequest, lines: Sequence[Line], kind: str, roles: dict[str, str]) -> None:
     """Resolve the member of each line; set the problem of each line that cannot be used."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -345,26 +355,26 @@ async def _find_members(visit: Visit, lines: Sequence[Line], kind: str, roles: d
             line.problem, line.detail = "role", unknown[0]
             return
         async with limit:
-            found = await _find_ids(visit, line.who, kind)
+            found = await _find_ids(request, line.who, kind)
         line.member_id = found[0] if len(found) == 1 else ""
         line.problem = "" if line.member_id else "ambiguous" if found else "unknown"
 
     await asyncio.gather(*map(find, lines))
 
 
-async def _find_ids(visit: Visit, who: str, kind: str) -> list[str]:
+async def _find_ids(request: ConsoleRequest, who: str, kind: str) -> list[str]:
     """Return the ids of the users or applications that a text names."""
     if not who or len(who) > 128:
         return []
     if kind == "applications":
         try:
-            application = await visit.api.applications.get(who)
+            application = await request.api.applications.get(who)
         except (NotFound, ValueError):  # ValueError: a path cannot contain the text
             return []
         return [application.id] if application.type == "MachineToMachine" else []
     named = {"id": who, "username": who, "primaryEmail": who}
     try:
-        found = await visit.api.users.list(exact=named, joint="or", page_size=2).page()  # type: ignore[arg-type]
+        found = await request.api.users.list(exact=named, joint="or", page_size=2).page()  # type: ignore[arg-type]
     except InvalidInput:
         return []
     return [user.id for user in found.items]
@@ -381,12 +391,12 @@ def _by_roles(lines: Sequence[Line]) -> dict[tuple[str, ...], list[str]]:
     return grouped
 
 
-async def _name_of(visit: Visit, kind: str, member_id: str) -> str:
+async def _name_of(request: ConsoleRequest, kind: str, member_id: str) -> str:
     try:
         if kind == "users":
-            user = await visit.api.users.get(member_id)
+            user = await request.api.users.get(member_id)
             return user.name or user.username or user.primary_email or user.id
-        return (await visit.api.applications.get(member_id)).name
+        return (await request.api.applications.get(member_id)).name
     except ApiError:
         raise NoSuchPage from None
 

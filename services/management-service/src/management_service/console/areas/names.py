@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from management_service.console.requests import Visit
+from management_service.console.requests import ConsoleRequest
 from stead import User
 
 _AT_ONCE: Final = 100
@@ -15,20 +15,20 @@ def shown_name(user: User) -> str:
     return user.name or user.username or user.primary_email or user.primary_phone or user.id
 
 
-async def user_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
+async def user_names(request: ConsoleRequest, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of users by id; the id itself for a deleted user."""
     names = {each: each for each in ids if each}
     for some in batches(names):
-        found = await visit.api.users.list(ids=some).page()
+        found = await request.api.users.list(ids=some).page()
         names |= {user.id: shown_name(user) for user in found.items}
     return names
 
 
-async def application_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
+async def application_names(request: ConsoleRequest, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of applications by id; the id itself for a deleted application."""
     names = {each: each for each in ids if each}
     for some in batches(names):
-        found = await visit.api.applications.list(ids=some).page()
+        found = await request.api.applications.list(ids=some).page()
         names |= {application.id: application.name for application in found.items}
     return names
 

@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import Visit
+from management_service.console.requests import ConsoleRequest
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 AREA: Final = Area()
@@ -21,67 +21,69 @@ _ENTRIES: Final = 10
 
 
 @AREA.page("/organizations")
-async def organizations(visit: Visit) -> Response[str]:
-    search, number = visit.parameter("search"), visit.page_number()
-    found = await visit.api.organizations.list(search=search or None, show_featured=True, page_size=_PAGE_SIZE).page(
+async def organizations(request: ConsoleRequest) -> Response[str]:
+    search, number = request.parameter("search"), request.page_number()
+    found = await request.api.organizations.list(search=search or None, show_featured=True, page_size=_PAGE_SIZE).page(
         str(number)
     )
-    return await visit.page("organizations/list.html", area=NAME, organizations=found, search=search, number=number)
+    return await request.page("organizations/list.html", area=NAME, organizations=found, search=search, number=number)
 
 
 @AREA.page("/organizations/new", scope="all")
-async def new_organization(visit: Visit) -> Response[str]:
-    return await visit.page("organizations/new.html", area=NAME, form=visit.typed() or Form())
+async def new_organization(request: ConsoleRequest) -> Response[str]:
+    return await request.page("organizations/new.html", area=NAME, form=request.typed() or Form())
 
 
 @AREA.action("/organizations/new")
-async def create_organization(visit: Visit, form: Form) -> Response[str]:
+async def create_organization(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
-        created = await visit.api.organizations.create(form.value("name"), description=form.text("description"))
+        created = await request.api.organizations.create(form.value("name"), description=form.text("description"))
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
-        return await visit.page("organizations/new.html", area=NAME, status=error.status, form=form)
-    return await visit.done(f"{PATH}/{created.id}", "created", name=created.name)
+        return await request.page("organizations/new.html", area=NAME, status=error.status, form=form)
+    return await request.done(f"{PATH}/{created.id}", "created", name=created.name)
 
 
 @AREA.page("/organizations/{organization_id:str}")
-async def organization(visit: Visit, organization_id: str) -> Response[str]:
-    return await _page(visit, organization_id)
+async def organization(request: ConsoleRequest, organization_id: str) -> Response[str]:
+    return await _page(request, organization_id)
 
 
 @AREA.action("/organizations/{organization_id:str}")
-async def update_organization(visit: Visit, organization_id: str, form: Form) -> Response[str]:
+async def update_organization(request: ConsoleRequest, organization_id: str, form: Form) -> Response[str]:
     try:
-        updated = await visit.api.organizations.update(
+        updated = await request.api.organizations.update(
             organization_id, name=form.value("name"), description=form.text("description"), if_match=form.etag()
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error)
-        return await _page(visit, organization_id, form=form, status=error.status)
-    return await visit.done(f"{PATH}/{organization_id}", "saved", name=updated.name)
+        return await _page(request, organization_id, form=form, status=error.status)
+    return await request.done(f"{PATH}/{organization_id}", "saved", name=updated.name)
 
 
 @AREA.page("/organizations/{organization_id:str}/delete", scope="all")
-async def deletion(visit: Visit, organization_id: str) -> Response[str]:
-    return await ask(visit, await _deletion(visit, organization_id))
+async def deletion(request: ConsoleRequest, organization_id: str) -> Response[str]:
+    return await ask(request, await _deletion(request, organization_id))
 
 
 @AREA.action("/organizations/{organization_id:str}/delete")
-async def delete_organization(visit: Visit, organization_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_deletion, visit, organization_id))
+async def delete_organization(request: ConsoleRequest, organization_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_deletion, request, organization_id))
 
 
-async def _page(visit: Visit, organization_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
+async def _page(
+    request: ConsoleRequest, organization_id: str, *, form: Form | None = None, status: int = 200
+) -> Response[str]:
     shown, users, applications, recent = await asyncio.gather(
-        visit.api.organizations.get(organization_id),
-        visit.api.organizations.users(organization_id, page_size=1).page(),
-        visit.api.organizations.applications(organization_id, page_size=1).page(),
-        visit.api.logs.list(organization_id=organization_id, page_size=_ENTRIES).page(),
+        request.api.organizations.get(organization_id),
+        request.api.organizations.users(organization_id, page_size=1).page(),
+        request.api.organizations.applications(organization_id, page_size=1).page(),
+        request.api.logs.list(organization_id=organization_id, page_size=_ENTRIES).page(),
     )
     current = Form.editing(shown.etag, name=shown.name, description=shown.description)
-    values = form or visit.typed() or current
+    values = form or request.typed() or current
     values.merge(current)
-    return await visit.page(
+    return await request.page(
         "organizations/detail.html",
         area=NAME,
         status=status,
@@ -92,11 +94,11 @@ async def _page(visit: Visit, organization_id: str, *, form: Form | None = None,
     )
 
 
-async def _deletion(visit: Visit, organization_id: str) -> Deletion:
+async def _deletion(request: ConsoleRequest, organization_id: str) -> Deletion:
     shown, users, applications = await asyncio.gather(
-        visit.api.organizations.get(organization_id),
-        visit.api.organizations.users(organization_id, page_size=1).page(),
-        visit.api.organizations.applications(organization_id, page_size=1).page(),
+        request.api.organizations.get(organization_id),
+        request.api.organizations.users(organization_id, page_size=1).page(),
+        request.api.organizations.applications(organization_id, page_size=1).page(),
     )
     return Deletion(
         template="organizations/delete.html",
@@ -104,7 +106,7 @@ async def _deletion(visit: Visit, organization_id: str) -> Deletion:
         values={"organization": shown, "members": (users.total or 0) + (applications.total or 0)},
         etag=shown.etag,
         name=shown.name,
-        delete=functools.partial(visit.api.organizations.delete, organization_id),
+        delete=functools.partial(request.api.organizations.delete, organization_id),
         then=PATH,
         notice="organization.deleted",
         notice_values={"name": shown.name},

@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import Resource
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 from stead.models import Scope
@@ -30,38 +30,38 @@ AREA: Final = Area()
 
 
 @AREA.page("/resources")
-async def resources(visit: Visit) -> Response[str]:
-    search, number = visit.parameter("search"), visit.page_number()
-    found = await visit.api.resources.list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
-    return await visit.page("resources/list.html", area=_AREA, resources=found, search=search, number=number)
+async def resources(request: ConsoleRequest) -> Response[str]:
+    search, number = request.parameter("search"), request.page_number()
+    found = await request.api.resources.list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
+    return await request.page("resources/list.html", area=_AREA, resources=found, search=search, number=number)
 
 
 @AREA.page("/resources/new", scope="all")
-async def new_resource(visit: Visit) -> Response[str]:
-    return await visit.page("resources/new.html", area=_AREA, form=visit.typed() or Form())
+async def new_resource(request: ConsoleRequest) -> Response[str]:
+    return await request.page("resources/new.html", area=_AREA, form=request.typed() or Form())
 
 
 @AREA.action("/resources/new")
-async def create_resource(visit: Visit, form: Form) -> Response[str]:
+async def create_resource(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
-        created = await visit.api.resources.create(
+        created = await request.api.resources.create(
             form.value("name"), form.value("indicator").strip(), form.number("accessTokenTtl")
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
-        return await visit.page("resources/new.html", area=_AREA, status=error.status, form=form)
-    return await visit.done(f"{PATH}/{created.id}", "created", name=created.name)
+        return await request.page("resources/new.html", area=_AREA, status=error.status, form=form)
+    return await request.done(f"{PATH}/{created.id}", "created", name=created.name)
 
 
 @AREA.page("/resources/{resource_id:str}")
-async def resource(visit: Visit, resource_id: str) -> Response[str]:
-    return await _page(visit, resource_id)
+async def resource(request: ConsoleRequest, resource_id: str) -> Response[str]:
+    return await _page(request, resource_id)
 
 
 @AREA.action("/resources/{resource_id:str}")
-async def update_resource(visit: Visit, resource_id: str, form: Form) -> Response[str]:
+async def update_resource(request: ConsoleRequest, resource_id: str, form: Form) -> Response[str]:
     try:
-        updated = await visit.api.resources.update(
+        updated = await request.api.resources.update(
             resource_id,
             name=form.value("name"),
             access_token_ttl=form.number("accessTokenTtl"),
@@ -69,78 +69,80 @@ async def update_resource(visit: Visit, resource_id: str, form: Form) -> Respons
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error, _FIELDS)
-        return await _page(visit, resource_id, form=form, status=error.status)
-    return await visit.done(f"{PATH}/{resource_id}", "saved", name=updated.name)
+        return await _page(request, resource_id, form=form, status=error.status)
+    return await request.done(f"{PATH}/{resource_id}", "saved", name=updated.name)
 
 
 @AREA.action("/resources/{resource_id:str}/default")
-async def set_default(visit: Visit, resource_id: str, form: Form) -> Response[str]:
-    updated = await visit.api.resources.set_default(resource_id, is_default=form.is_checked("isDefault"))
-    return await visit.done(f"{PATH}/{resource_id}", "saved", name=updated.name)
+async def set_default(request: ConsoleRequest, resource_id: str, form: Form) -> Response[str]:
+    updated = await request.api.resources.set_default(resource_id, is_default=form.is_checked("isDefault"))
+    return await request.done(f"{PATH}/{resource_id}", "saved", name=updated.name)
 
 
 @AREA.page("/resources/{resource_id:str}/scopes/new", scope="all")
-async def new_scope(visit: Visit, resource_id: str) -> Response[str]:
-    return await _scope_page(visit, resource_id, visit.typed() or Form())
+async def new_scope(request: ConsoleRequest, resource_id: str) -> Response[str]:
+    return await _scope_page(request, resource_id, request.typed() or Form())
 
 
 @AREA.action("/resources/{resource_id:str}/scopes/new")
-async def create_scope(visit: Visit, resource_id: str, form: Form) -> Response[str]:
+async def create_scope(request: ConsoleRequest, resource_id: str, form: Form) -> Response[str]:
     try:
-        scope = await visit.api.resources.create_scope(resource_id, form.value("name"), form.text("description"))
+        scope = await request.api.resources.create_scope(resource_id, form.value("name"), form.text("description"))
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
-        return await _scope_page(visit, resource_id, form, status=error.status)
-    return await visit.done(f"{PATH}/{resource_id}", "created", name=scope.name)
+        return await _scope_page(request, resource_id, form, status=error.status)
+    return await request.done(f"{PATH}/{resource_id}", "created", name=scope.name)
 
 
 @AREA.page("/resources/{resource_id:str}/scopes/{scope_id:str}", scope="all")
-async def scope(visit: Visit, resource_id: str, scope_id: str) -> Response[str]:
-    return await _scope_change_page(visit, resource_id, scope_id)
+async def scope(request: ConsoleRequest, resource_id: str, scope_id: str) -> Response[str]:
+    return await _scope_change_page(request, resource_id, scope_id)
 
 
 @AREA.action("/resources/{resource_id:str}/scopes/{scope_id:str}")
-async def update_scope(visit: Visit, resource_id: str, scope_id: str, form: Form) -> Response[str]:
+async def update_scope(request: ConsoleRequest, resource_id: str, scope_id: str, form: Form) -> Response[str]:
     name, description = form.value("name"), form.text("description")
     try:
-        await visit.api.resources.update_scope(resource_id, scope_id, name=name, description=description)
+        await request.api.resources.update_scope(resource_id, scope_id, name=name, description=description)
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
-        return await _scope_change_page(visit, resource_id, scope_id, form, status=error.status)
-    return await visit.done(f"{PATH}/{resource_id}", "saved", name=name)
+        return await _scope_change_page(request, resource_id, scope_id, form, status=error.status)
+    return await request.done(f"{PATH}/{resource_id}", "saved", name=name)
 
 
 @AREA.page("/resources/{resource_id:str}/scopes/{scope_id:str}/delete", scope="all")
-async def scope_deletion(visit: Visit, resource_id: str, scope_id: str) -> Response[str]:
-    return await ask(visit, await _scope_deletion(visit, resource_id, scope_id))
+async def scope_deletion(request: ConsoleRequest, resource_id: str, scope_id: str) -> Response[str]:
+    return await ask(request, await _scope_deletion(request, resource_id, scope_id))
 
 
 @AREA.action("/resources/{resource_id:str}/scopes/{scope_id:str}/delete")
-async def delete_scope(visit: Visit, resource_id: str, scope_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_scope_deletion, visit, resource_id, scope_id))
+async def delete_scope(request: ConsoleRequest, resource_id: str, scope_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_scope_deletion, request, resource_id, scope_id))
 
 
 @AREA.page("/resources/{resource_id:str}/delete", scope="all")
-async def deletion(visit: Visit, resource_id: str) -> Response[str]:
-    return await ask(visit, await _deletion(visit, resource_id))
+async def deletion(request: ConsoleRequest, resource_id: str) -> Response[str]:
+    return await ask(request, await _deletion(request, resource_id))
 
 
 @AREA.action("/resources/{resource_id:str}/delete")
-async def delete_resource(visit: Visit, resource_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_deletion, visit, resource_id))
+async def delete_resource(request: ConsoleRequest, resource_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_deletion, request, resource_id))
 
 
-async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
-    number = visit.page_number()
+async def _page(
+    request: ConsoleRequest, resource_id: str, *, form: Form | None = None, status: int = 200
+) -> Response[str]:
+    number = request.page_number()
     resource, scopes, recent = await asyncio.gather(
-        visit.api.resources.get(resource_id),
-        visit.api.resources.scopes(resource_id, page_size=_PAGE_SIZE).page(str(number)),
-        visit.api.logs.list(target_id=resource_id, page_size=_ENTRIES).page(),
+        request.api.resources.get(resource_id),
+        request.api.resources.scopes(resource_id, page_size=_PAGE_SIZE).page(str(number)),
+        request.api.logs.list(target_id=resource_id, page_size=_ENTRIES).page(),
     )
     current = Form.editing(resource.etag, name=resource.name, accessTokenTtl=resource.access_token_ttl)
-    values = form or visit.typed() or current
+    values = form or request.typed() or current
     values.merge(current)
-    return await visit.page(
+    return await request.page(
         "resources/detail.html",
         area=_AREA,
         status=status,
@@ -152,56 +154,56 @@ async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, sta
     )
 
 
-async def _scope(visit: Visit, resource_id: str, scope_id: str) -> tuple[Resource, Scope]:
+async def _scope(request: ConsoleRequest, resource_id: str, scope_id: str) -> tuple[Resource, Scope]:
     """Return a resource and one of its scopes.
 
     Raises:
         NotFound: There is no such resource.
         NoSuchPage: It has no such scope.
     """
-    resource = await visit.api.resources.get(resource_id)
-    async for scope in visit.api.resources.scopes(resource_id):
+    resource = await request.api.resources.get(resource_id)
+    async for scope in request.api.resources.scopes(resource_id):
         if scope.id == scope_id:
             return resource, scope
     raise NoSuchPage
 
 
-async def _scope_page(visit: Visit, resource_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    resource = await visit.api.resources.get(resource_id)
-    return await visit.page("resources/new_scope.html", area=_AREA, status=status, resource=resource, form=form)
+async def _scope_page(request: ConsoleRequest, resource_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    resource = await request.api.resources.get(resource_id)
+    return await request.page("resources/new_scope.html", area=_AREA, status=status, resource=resource, form=form)
 
 
 async def _scope_change_page(
-    visit: Visit, resource_id: str, scope_id: str, form: Form | None = None, *, status: int = 200
+    request: ConsoleRequest, resource_id: str, scope_id: str, form: Form | None = None, *, status: int = 200
 ) -> Response[str]:
-    resource, scope = await _scope(visit, resource_id, scope_id)
-    return await visit.page(
+    resource, scope = await _scope(request, resource_id, scope_id)
+    return await request.page(
         "resources/scope.html",
         area=_AREA,
         status=status,
         resource=resource,
         scope=scope,
-        form=form or visit.typed() or Form.of(name=scope.name, description=scope.description),
+        form=form or request.typed() or Form.of(name=scope.name, description=scope.description),
     )
 
 
-async def _scope_deletion(visit: Visit, resource_id: str, scope_id: str) -> Deletion:
-    resource, scope = await _scope(visit, resource_id, scope_id)
+async def _scope_deletion(request: ConsoleRequest, resource_id: str, scope_id: str) -> Deletion:
+    resource, scope = await _scope(request, resource_id, scope_id)
     return Deletion(
         template="resources/delete_scope.html",
         area=_AREA,
         values={"resource_id": resource_id, "resource_name": resource.name, "scope": scope},
         name=scope.name,
-        delete=functools.partial(visit.api.resources.delete_scope, resource_id, scope_id),
+        delete=functools.partial(request.api.resources.delete_scope, resource_id, scope_id),
         then=f"{PATH}/{resource_id}",
         notice="deleted",
         notice_values={"name": scope.name},
     )
 
 
-async def _deletion(visit: Visit, resource_id: str) -> Deletion:
+async def _deletion(request: ConsoleRequest, resource_id: str) -> Deletion:
     resource, scopes = await asyncio.gather(
-        visit.api.resources.get(resource_id), visit.api.resources.scopes(resource_id, page_size=1).page()
+        request.api.resources.get(resource_id), request.api.resources.scopes(resource_id, page_size=1).page()
     )
     return Deletion(
         template="resources/delete.html",
@@ -209,7 +211,7 @@ async def _deletion(visit: Visit, resource_id: str) -> Deletion:
         values={"resource": resource, "scopes": scopes.total},
         etag=resource.etag,
         name=resource.name,
-        delete=functools.partial(visit.api.resources.delete, resource_id),
+        delete=functools.partial(request.api.resources.delete, resource_id),
         then=PATH,
         notice="deleted",
         notice_values={"name": resource.name},

@@ -9,7 +9,7 @@ from litestar import Response
 from management_service.console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from management_service.console.console import Area
 from management_service.console.forms import ETAG_FIELD, BadForm, Form
-from management_service.console.requests import Visit
+from management_service.console.requests import ConsoleRequest
 from stead import OrganizationTemplate
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 from stead.models import TemplateRole, TemplateScope
@@ -68,34 +68,34 @@ class Window(msgspec.Struct, frozen=True):
 
 
 @AREA.page("/template")
-async def matrix(visit: Visit) -> Response[str]:
-    return await _matrix_page(visit)
+async def matrix(request: ConsoleRequest) -> Response[str]:
+    return await _matrix_page(request)
 
 
 @AREA.page("/template/changes", scope="all")
-async def changes(visit: Visit) -> Response[str]:
-    typed = visit.typed()
-    return await _preview(visit, typed) if typed else await _matrix_page(visit)
+async def changes(request: ConsoleRequest) -> Response[str]:
+    typed = request.typed()
+    return await _preview(request, typed) if typed else await _matrix_page(request)
 
 
 @AREA.action("/template/changes")
-async def change(visit: Visit, form: Form) -> Response[str]:
+async def change(request: ConsoleRequest, form: Form) -> Response[str]:
     if form.value("step") == "undo":
-        return await _preview(visit, await _undoing(visit, form))
+        return await _preview(request, await _undoing(request, form))
     if form.value("step") != "save":
-        return await _preview(visit, form)
+        return await _preview(request, form)
     granted, revoked = _cells(form, "grant"), _cells(form, "revoke")
-    template = visit.api.organization_template
+    template = request.api.organization_template
     after = changed(await template.get(), granted, revoked)
     try:
         form.is_overtaken = not is_as_shown(form, await template.put(after, dry_run=True))
         if form.is_overtaken:
-            return await _preview(visit, form, status=412)
+            return await _preview(request, form, status=412)
         await template.put(after, if_match=form.etag())
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error)
-        return await _preview(visit, form, status=error.status)
-    return await visit.done(PATH, "template.saved", undo=_encode(Undo(grant=revoked, revoke=granted)))
+        return await _preview(request, form, status=error.status)
+    return await request.done(PATH, "template.saved", undo=_encode(Undo(grant=revoked, revoke=granted)))
 
 
 def grants(role: TemplateRole, permission: Permission) -> bool:
@@ -126,17 +126,17 @@ def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: It
     return msgspec.structs.replace(document, roles=[role_after(role) for role in document.roles])
 
 
-async def _matrix_page(visit: Visit) -> Response[str]:
-    document = await visit.api.organization_template.get()
-    everything = [Permission(each.name) for each in document.permissions] + await _api_permissions(visit)
-    kind = "MachineToMachine" if visit.parameter("type") == "MachineToMachine" else "User"
-    role_filter, permission_filter = visit.parameter("roles"), visit.parameter("permissions")
+async def _matrix_page(request: ConsoleRequest) -> Response[str]:
+    document = await request.api.organization_template.get()
+    everything = [Permission(each.name) for each in document.permissions] + await _api_permissions(request)
+    kind = "MachineToMachine" if request.parameter("type") == "MachineToMachine" else "User"
+    role_filter, permission_filter = request.parameter("roles"), request.parameter("permissions")
     roles = [role for role in document.roles if role.type == kind and role_filter.lower() in role.name.lower()]
     rows = [each for each in everything if permission_filter.lower() in f"{each.name} {each.resource}".lower()]
-    column, row = _offset(visit, "column", len(roles)), _offset(visit, "row", len(rows))
+    column, row = _offset(request, "column", len(roles)), _offset(request, "row", len(rows))
     columns, shown = roles[column : column + _ROLES], rows[row : row + _PERMISSIONS]
     window = Window(columns, shown, _held(columns, shown), len(roles), len(rows))
-    return await visit.page(
+    return await request.page(
         "template/matrix.html",
         area=_AREA,
         window=window,
@@ -152,7 +152,7 @@ async def _matrix_page(visit: Visit) -> Response[str]:
     )
 
 
-async def _undoing(visit: Visit, form: Form) -> Form:
+async def _undoing(request: ConsoleRequest, form: Form) -> Form:
     """Return the form that undoes a change, on the template as it is now.
 
     Raises:
@@ -162,7 +162,7 @@ async def _undoing(visit: Visit, form: Form) -> Form:
         undo = msgspec.json.decode(form.value("undo"), type=Undo)
     except msgspec.MsgspecError:
         raise BadForm from None
-    document = await visit.api.organization_template.get()
+    document = await request.api.organization_template.get()
     return Form(
         {
             "step": ["save"],
@@ -173,9 +173,9 @@ async def _undoing(visit: Visit, form: Form) -> Form:
     )
 
 
-async def _preview(visit: Visit, form: Form, *, status: int = 200) -> Response[str]:
+async def _preview(request: ConsoleRequest, form: Form, *, status: int = 200) -> Response[str]:
     """Show the effect of the changed cells."""
-    document = await visit.api.organization_template.get()
+    document = await request.api.organization_template.get()
     others: tuple[list[Cell], list[Cell]] = ([], [])
     if form.value("step") == "save":
         granted, revoked = _cells(form, "grant"), _cells(form, "revoke")
@@ -190,11 +190,11 @@ async def _preview(visit: Visit, form: Form, *, status: int = 200) -> Response[s
     report = None
     if status == 200 or form.is_overtaken:
         try:
-            report = await visit.api.organization_template.put(changed(document, granted, revoked), dry_run=True)
+            report = await request.api.organization_template.put(changed(document, granted, revoked), dry_run=True)
         except (InvalidInput, Conflict) as error:
             form.refuse(error)
             status = error.status
-    return await visit.page(
+    return await request.page(
         "template/changes.html",
         area=_AREA,
         status=status,
@@ -220,13 +220,13 @@ def _held(roles: Sequence[TemplateRole], permissions: Sequence[Permission]) -> f
     )
 
 
-async def _api_permissions(visit: Visit) -> list[Permission]:
+async def _api_permissions(request: ConsoleRequest) -> list[Permission]:
     """Return the scopes of all API resources, grouped by resource; no organization role grants the Management API."""
     return [
         Permission(scope.name, resource.indicator)
-        async for resource in visit.api.resources.list()
-        if resource.indicator != visit.management_api
-        async for scope in visit.api.resources.scopes(resource.id)
+        async for resource in request.api.resources.list()
+        if resource.indicator != request.management_api
+        async for scope in request.api.resources.scopes(resource.id)
     ]
 
 
@@ -300,8 +300,8 @@ def _encode(value: Cell | Undo) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _offset(visit: Visit, name: str, count: int) -> int:
+def _offset(request: ConsoleRequest, name: str, count: int) -> int:
     """Return the offset of a window from the URL; 0 if it is outside the list."""
-    text = visit.parameter(name)
+    text = request.parameter(name)
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
     return number if number < count else 0

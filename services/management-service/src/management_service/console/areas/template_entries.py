@@ -10,7 +10,7 @@ from litestar import Response
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import OrganizationTemplate, TemplateReport
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
@@ -26,53 +26,55 @@ AREA: Final = Area()
 
 
 @AREA.page("/template/{kind:str}")
-async def entries(visit: Visit, kind: str) -> Response[str]:
-    search, number = visit.parameter("search"), visit.page_number()
-    found = await _api(visit, kind).list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
-    return await visit.page("template/entries.html", area=_AREA, kind=kind, entries=found, search=search, number=number)
+async def entries(request: ConsoleRequest, kind: str) -> Response[str]:
+    search, number = request.parameter("search"), request.page_number()
+    found = await _api(request, kind).list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
+    return await request.page(
+        "template/entries.html", area=_AREA, kind=kind, entries=found, search=search, number=number
+    )
 
 
 @AREA.page("/template/{kind:str}/new", scope="all")
-async def new_entry(visit: Visit, kind: str) -> Response[str]:
-    return await _new_page(visit, kind, visit.typed() or Form())
+async def new_entry(request: ConsoleRequest, kind: str) -> Response[str]:
+    return await _new_page(request, kind, request.typed() or Form())
 
 
 @AREA.action("/template/{kind:str}/new")
-async def create_entry(visit: Visit, kind: str, form: Form) -> Response[str]:
+async def create_entry(request: ConsoleRequest, kind: str, form: Form) -> Response[str]:
     more = {"type": form.value("type")} if kind == _ROLES else {}
     try:
-        created = await _api(visit, kind).create(form.value("name"), form.text("description"), **more)
+        created = await _api(request, kind).create(form.value("name"), form.text("description"), **more)
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _name_in_use(error))
-        return await _new_page(visit, kind, form, status=error.status)
-    return await visit.done(f"{PATH}/{kind}", "created", name=created.name)
+        return await _new_page(request, kind, form, status=error.status)
+    return await request.done(f"{PATH}/{kind}", "created", name=created.name)
 
 
 @AREA.page("/template/{kind:str}/{entry_id:str}")
-async def entry(visit: Visit, kind: str, entry_id: str) -> Response[str]:
-    return await _page(visit, kind, entry_id)
+async def entry(request: ConsoleRequest, kind: str, entry_id: str) -> Response[str]:
+    return await _page(request, kind, entry_id)
 
 
 @AREA.action("/template/{kind:str}/{entry_id:str}")
-async def update_entry(visit: Visit, kind: str, entry_id: str, form: Form) -> Response[str]:
+async def update_entry(request: ConsoleRequest, kind: str, entry_id: str, form: Form) -> Response[str]:
     try:
-        updated = await _api(visit, kind).update(
+        updated = await _api(request, kind).update(
             entry_id, name=form.value("name"), description=form.text("description"), if_match=form.etag()
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error, _name_in_use(error))
-        return await _page(visit, kind, entry_id, form=form, status=error.status)
-    return await visit.done(f"{PATH}/{kind}", "saved", name=updated.name)
+        return await _page(request, kind, entry_id, form=form, status=error.status)
+    return await request.done(f"{PATH}/{kind}", "saved", name=updated.name)
 
 
 @AREA.page("/template/{kind:str}/{entry_id:str}/delete", scope="all")
-async def deletion(visit: Visit, kind: str, entry_id: str) -> Response[str]:
-    return await ask(visit, await _deletion(visit, kind, entry_id))
+async def deletion(request: ConsoleRequest, kind: str, entry_id: str) -> Response[str]:
+    return await ask(request, await _deletion(request, kind, entry_id))
 
 
 @AREA.action("/template/{kind:str}/{entry_id:str}/delete")
-async def delete_entry(visit: Visit, kind: str, entry_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_deletion, visit, kind, entry_id))
+async def delete_entry(request: ConsoleRequest, kind: str, entry_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_deletion, request, kind, entry_id))
 
 
 def without(document: OrganizationTemplate, kind: str, name: str) -> OrganizationTemplate:
@@ -89,16 +91,16 @@ def without(document: OrganizationTemplate, kind: str, name: str) -> Organizatio
     )
 
 
-def _api(visit: Visit, kind: str) -> Any:
+def _api(request: ConsoleRequest, kind: str) -> Any:
     """Return the API's operations on roles or permissions, which have the same names.
 
     Raises:
         NoSuchPage: The kind is neither.
     """
     if kind == _ROLES:
-        return visit.api.organization_roles
+        return request.api.organization_roles
     if kind == _PERMISSIONS:
-        return visit.api.organization_permissions
+        return request.api.organization_permissions
     raise NoSuchPage
 
 
@@ -107,21 +109,21 @@ def _name_in_use(error: InvalidInput | Conflict | VersionMismatch) -> dict[str, 
     return {error.code: "name"} if isinstance(error, Conflict) else {}
 
 
-async def _new_page(visit: Visit, kind: str, form: Form, *, status: int = 200) -> Response[str]:
-    _api(visit, kind)
-    return await visit.page("template/new.html", area=_AREA, status=status, kind=kind, form=form)
+async def _new_page(request: ConsoleRequest, kind: str, form: Form, *, status: int = 200) -> Response[str]:
+    _api(request, kind)
+    return await request.page("template/new.html", area=_AREA, status=status, kind=kind, form=form)
 
 
 async def _page(
-    visit: Visit, kind: str, entry_id: str, *, form: Form | None = None, status: int = 200
+    request: ConsoleRequest, kind: str, entry_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
     found, recent = await asyncio.gather(
-        _api(visit, kind).get(entry_id), visit.api.logs.list(target_id=entry_id, page_size=_ENTRIES).page()
+        _api(request, kind).get(entry_id), request.api.logs.list(target_id=entry_id, page_size=_ENTRIES).page()
     )
     current = Form.editing(found.etag, name=found.name, description=found.description)
-    values = form or visit.typed() or current
+    values = form or request.typed() or current
     values.merge(current)
-    return await visit.page(
+    return await request.page(
         "template/entry.html",
         area=_AREA,
         status=status,
@@ -132,10 +134,10 @@ async def _page(
     )
 
 
-async def _deletion(visit: Visit, kind: str, entry_id: str) -> Deletion:
-    found = await _api(visit, kind).get(entry_id)
-    document = await visit.api.organization_template.get()
-    report: TemplateReport = await visit.api.organization_template.put(
+async def _deletion(request: ConsoleRequest, kind: str, entry_id: str) -> Deletion:
+    found = await _api(request, kind).get(entry_id)
+    document = await request.api.organization_template.get()
+    report: TemplateReport = await request.api.organization_template.put(
         without(document, kind, found.name), dry_run=True
     )
     return Deletion(
@@ -144,7 +146,7 @@ async def _deletion(visit: Visit, kind: str, entry_id: str) -> Deletion:
         values={"kind": kind, "entry": found, "report": report},
         etag=found.etag,
         name=found.name,
-        delete=functools.partial(_api(visit, kind).delete, entry_id),
+        delete=functools.partial(_api(request, kind).delete, entry_id),
         then=f"{PATH}/{kind}",
         notice="deleted",
         notice_values={"name": found.name},

@@ -10,7 +10,7 @@ from litestar import Response
 from management_service.console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from management_service.console.console import Area
 from management_service.console.forms import ETAG_FIELD, MAX_BYTES, Form
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import OrganizationTemplate, TemplateReport
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
@@ -25,52 +25,54 @@ AREA: Final = Area()
 
 
 @AREA.page("/template/file")
-async def file(visit: Visit) -> Response[str]:
-    return await _page(visit, visit.typed() or Form())
+async def file(request: ConsoleRequest) -> Response[str]:
+    return await _page(request, request.typed() or Form())
 
 
 @AREA.page("/template/export")
-async def export(visit: Visit) -> Response[Any]:
-    return await visit.download("/api/organization-template", name="organization-template.json")
+async def export(request: ConsoleRequest) -> Response[Any]:
+    return await request.download("/api/organization-template", name="organization-template.json")
 
 
 @AREA.page("/template/file/undo", scope="all")
-async def undo(visit: Visit) -> Response[str]:
+async def undo(request: ConsoleRequest) -> Response[str]:
     """Preview the return to the template that a file has replaced."""
-    former = await visit.session.kept()
+    former = await request.session.kept()
     if former is None:
         raise NoSuchPage
-    return await _compare_or_apply(visit, Form({"document": [former.decode()]}))
+    return await _compare_or_apply(request, Form({"document": [former.decode()]}))
 
 
 @AREA.action("/template/file")
-async def compare_or_apply(visit: Visit, form: Form) -> Response[str]:
-    return await _compare_or_apply(visit, form)
+async def compare_or_apply(request: ConsoleRequest, form: Form) -> Response[str]:
+    return await _compare_or_apply(request, form)
 
 
-async def _compare_or_apply(visit: Visit, form: Form) -> Response[str]:
+async def _compare_or_apply(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
         document = msgspec.json.decode(form.value("document"), type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
         form.errors["document"] = "json"
-        return await _page(visit, form, status=422)
+        return await _page(request, form, status=422)
     try:
-        current, report = await _compared(visit, document)
+        current, report = await _compared(request, document)
         if form.value("step") == "save":
             form.is_overtaken = not is_as_shown(form, report) or form.version() != current.etag
             if not form.is_overtaken:
-                await visit.api.organization_template.put(document, if_match=current.etag)
-                return await _applied(visit, current)
+                await request.api.organization_template.put(document, if_match=current.etag)
+                return await _applied(request, current)
     except VersionMismatch as error:  # changed a moment ago
         form.refuse(error)
-        current, report = await _compared(visit, document)
+        current, report = await _compared(request, document)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
-        return await _page(visit, form, status=error.status)
-    return await _page(visit, form, current=current, report=report, status=412 if form.is_overtaken else 200)
+        return await _page(request, form, status=error.status)
+    return await _page(request, form, current=current, report=report, status=412 if form.is_overtaken else 200)
 
 
-async def _compared(visit: Visit, document: Mapping[str, Any]) -> tuple[OrganizationTemplate, TemplateReport]:
+async def _compared(
+    request: ConsoleRequest, document: Mapping[str, Any]
+) -> tuple[OrganizationTemplate, TemplateReport]:
     """Return the current template, and the report of what a file changes.
 
     The template is read first, so saving is refused if it changes before the report.
@@ -79,27 +81,27 @@ async def _compared(visit: Visit, document: Mapping[str, Any]) -> tuple[Organiza
         InvalidInput: The file is not a template.
         Conflict: The file cannot be applied.
     """
-    template = visit.api.organization_template
+    template = request.api.organization_template
     return await template.get(), await template.put(document, dry_run=True)
 
 
-async def _applied(visit: Visit, former: OrganizationTemplate) -> Response[str]:
+async def _applied(request: ConsoleRequest, former: OrganizationTemplate) -> Response[str]:
     content = msgspec.json.encode(former)
     is_kept = len(quote_plus(content)) < MAX_BYTES - _OTHER_FIELDS
     if is_kept:
-        await visit.session.keep(content)
-    return await visit.done(PATH, "template.replaced", undo=_UNDO if is_kept else "")
+        await request.session.keep(content)
+    return await request.done(PATH, "template.replaced", undo=_UNDO if is_kept else "")
 
 
 async def _page(
-    visit: Visit,
+    request: ConsoleRequest,
     form: Form,
     *,
     current: OrganizationTemplate | None = None,
     report: TemplateReport | None = None,
     status: int = 200,
 ) -> Response[str]:
-    return await visit.page(
+    return await request.page(
         "template/file.html",
         area=_AREA,
         status=status,

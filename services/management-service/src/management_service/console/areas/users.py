@@ -12,7 +12,7 @@ from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.invitations import ACCEPTING
-from management_service.console.requests import NoSuchPage, Visit
+from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
 PATH: Final = "/console/users"
@@ -33,23 +33,23 @@ AREA: Final = Area()
 
 
 @AREA.page("/users")
-async def users(visit: Visit) -> Response[str]:
-    search = visit.parameter("search")
-    listed = visit.api.users.list(search=search or None, page_size=_PAGE_SIZE)
-    number = visit.page_number()
+async def users(request: ConsoleRequest) -> Response[str]:
+    search = request.parameter("search")
+    listed = request.api.users.list(search=search or None, page_size=_PAGE_SIZE)
+    number = request.page_number()
     found = await listed.page(str(number))
-    return await visit.page("users/list.html", area=_AREA, users=found, search=search, number=number)
+    return await request.page("users/list.html", area=_AREA, users=found, search=search, number=number)
 
 
 @AREA.page("/users/new", scope="all")
-async def new_user(visit: Visit) -> Response[str]:
-    return await visit.page("users/new.html", area=_AREA, form=visit.typed() or Form())
+async def new_user(request: ConsoleRequest) -> Response[str]:
+    return await request.page("users/new.html", area=_AREA, form=request.typed() or Form())
 
 
 @AREA.action("/users/new")
-async def create_user(visit: Visit, form: Form) -> Response[str]:
+async def create_user(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
-        user = await visit.api.users.create(
+        user = await request.api.users.create(
             username=form.text("username"),
             name=form.text("name"),
             primary_email=form.text("primaryEmail"),
@@ -58,19 +58,19 @@ async def create_user(visit: Visit, form: Form) -> Response[str]:
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
-        return await visit.page("users/new.html", area=_AREA, status=error.status, form=form)
-    return await visit.done(f"{PATH}/{user.id}", "created", name=shown_name(user))
+        return await request.page("users/new.html", area=_AREA, status=error.status, form=form)
+    return await request.done(f"{PATH}/{user.id}", "created", name=shown_name(user))
 
 
 @AREA.page("/users/{user_id:str}")
-async def user(visit: Visit, user_id: str) -> Response[str]:
-    return await _user_page(visit, user_id)
+async def user(request: ConsoleRequest, user_id: str) -> Response[str]:
+    return await _user_page(request, user_id)
 
 
 @AREA.action("/users/{user_id:str}")
-async def update_user(visit: Visit, user_id: str, form: Form) -> Response[str]:
+async def update_user(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
     try:
-        user = await visit.api.users.update(
+        user = await request.api.users.update(
             user_id,
             username=form.text("username"),
             name=form.text("name"),
@@ -80,120 +80,122 @@ async def update_user(visit: Visit, user_id: str, form: Form) -> Response[str]:
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error, _FIELDS)
-        return await _user_page(visit, user_id, form=form, status=error.status)
-    return await visit.done(f"{PATH}/{user_id}", "saved", name=shown_name(user))
+        return await _user_page(request, user_id, form=form, status=error.status)
+    return await request.done(f"{PATH}/{user_id}", "saved", name=shown_name(user))
 
 
 @AREA.page("/users/{user_id:str}/password", scope="all")
-async def password(visit: Visit, user_id: str) -> Response[str]:
-    user = await visit.api.users.get(user_id)
-    return await visit.page("users/password.html", area=_AREA, user=user, form=visit.typed() or Form())
+async def password(request: ConsoleRequest, user_id: str) -> Response[str]:
+    user = await request.api.users.get(user_id)
+    return await request.page("users/password.html", area=_AREA, user=user, form=request.typed() or Form())
 
 
 @AREA.action("/users/{user_id:str}/password")
-async def set_password(visit: Visit, user_id: str, form: Form) -> Response[str]:
-    user = await visit.api.users.get(user_id)
+async def set_password(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
+    user = await request.api.users.get(user_id)
     try:
-        await visit.api.users.set_password(user_id, form.value("password"))
+        await request.api.users.set_password(user_id, form.value("password"))
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
-        return await visit.page("users/password.html", area=_AREA, status=error.status, user=user, form=form)
-    return await visit.done(f"{PATH}/{user_id}", "user.password_set", name=shown_name(user))
+        return await request.page("users/password.html", area=_AREA, status=error.status, user=user, form=form)
+    return await request.done(f"{PATH}/{user_id}", "user.password_set", name=shown_name(user))
 
 
 @AREA.page("/users/{user_id:str}/invitation", scope="all")
-async def invitation(visit: Visit, user_id: str) -> Response[str]:
-    return await _invitation_page(visit, user_id, visit.typed() or Form.of(minutes=_A_DAY))
+async def invitation(request: ConsoleRequest, user_id: str) -> Response[str]:
+    return await _invitation_page(request, user_id, request.typed() or Form.of(minutes=_A_DAY))
 
 
 @AREA.action("/users/{user_id:str}/invitation")
-async def invite(visit: Visit, user_id: str, form: Form) -> Response[str]:
+async def invite(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
     if form.value("step") == "withdraw":
-        await visit.api.users.withdraw_invitation(user_id)
-        return await visit.done(f"{PATH}/{user_id}", "user.invitation_withdrawn")
+        await request.api.users.withdraw_invitation(user_id)
+        return await request.done(f"{PATH}/{user_id}", "user.invitation_withdrawn")
     try:
-        invitation = await visit.api.users.invite(user_id, minutes=form.number("minutes"))
+        invitation = await request.api.users.invite(user_id, minutes=form.number("minutes"))
     except InvalidInput as error:
         form.refuse(error)
-        return await _invitation_page(visit, user_id, form, status=error.status)
-    return await visit.done(f"{PATH}/{user_id}", "user.invited", secret=invitation.invitation)
+        return await _invitation_page(request, user_id, form, status=error.status)
+    return await request.done(f"{PATH}/{user_id}", "user.invited", secret=invitation.invitation)
 
 
 @AREA.page("/users/{user_id:str}/suspension", scope="all")
-async def suspension(visit: Visit, user_id: str) -> Response[str]:
-    return await _suspension_page(visit, user_id, Form())
+async def suspension(request: ConsoleRequest, user_id: str) -> Response[str]:
+    return await _suspension_page(request, user_id, Form())
 
 
 @AREA.action("/users/{user_id:str}/suspension")
-async def suspend(visit: Visit, user_id: str, form: Form) -> Response[str]:
+async def suspend(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
     suspended = form.value("suspended") == "yes"
     try:
-        await visit.api.users.suspend(user_id, suspended=suspended)
+        await request.api.users.suspend(user_id, suspended=suspended)
     except Conflict as error:
         form.refuse(error)
-        return await _suspension_page(visit, user_id, form, status=error.status)
-    user = await visit.api.users.get(user_id)
+        return await _suspension_page(request, user_id, form, status=error.status)
+    user = await request.api.users.get(user_id)
     kind = "user.suspended" if suspended else "user.reinstated"
-    return await visit.done(f"{PATH}/{user_id}", kind, name=shown_name(user))
+    return await request.done(f"{PATH}/{user_id}", kind, name=shown_name(user))
 
 
 @AREA.action("/users/{user_id:str}/sign-in-attempts")
-async def clear_attempts(visit: Visit, user_id: str, form: Form) -> Response[str]:
+async def clear_attempts(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
     del form
-    await visit.api.users.clear_sign_in_attempts(user_id)
-    return await visit.done(f"{PATH}/{user_id}", "user.attempts_cleared")
+    await request.api.users.clear_sign_in_attempts(user_id)
+    return await request.done(f"{PATH}/{user_id}", "user.attempts_cleared")
 
 
 @AREA.page("/users/{user_id:str}/delete", scope="all")
-async def deletion(visit: Visit, user_id: str) -> Response[str]:
-    return await ask(visit, await _deletion(visit, user_id))
+async def deletion(request: ConsoleRequest, user_id: str) -> Response[str]:
+    return await ask(request, await _deletion(request, user_id))
 
 
 @AREA.action("/users/{user_id:str}/delete")
-async def delete_user(visit: Visit, user_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_deletion, visit, user_id))
+async def delete_user(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_deletion, request, user_id))
 
 
 @AREA.page("/users/{user_id:str}/roles")
-async def roles(visit: Visit, user_id: str) -> Response[str]:
-    return await _roles_page(visit, user_id, visit.typed() or Form())
+async def roles(request: ConsoleRequest, user_id: str) -> Response[str]:
+    return await _roles_page(request, user_id, request.typed() or Form())
 
 
 @AREA.action("/users/{user_id:str}/roles")
-async def change_roles(visit: Visit, user_id: str, form: Form) -> Response[str]:
+async def change_roles(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
     added, removed = form.all("add"), form.all("remove")
     try:
         if added:
-            await visit.api.users.assign_roles(user_id, added)
+            await request.api.users.assign_roles(user_id, added)
         for role_id in removed:
             with suppress(NotFound):  # another administrator has removed it already
-                await visit.api.users.remove_role(user_id, role_id)
+                await request.api.users.remove_role(user_id, role_id)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
-        return await _roles_page(visit, user_id, form, status=error.status)
+        return await _roles_page(request, user_id, form, status=error.status)
     kind = "roles_changed" if added or removed else "unchanged"
-    return await visit.done(f"{PATH}/{user_id}/roles", kind)
+    return await request.done(f"{PATH}/{user_id}/roles", kind)
 
 
 @AREA.page("/users/{user_id:str}/consents/{application_id:str}", scope="all")
-async def consent(visit: Visit, user_id: str, application_id: str) -> Response[str]:
-    return await ask(visit, await _withdrawal(visit, user_id, application_id))
+async def consent(request: ConsoleRequest, user_id: str, application_id: str) -> Response[str]:
+    return await ask(request, await _withdrawal(request, user_id, application_id))
 
 
 @AREA.action("/users/{user_id:str}/consents/{application_id:str}")
-async def withdraw_consent(visit: Visit, user_id: str, application_id: str, form: Form) -> Response[str]:
-    return await carry_out(visit, form, functools.partial(_withdrawal, visit, user_id, application_id))
+async def withdraw_consent(request: ConsoleRequest, user_id: str, application_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_withdrawal, request, user_id, application_id))
 
 
-async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
+async def _user_page(
+    request: ConsoleRequest, user_id: str, *, form: Form | None = None, status: int = 200
+) -> Response[str]:
     user, roles, consents, organizations, recent = await asyncio.gather(
-        visit.api.users.get(user_id),
-        visit.api.users.roles(user_id).page(),
-        visit.api.users.consents(user_id),
-        visit.api.users.organizations(user_id).page(),
-        visit.api.logs.list(user_id=user_id, page_size=_ENTRIES).page(),
+        request.api.users.get(user_id),
+        request.api.users.roles(user_id).page(),
+        request.api.users.consents(user_id),
+        request.api.users.organizations(user_id).page(),
+        request.api.logs.list(user_id=user_id, page_size=_ENTRIES).page(),
     )
-    names = await application_names(visit, [consent.application_id for consent in consents])
+    names = await application_names(request, [consent.application_id for consent in consents])
     current = Form.editing(
         user.etag,
         username=user.username,
@@ -201,9 +203,9 @@ async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, st
         primaryEmail=user.primary_email,
         primaryPhone=user.primary_phone,
     )
-    values = form or visit.typed() or current
+    values = form or request.typed() or current
     values.merge(current)
-    return await visit.page(
+    return await request.page(
         "users/detail.html",
         area=_AREA,
         status=status,
@@ -218,21 +220,26 @@ async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, st
     )
 
 
-async def _invitation_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    user = await visit.api.users.get(user_id)
-    return await visit.page(
-        "users/invitation.html", area=_AREA, status=status, user=user, form=form, address=f"{visit.base_url}{ACCEPTING}"
+async def _invitation_page(request: ConsoleRequest, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    user = await request.api.users.get(user_id)
+    return await request.page(
+        "users/invitation.html",
+        area=_AREA,
+        status=status,
+        user=user,
+        form=form,
+        address=f"{request.base_url}{ACCEPTING}",
     )
 
 
-async def _suspension_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    user = await visit.api.users.get(user_id)
-    return await visit.page("users/suspension.html", area=_AREA, status=status, user=user, form=form)
+async def _suspension_page(request: ConsoleRequest, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    user = await request.api.users.get(user_id)
+    return await request.page("users/suspension.html", area=_AREA, status=status, user=user, form=form)
 
 
-async def _deletion(visit: Visit, user_id: str) -> Deletion:
+async def _deletion(request: ConsoleRequest, user_id: str) -> Deletion:
     user, organizations = await asyncio.gather(
-        visit.api.users.get(user_id), visit.api.users.organizations(user_id).page()
+        request.api.users.get(user_id), request.api.users.organizations(user_id).page()
     )
     name = shown_name(user)
     return Deletion(
@@ -241,14 +248,14 @@ async def _deletion(visit: Visit, user_id: str) -> Deletion:
         values={"user": user, "name": name, "organizations": organizations.total},
         etag=user.etag,
         name=name,
-        delete=functools.partial(visit.api.users.delete, user_id),
+        delete=functools.partial(request.api.users.delete, user_id),
         then=PATH,
         notice="user.deleted",
         notice_values={"name": name},
     )
 
 
-async def _withdrawal(visit: Visit, user_id: str, application_id: str) -> Deletion:
+async def _withdrawal(request: ConsoleRequest, user_id: str, application_id: str) -> Deletion:
     """Return the withdrawal of a consent, to be confirmed.
 
     Raises:
@@ -256,7 +263,9 @@ async def _withdrawal(visit: Visit, user_id: str, application_id: str) -> Deleti
         NoSuchPage: The user has not consented.
     """
     user, application, consents = await asyncio.gather(
-        visit.api.users.get(user_id), visit.api.applications.get(application_id), visit.api.users.consents(user_id)
+        request.api.users.get(user_id),
+        request.api.applications.get(application_id),
+        request.api.users.consents(user_id),
     )
     given = next((each for each in consents if each.application_id == application_id), None)
     if given is None:
@@ -265,20 +274,22 @@ async def _withdrawal(visit: Visit, user_id: str, application_id: str) -> Deleti
         template="users/consent.html",
         area=_AREA,
         values={"consent": given, "user_id": user_id, "name": shown_name(user), "application": application.name},
-        delete=functools.partial(visit.api.users.withdraw_consent, user_id, application_id),
+        delete=functools.partial(request.api.users.withdraw_consent, user_id, application_id),
         then=f"{PATH}/{user_id}",
         notice="user.consent_withdrawn",
     )
 
 
-async def _roles_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    search = visit.parameter("search")
+async def _roles_page(request: ConsoleRequest, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    search = request.parameter("search")
     user, held, available = await asyncio.gather(
-        visit.api.users.get(user_id),
-        visit.api.users.roles(user_id).page(),
-        visit.api.roles.list(search=search or None, type="User", without_user_id=user_id, page_size=_PAGE_SIZE).page(),
+        request.api.users.get(user_id),
+        request.api.users.roles(user_id).page(),
+        request.api.roles.list(
+            search=search or None, type="User", without_user_id=user_id, page_size=_PAGE_SIZE
+        ).page(),
     )
-    return await visit.page(
+    return await request.page(
         "users/roles.html",
         area=_AREA,
         status=status,
