@@ -250,10 +250,10 @@ class ApplicationController(Controller):
     )
     async def merge_custom_data(
         self, application_id: FromPath[str], data: JSONBody[FreeForm], applications: NamedDependency[Applications]
-    ) -> FreeFormAnswer:
+    ) -> Response[FreeFormAnswer]:
         """Change the given fields; null removes one. Returns all custom data."""
         application = await applications.merge_custom_data(application_id, data)
-        return msgspec.Raw(application.custom_data.encode())
+        return Response(msgspec.Raw(application.custom_data.encode()))
 
     @delete("/{application_id:str}", operation_id="DeleteApplication", summary="Delete an application", status_code=204)
     async def delete_application(

@@ -166,10 +166,10 @@ class UserController(Controller):
     )
     async def merge_custom_data(
         self, user_id: FromPath[str], data: JSONBody[CustomData], users: NamedDependency[Users]
-    ) -> FreeFormAnswer:
+    ) -> Response[FreeFormAnswer]:
         """Change the given fields; null removes one. Returns all custom data."""
         user = await users.merge_custom_data(user_id, data.custom_data)
-        return Raw(user.custom_data.encode())
+        return Response(Raw(user.custom_data.encode()))
 
     @patch(
         "/{user_id:str}/is-suspended",
