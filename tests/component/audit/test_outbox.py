@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from nats.js import JetStreamContext
 
-from identity_common.http.openapi_document import document
+from identity_common.http.openapi.document import document
 from identity_common.revisions import Source
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested

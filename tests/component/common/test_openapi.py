@@ -16,7 +16,7 @@ from litestar import Controller
 from litestar.routes import ASGIRoute
 
 from all_in_one.openapi import whole_document
-from identity_common.http.openapi_document import at_address, document, merged
+from identity_common.http.openapi.document import at_address, document, merged
 from identity_common.http.routing import service_for
 from management_service.app import SWAGGER
 from tests.support.management_api import Management, refusal

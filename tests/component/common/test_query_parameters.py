@@ -7,7 +7,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from identity_common.http.openapi_document import document
+from identity_common.http.openapi.document import document
 from management_service.app import SWAGGER
 from stead import client_credentials
 from tests.support.management_api import issues, refusal, unique

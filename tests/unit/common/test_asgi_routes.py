@@ -10,7 +10,7 @@ from litestar.types import Message, Receive, Scope, Send
 
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.http.json_body import MAX_BODY_BYTES, read_body
-from identity_common.http.openapi import Operation
+from identity_common.http.openapi.declarations import Operation
 from identity_common.http.problems import ApiError
 from identity_common.http.raw_routes import Posted, posted
 from tests.support.captured_logs import captured_logs

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from all_in_one.home import HOME_HEADERS
 from all_in_one.metrics import CONTENT_TYPE, merged
-from identity_common.http.routed_path import routed_path
+from identity_common.http.layers.routed_path import routed_path
 from identity_common.http.routing import Service, service_for
 from identity_common.telemetry.observation import HEADER, request_id_of
 from identity_common.version import VERSION

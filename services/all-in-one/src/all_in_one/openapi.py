@@ -14,7 +14,7 @@ import template_service.app
 import template_service.settings
 import token_service.app
 import token_service.settings
-from identity_common.http.openapi_document import document, merged
+from identity_common.http.openapi.document import document, merged
 
 
 def whole_document() -> bytes:

@@ -14,7 +14,7 @@ from msgspec.structs import FieldInfo
 import management_service.settings
 import template_service.settings
 import token_service.settings
-from identity_common.http.openapi_descriptions import attribute_descriptions
+from identity_common.http.openapi.descriptions import attribute_descriptions
 from identity_common.settings import ServiceSettings, is_secret
 
 PAGE: Final = Path(__file__).parents[4] / "docs" / "operations" / "settings.md"

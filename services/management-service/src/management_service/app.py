@@ -8,7 +8,7 @@ from litestar import Litestar, Router
 from identity_common.access.management_api import require_management
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
-from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.http.openapi.declarations import CHANGES_DIRECTORY
 from identity_common.stores import migrations
 from management_service.api_reference.routes import reference_router, status, swagger_route
 from management_service.applications.routes import ApplicationController, SecretController

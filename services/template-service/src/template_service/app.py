@@ -10,9 +10,9 @@ from litestar.types import ControllerRouterHandler
 from identity_common.access.management_api import require_management
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
-from identity_common.http.cors import Cors
 from identity_common.http.health import Readiness
-from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.http.layers.cors import Cors
+from identity_common.http.openapi.declarations import CHANGES_DIRECTORY
 from identity_common.outbox.commands import SourceCommands
 from identity_common.progress import Progress
 from identity_common.projection.catch_up import CATCH_UP_WAIT_S

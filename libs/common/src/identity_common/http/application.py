@@ -14,19 +14,19 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Sen
 from prometheus_client import CollectorRegistry
 
 from identity_common.http import health
-from identity_common.http.caching import with_cache_control
-from identity_common.http.conditional import ConditionalGet
-from identity_common.http.head import Head
 from identity_common.http.health import Readiness
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi_document import schema_route
-from identity_common.http.options import Options
+from identity_common.http.layers.caching import with_cache_control
+from identity_common.http.layers.conditional import ConditionalGet
+from identity_common.http.layers.head import Head
+from identity_common.http.layers.options import Options
+from identity_common.http.layers.routed_path import RoutedPath
+from identity_common.http.layers.written_revisions import WrittenRevisions
+from identity_common.http.openapi.document import schema_route
 from identity_common.http.problems import API_EXCEPTION_HANDLERS
 from identity_common.http.query_parameters import refuse_undeclared_parameters
-from identity_common.http.routed_path import RoutedPath
 from identity_common.http.routing import Service
 from identity_common.http.versions import Versions
-from identity_common.http.written_revisions import WrittenRevisions
 from identity_common.telemetry.metrics import HttpMetrics, Samples, measure_version, metrics
 from identity_common.telemetry.observation import Observation
 from identity_common.telemetry.tracing import tracing
@@ -83,7 +83,7 @@ def create_service_app(
         before_request=refuse_undeclared_parameters,
         lifespan=[*tracing().lifespan, lifespan, _startup_objects_frozen],
         request_class=JsonRequest,
-        openapi_config=None,  # openapi_document builds the document
+        openapi_config=None,  # openapi/document.py builds the document
         logging_config=None,  # asgi.py and __main__.py configure logs, once per process
         debug=False,
     )

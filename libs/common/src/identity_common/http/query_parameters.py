@@ -11,7 +11,7 @@ from litestar import Request
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.failures import Issue, invalid_input
-from identity_common.http.openapi import MAX_VALUES, Documented, Filter, Flag, is_list, more_of
+from identity_common.http.openapi.declarations import MAX_VALUES, Documented, Filter, Flag, is_list, more_of
 from identity_common.http.pagination import FLAG_VALUES, MAX_SEARCH_CHARACTERS, parse_query
 
 _API: Final = "/api/"

@@ -12,7 +12,7 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
-from identity_common.http.openapi import Operation, operation_opt
+from identity_common.http.openapi.declarations import Operation, operation_opt
 from identity_common.http.problems import ApiError, method_not_allowed, refusal_of
 
 _JSON: Final = (b"content-type", b"application/json")

@@ -12,7 +12,7 @@ import msgspec
 from litestar import MediaType, Response, Router, get
 from litestar.handlers import HTTPRouteHandler
 
-from identity_common.http.openapi_document import at_address
+from identity_common.http.openapi.document import at_address
 
 _HERE: Final = Path(__file__).parent
 _SWAGGER_UI: Final = Path(str(distribution("offapi").locate_file("offapi")))  # importing it would load all renderers

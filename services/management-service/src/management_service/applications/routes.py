@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer, FreeForm, FreeFormAnswer
 from identity_common.http.listing import WHOLE, Listing
-from identity_common.http.openapi import Filter, documented
+from identity_common.http.openapi.declarations import Filter, documented
 from identity_common.wire.events import ApplicationType, SecretMethod
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, SecretCreation, SecretUpdate
 from management_service.applications.service import Applications

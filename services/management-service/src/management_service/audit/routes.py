@@ -11,7 +11,7 @@ from litestar.response import Stream
 from identity_common.access.management_api import require_all
 from identity_common.failures import Issue, invalid_input
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import JSON, PUBLISHES_NOTHING, Filter, documented
+from identity_common.http.openapi.declarations import JSON, PUBLISHES_NOTHING, Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
 from identity_common.paging import DEFAULT_SIZE
 from identity_common.wire.audit import AuditEntry

@@ -13,7 +13,7 @@ from identity_common.access.management_api import Connection, admitted_caller
 from identity_common.failures import NotFound, missing_by_id
 from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.listing import PAGED, Listing
-from identity_common.http.openapi import PUBLISHES_NOTHING, documented
+from identity_common.http.openapi.declarations import PUBLISHES_NOTHING, documented
 from identity_common.wire.claims_function import TOKEN_KINDS, ProblemReason, RecordingState, ScriptProblem, TokenKind
 from management_service.claims_function.rules import (
     FunctionDryRun,

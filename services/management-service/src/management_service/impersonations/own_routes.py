@@ -13,9 +13,9 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp, HTTPScope
 
 from identity_common.access.management_api import Access, admitted_caller
-from identity_common.http.cors import Cors, Headers
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import documented, more_of
+from identity_common.http.layers.cors import Cors, Headers
+from identity_common.http.openapi.declarations import documented, more_of
 from identity_common.http.pagination import parse_query
 from identity_common.http.problems import ApiError
 from identity_common.http.query_parameters import require_declared

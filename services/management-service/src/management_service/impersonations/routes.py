@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 from identity_common.access.callers import Caller
 from identity_common.access.management_api import admitted_caller, require_management, require_subject_tokens
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import Filter, documented
+from identity_common.http.openapi.declarations import Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
 from identity_common.paging import DEFAULT_SIZE
 from management_service.impersonations.register import ImpersonationRegister, RegisterFilters, seen_by

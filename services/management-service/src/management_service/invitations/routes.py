@@ -12,7 +12,7 @@ from identity_common.fields import Answer
 from identity_common.http.auditing import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import CHANGES_DIRECTORY, PUBLISHES_NOTHING, documented
+from identity_common.http.openapi.declarations import CHANGES_DIRECTORY, PUBLISHES_NOTHING, documented
 from management_service.invitations.rules import InvitationAcceptance, InvitationCreation
 from management_service.invitations.service import Invitations
 

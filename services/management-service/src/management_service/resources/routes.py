@@ -12,7 +12,7 @@ from litestar.params import FromPath, JSONBody
 from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer
 from identity_common.http.listing import WHOLE, Listing
-from identity_common.http.openapi import documented
+from identity_common.http.openapi.declarations import documented
 from management_service.resources.rules import (
     MANAGEMENT_API_ID,
     ResourceCreation,

@@ -11,7 +11,7 @@ from identity_common.access.parents import parent_exists
 from identity_common.answers import UserAnswer
 from identity_common.fields import Answer, each_once
 from identity_common.http.listing import PAGED, WHOLE, Listing
-from identity_common.http.openapi import Filter, documented
+from identity_common.http.openapi.declarations import Filter, documented
 from identity_common.wire.events import RoleType
 from management_service.applications.routes import ApplicationAnswer, application_answer
 from management_service.resources.routes import ScopeAnswer, scope_answer

@@ -10,7 +10,7 @@ from identity_common.access.management_api import UnrevokedTokens, recognize
 from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import read_body
-from identity_common.http.openapi import Documented, Operation
+from identity_common.http.openapi.declarations import Documented, Operation
 from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import Posted, posted
 from management_service.authentication import Authentication

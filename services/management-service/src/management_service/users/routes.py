@@ -12,7 +12,7 @@ from identity_common.answers import UserAnswer
 from identity_common.failures import Issue, invalid_input
 from identity_common.fields import FreeFormAnswer
 from identity_common.http.listing import PAGED, Listing
-from identity_common.http.openapi import PUBLISHES_NOTHING, Filter, documented
+from identity_common.http.openapi.declarations import PUBLISHES_NOTHING, Filter, documented
 from management_service.memberships import Memberships
 from management_service.users.rules import (
     CustomData,

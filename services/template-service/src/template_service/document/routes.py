@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import Flag, documented
+from identity_common.http.openapi.declarations import Flag, documented
 from identity_common.http.pagination import read_flag
 from template_service.document.rules import TemplateDocument, TemplateReport
 from template_service.document.service import OrganizationTemplate

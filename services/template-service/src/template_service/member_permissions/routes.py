@@ -13,8 +13,8 @@ from litestar.types import HTTPScope, Receive, Scope
 
 from identity_common.access.management_api import AUTHORIZATION, require_storable_path
 from identity_common.failures import AnyFailure, Issue, invalid_input
-from identity_common.http.cors import ANY_PAGE, Headers
-from identity_common.http.openapi import Documented, Operation, RequestHeader
+from identity_common.http.layers.cors import ANY_PAGE, Headers
+from identity_common.http.openapi.declarations import Documented, Operation, RequestHeader
 from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import RawAnswer, read
 from identity_common.revisions import HEADER as REVISION_HEADER

@@ -16,7 +16,7 @@ from identity_common.answers import UserAnswer
 from identity_common.failures import Issue, invalid_input
 from identity_common.fields import Answer, FreeFormAnswer, each_once
 from identity_common.http.listing import PAGED, WHOLE, Listing
-from identity_common.http.openapi import Filter, documented
+from identity_common.http.openapi.declarations import Filter, documented
 from identity_common.wire.events import ApplicationType
 from stead.event_types import MemberType
 from template_service.members.guards import known_parent_exists

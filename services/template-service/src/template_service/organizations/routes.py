@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, UnsetType, structs
 
 from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.listing import PAGED, Listing
-from identity_common.http.openapi import Filter, Flag, documented
+from identity_common.http.openapi.declarations import Filter, Flag, documented
 from stead.event_types import MemberType
 from template_service.organizations.rules import OrganizationCreation, OrganizationUpdate
 from template_service.organizations.service import Organizations

@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer, each_once
 from identity_common.http.listing import PAGED, WHOLE, Listing
-from identity_common.http.openapi import Filter, documented
+from identity_common.http.openapi.declarations import Filter, documented
 from stead.event_types import OrganizationRoleType
 from template_service.permissions.routes import OrganizationPermissionAnswer, organization_permission_answer
 from template_service.role_contents.store import GrantedScope

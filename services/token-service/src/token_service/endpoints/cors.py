@@ -10,8 +10,8 @@ from typing import Final
 
 from litestar.types import ASGIApp, HTTPScope
 
-from identity_common.http import cors
-from identity_common.http.cors import ANY_PAGE, ANY_PAGE_WITH_ANY_HEADER, Headers, page_of
+from identity_common.http.layers import cors
+from identity_common.http.layers.cors import ANY_PAGE, ANY_PAGE_WITH_ANY_HEADER, Headers, page_of
 
 CLIENT_ID: Final = "cors_client_id"
 """The key, in the state of the ASGI scope, of the client whose request it is."""

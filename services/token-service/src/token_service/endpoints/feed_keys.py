@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from identity_common.access.management_api import require_management
 from identity_common.failures import Conflict
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import documented
+from identity_common.http.openapi.declarations import documented
 from token_service.not_valid import FeedKeys, FeedKeyStatus, NextFeedKeyWaitsError, StoredFeedKey
 
 

@@ -8,7 +8,7 @@ from litestar.params import FromPath
 from identity_common.access.management_api import require_management
 from identity_common.failures import Conflict, missing_by_id
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import documented
+from identity_common.http.openapi.declarations import documented
 from token_service.tokens.keys import KeyStatus, NextKeyTooYoungError, SigningKeyInUseError, SigningKeys, StoredKey
 from token_service.tokens.signing import SigningAlgorithm
 

@@ -8,7 +8,7 @@ from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.failures import TemporarilyUnavailable
-from identity_common.http.openapi import documented
+from identity_common.http.openapi.declarations import documented
 from identity_common.oauth import (
     GRANT_AUTHORIZATION_CODE,
     GRANT_CLIENT_CREDENTIALS,

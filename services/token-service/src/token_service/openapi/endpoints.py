@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from identity_common.http.openapi import Json, hand_written, header, reference
+from identity_common.http.openapi.declarations import Json, hand_written, header, reference
 from token_service.grants.form import Form
 from token_service.openapi.responses import (
     CLIENT_SCHEMES,

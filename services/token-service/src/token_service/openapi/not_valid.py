@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from identity_common.http.openapi import Json, hand_written, header
+from identity_common.http.openapi.declarations import Json, hand_written, header
 from token_service.openapi.responses import (
     CLIENT_SCHEMES,
     FAILED,

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from identity_common.http.openapi import Json, header, reference
+from identity_common.http.openapi.declarations import Json, header, reference
 from token_service.grants.oauth_errors import invalid_client
 
 Refusals = dict[int, tuple[str, dict[str, str]]]

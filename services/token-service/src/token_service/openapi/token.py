@@ -6,7 +6,7 @@ the structs that the grants parse.
 
 from typing import Any, Final
 
-from identity_common.http.openapi import Json, hand_written, optional_parameter, reference
+from identity_common.http.openapi.declarations import Json, hand_written, optional_parameter, reference
 from identity_common.oauth import (
     GRANT_AUTHORIZATION_CODE,
     GRANT_CLIENT_CREDENTIALS,

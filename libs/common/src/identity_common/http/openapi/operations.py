@@ -5,9 +5,17 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from identity_common.http.openapi import JSON, MAX_VALUES, Filter, Json, Operation, header, optional_parameter
-from identity_common.http.openapi_examples import Schemas
-from identity_common.http.openapi_texts import EXAMPLES, HEADERS, REFUSALS
+from identity_common.http.openapi.declarations import (
+    JSON,
+    MAX_VALUES,
+    Filter,
+    Json,
+    Operation,
+    header,
+    optional_parameter,
+)
+from identity_common.http.openapi.examples import Schemas
+from identity_common.http.openapi.texts import EXAMPLES, HEADERS, REFUSALS
 from identity_common.http.pagination import MAX_NUMBER, MAX_SEARCH_CHARACTERS, MAX_SIZE
 from identity_common.http.problems import ErrorBody
 from identity_common.paging import DEFAULT_SIZE

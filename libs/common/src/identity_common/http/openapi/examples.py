@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from identity_common.http.openapi import JSON, Json
-from identity_common.http.openapi_texts import EXAMPLES, EXAMPLES_IN
+from identity_common.http.openapi.declarations import JSON, Json
+from identity_common.http.openapi.texts import EXAMPLES, EXAMPLES_IN
 
 
 class Schemas:

@@ -9,11 +9,11 @@ from litestar import Litestar, Response, get
 from litestar.connection import Request
 from litestar.handlers import HTTPRouteHandler
 
-from identity_common.http.openapi import COMPONENTS, Json, hand_written_operations, operations
-from identity_common.http.openapi_descriptions import describe_schemas
-from identity_common.http.openapi_examples import Schemas
-from identity_common.http.openapi_operations import OperationRenderer
-from identity_common.http.openapi_texts import HEADERS, MANAGEMENT_SCOPES
+from identity_common.http.openapi.declarations import COMPONENTS, Json, hand_written_operations, operations
+from identity_common.http.openapi.descriptions import describe_schemas
+from identity_common.http.openapi.examples import Schemas
+from identity_common.http.openapi.operations import OperationRenderer
+from identity_common.http.openapi.texts import HEADERS, MANAGEMENT_SCOPES
 from identity_common.http.problems import ErrorBody
 from identity_common.version import VERSION
 
