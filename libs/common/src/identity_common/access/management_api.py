@@ -39,7 +39,7 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 T = TypeVar("T")
 
 Verify = Callable[[str], Awaitable[AccessToken]]
-"""Returns the contents of an access token; raises ``TokenInvalid``, ``Unavailable`` or ``ApiError``."""
+"""Returns the contents of an access token; raises ``TokenInvalid``, ``Unavailable`` or a refusal."""
 
 _GRACE_S: Final = 60.0
 _MAX_REMEMBERED: Final = 10_000
@@ -103,7 +103,8 @@ class UnrevokedTokens:
         Raises:
             TokenInvalid: The token is not valid.
             Unavailable: The issuer's keys cannot be read.
-            ApiError: 401 for a revoked token, 503 when the revocations cannot be read.
+            ApiError: 401 for a revoked token.
+            StoreUnavailable: The revocations cannot be read.
         """
         return await self.require_unrevoked(await self.signed(access_token, audience=audience))
 
@@ -122,7 +123,8 @@ class UnrevokedTokens:
         """Return the contents of a token unless it was revoked: the second half of ``verify``.
 
         Raises:
-            ApiError: 401 for a revoked token, 503 when the revocations cannot be read.
+            ApiError: 401 for a revoked token.
+            StoreUnavailable: The revocations cannot be read.
         """
         token = signed.claims
         checked = (token.id, token.key_id)
@@ -186,7 +188,8 @@ async def verified(authorization: Sequence[str], verify: Callable[[str], Awaitab
         verify: Verifies a token.
 
     Raises:
-        ApiError: 401, or 503 when the issuer's keys cannot be read.
+        ApiError: 401.
+        TemporarilyUnavailable: The issuer's keys cannot be read.
     """
     try:
         return await verify(bearer_token(authorization))
@@ -198,11 +201,7 @@ async def verified(authorization: Sequence[str], verify: Callable[[str], Awaitab
 
 
 def require_storable_path(scope: Scope) -> None:
-    """Refuse a path that no database can look up.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Refuse a path that no database can look up."""
     if "\0" in scope["path"]:
         raise invalid_input(Issue(path="", message="must not contain NUL characters"))
 
@@ -235,7 +234,9 @@ class Access:
             permit: Raises an ``ApiError`` for a token that does not permit the request.
 
         Raises:
-            ApiError: 401, 403; 400 for a path with a NUL character; 503 when the keys or a store cannot be read.
+            ApiError: 401, 403.
+            Invalid: The path has a NUL character.
+            TemporarilyUnavailable: The keys or a store cannot be read.
         """
         token = await verified(header_values(scope, AUTHORIZATION), self._verify)
         permit(token)
@@ -307,8 +308,9 @@ async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[
     Before it refuses, it checks for the revocation: 401 precedes 403.
 
     Raises:
-        ApiError: 401, 403; 400 for a path with a NUL character; 503 when the issuer's keys or, for a refusal, the
-            revocations cannot be read.
+        ApiError: 401, 403.
+        Invalid: The path has a NUL character.
+        TemporarilyUnavailable: The issuer's keys or, for a refusal, the revocations cannot be read.
     """
     token = await verified(header_values(scope, AUTHORIZATION), tokens.signed)
     try:

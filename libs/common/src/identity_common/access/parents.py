@@ -33,7 +33,8 @@ class Parents:
         """Require that a parent exists.
 
         Raises:
-            ApiError: 404 ``entity.not_exists_with_id``; 503 when the database does not answer.
+            NotFound: It does not.
+            StoreUnavailable: The database does not answer.
         """
         if not await self._lookups.fetch(self._exists[kind], self._tenant_id, parent_id):
             raise missing_by_id()

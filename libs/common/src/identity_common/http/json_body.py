@@ -104,7 +104,7 @@ def parse_json(text: bytes) -> object:
     """Return the value of a JSON text.
 
     Raises:
-        ApiError: 400 ``guard.invalid_input`` unless the text is strict JSON in UTF-8.
+        Invalid: Unless the text is strict JSON in UTF-8.
     """
     try:
         _require_shallow(text)
@@ -151,7 +151,7 @@ def convert_body(value: object, kind: type[T]) -> T:
     """Convert parsed JSON to a struct.
 
     Raises:
-        ApiError: 400 with one issue for each invalid top-level member.
+        Invalid: With one issue for each invalid top-level member.
     """
     try:
         return msgspec.convert(value, kind)
@@ -180,7 +180,9 @@ async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
     """Return the body of a request as a struct; reading stops at the size limit.
 
     Raises:
-        ApiError: 400, 413 for a body over 4 MiB, 415 for another content type.
+        Invalid: The body is not strict JSON of this kind.
+        TooLarge: It has over 4 MiB.
+        ApiError: 415 for another content type.
     """
     _require_json(scope)
     body = await read_whole(receive, at_most=MAX_BODY_BYTES)
@@ -198,18 +200,10 @@ class JsonRequest(Request[Any, Any, State]):
         return await self.body_as(declared)
 
     async def body_as(self, kind: type[T]) -> T:
-        """Return the body as a struct.
-
-        Raises:
-            ApiError: 400, 413 for a body over 4 MiB, 415 for another content type.
-        """
+        """Return the body as a struct; see ``read_body``."""
         _require_json(self.scope)
         return _decode(await self.body(), kind)
 
     async def options_as(self, kind: type[T]) -> T:
-        """Return the body as a struct; one with the defaults for an empty body.
-
-        Raises:
-            ApiError: See ``body_as``.
-        """
+        """Return the body as a struct; one with the defaults for an empty body."""
         return await self.body_as(kind) if await self.body() else kind()

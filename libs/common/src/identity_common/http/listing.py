@@ -22,11 +22,7 @@ class Listing:
         self.page: Page = read_page(self._query_string, whole_by_default=whole_by_default)
 
     def filter(self, name: str) -> str | None:
-        """Return the value of a filter; None if it is missing.
-
-        Raises:
-            ApiError: 400.
-        """
+        """Return the value of a filter; None if it is missing."""
         return read_filter(self._query_string, name)
 
     def filters(self, name: str) -> tuple[str, ...]:
@@ -34,11 +30,7 @@ class Listing:
         return tuple(value for found, value in parse_query(self._query_string) if found == name)
 
     def flag(self, name: str) -> bool:
-        """Return the value of a boolean query parameter; False if it is missing.
-
-        Raises:
-            ApiError: 400.
-        """
+        """Return the value of a boolean query parameter; False if it is missing."""
         return read_flag(self._query_string, name)
 
     def answer(self, items: Sequence[T], total: int) -> Response[list[T]]:

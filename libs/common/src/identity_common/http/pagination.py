@@ -39,7 +39,7 @@ def read_page(query_string: bytes, *, whole_by_default: bool) -> Page:
         whole_by_default: Whether a query without ``page`` and ``page_size`` requests the whole list.
 
     Raises:
-        ApiError: 400 ``guard.invalid_pagination``, or ``guard.invalid_input`` for a NUL character.
+        Invalid: ``guard.invalid_pagination``, or ``guard.invalid_input`` for a NUL character.
     """
     given: dict[str, int] = {}
     search = ""
@@ -65,7 +65,7 @@ def read_flag(query_string: bytes, name: str) -> bool:
     """Return the value of a boolean query parameter; False if it is missing.
 
     Raises:
-        ApiError: 400 ``guard.invalid_input`` unless it is ``true`` or ``false`` and given once.
+        Invalid: Unless it is ``true`` or ``false`` and given once.
     """
     given = [value for found, value in parse_query(query_string) if found == name]
     if not given:
@@ -79,7 +79,7 @@ def read_filter(query_string: bytes, name: str) -> str | None:
     """Return the value of a query parameter; None if it is missing or empty.
 
     Raises:
-        ApiError: 400 ``guard.invalid_input`` if it contains a NUL character or is repeated.
+        Invalid: It contains a NUL character or is repeated.
     """
     given = [value for found, value in parse_query(query_string) if found == name]
     if len(given) > 1 or any("\0" in value for value in given):

@@ -24,11 +24,7 @@ _MAX_DIGITS: Final = 19
 
 
 async def refuse_undeclared_parameters(request: Request[Any, Any, Any]) -> None:
-    """``before_request`` of an app: runs after the guards and before the handler's parameters are read.
-
-    Raises:
-        ApiError: 400.
-    """
+    """``before_request`` of an app: runs after the guards and before the handler's parameters are read."""
     query_string: bytes = request.scope["query_string"]
     if query_string and request.scope["path"].startswith(_API):
         more, in_pages = _declared(request.route_handler)
@@ -44,7 +40,7 @@ def require_declared(query_string: bytes, more: Documented, *, in_pages: bool = 
         in_pages: Whether it is a list with pages and a search.
 
     Raises:
-        ApiError: 400 ``guard.invalid_input``, with one issue for each wrong parameter.
+        Invalid: With one issue for each wrong parameter.
     """
     found: dict[str, list[str]] = {}
     for name, value in parse_query(query_string):

@@ -44,7 +44,7 @@ def read_condition(value: bytes) -> frozenset[bytes] | None:
     """Return the entity tags of an ``If-Match`` that can match: the strong ones; None for ``*``.
 
     Raises:
-        ApiError: 400; it is neither ``*`` nor a list of entity tags.
+        Invalid: It is neither ``*`` nor a list of entity tags.
     """
     if value.strip(b" \t") == b"*":
         return None
@@ -58,7 +58,7 @@ def require_any_version(value: bytes) -> None:
     """Require that an ``If-None-Match`` excludes every version.
 
     Raises:
-        ApiError: 400; a write that excludes only certain versions is not supported.
+        Invalid: A write that excludes only certain versions is not supported.
     """
     if value.strip(b" \t") != b"*":
         raise invalid_input(Issue(path="If-None-Match", message="must be * in a write"))
@@ -92,7 +92,8 @@ class _Condition:
             is_found: Whether the handler has found the object; if not, a missing object is left to the handler's error.
 
         Raises:
-            ApiError: 412; 503 if it cannot be read.
+            ApiError: 412.
+            TemporarilyUnavailable: It cannot be read.
         """
         answer = await self._read()
         if answer.status >= 500:
@@ -123,7 +124,9 @@ class Versions:
         """Check the condition of an admitted write, if it has one, and store it for the transaction.
 
         Raises:
-            ApiError: 400 if it is malformed or the path has no version; 412; 503.
+            Invalid: It is malformed, or the path has no version.
+            ApiError: 412.
+            TemporarilyUnavailable: The object cannot be read.
         """
         is_conditional = scope.get("method") in _CONDITIONAL
         if_match = header_values(scope, _IF_MATCH) if is_conditional else []

@@ -58,7 +58,8 @@ async def require_person(connection: ASGIConnection[Any, Any, Any, Any], handler
     """Guard: a user with the scope ``impersonations``, which ``admitted_caller`` returns to the handler.
 
     Raises:
-        ApiError: See ``Access.require``; 400 for query parameters that the operation does not declare.
+        ApiError: See ``Access.require``.
+        Invalid: The operation does not declare a query parameter.
     """
     access: Access = connection.app.state.person_access
     caller = await access.require(connection.scope, _require_own_sign_in)

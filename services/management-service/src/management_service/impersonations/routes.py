@@ -64,7 +64,7 @@ async def page_of(
     """Return the requested page, with the address of the next one.
 
     Raises:
-        ApiError: 400 for parameters that are not from an earlier page.
+        Invalid: A parameter is not from an earlier page.
     """
     size = read_page(request.scope["query_string"], whole_by_default=False).size or DEFAULT_SIZE
     page = await register.page(filters, after=given.get("after"), size=size)

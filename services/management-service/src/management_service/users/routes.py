@@ -61,7 +61,7 @@ def _read_search(listing: Listing) -> UserSearch:
     """Return the conditions that a query names.
 
     Raises:
-        ApiError: 400 for a mode without the text to compare.
+        Invalid: A mode is without the text to compare.
     """
     fields, problems = [], []
     for field in _FIELDS:
