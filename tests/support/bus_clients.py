@@ -48,6 +48,7 @@ async def make_streams(addresses: ServerAddresses, service: str = "template") ->
                 with contextlib.suppress(NatsError, TimeoutError):
                     await ensure_streams(bus)
                     made = True
+                await asyncio.sleep(0.02)  # a client that has just ended refuses at once, and the loop must notice it
     finally:
         await bus.stop()
 

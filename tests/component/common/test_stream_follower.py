@@ -49,6 +49,7 @@ class Buses:
                     await self.publisher.connected()
                     await ensure_streams(self.publisher)
                     is_created = True
+                await asyncio.sleep(0.02)  # a client that has just ended refuses at once, and the loop must notice it
 
     async def publish(self, tenant: str, *names: str) -> None:
         """Publish a user with each name."""
