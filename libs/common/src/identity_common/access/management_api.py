@@ -24,11 +24,8 @@ from identity_common.http.json_body import JsonRequest
 from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
 from identity_common.http.versions import Versions
-from identity_common.telemetry.logs import get_logger
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 from stead.verify.impersonations import Impersonation
-
-_log = get_logger(__name__)
 
 AUTHORIZATION: Final = b"authorization"
 

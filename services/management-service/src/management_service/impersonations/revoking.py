@@ -6,11 +6,8 @@ from redis.asyncio import Redis
 
 from identity_common.clock import Clock, now_ms
 from identity_common.stores.redis import execute_on_replicas
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.impersonations import ImpersonationEnd
 from identity_common.wire.revocations import LUA_REVOKE, revocation_key, revocation_value
-
-_log = get_logger(__name__)
 
 # KEYS[1]: the revocation. ARGV: its value, its TTL in milliseconds. The position of the copy stays: it counts the rows
 # of token-service, which stores this end when it has the event.

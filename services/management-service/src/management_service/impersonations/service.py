@@ -8,7 +8,6 @@ from identity_common.failures import StoreUnavailable, missing_by_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.redis import RedisCommands
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, ImpersonationEndsState
 from identity_common.wire.revocations import cutoff_id
 from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
@@ -24,8 +23,6 @@ from management_service.impersonations.rules import (
 )
 from management_service.party_ends import ENDED, impersonation_party, put_party_end
 from management_service.token_lifetimes import longest_lifetime_ms
-
-_log = get_logger(__name__)
 
 _SLOTS_AT_ONCE: Final = 32
 

@@ -22,7 +22,6 @@ from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import cancelled, refusals, retry_on_conflict
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
 from management_service.administrators import IDENTIFIERS, Administrators
 from management_service.party_ends import Cause, put_party_end, user_party
@@ -31,7 +30,6 @@ from management_service.passwords.hashing import Passwords
 from management_service.users import rules, store
 from management_service.users.store import User
 
-_log = get_logger(__name__)
 SEARCH_TIMEOUT_S = 1
 
 AssignDefaultRoles = Callable[[Transaction, str], Awaitable[None]]

@@ -16,13 +16,10 @@ from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.projection.freshness import Freshness, highest
 from identity_common.stores.redis import Argument, RedisCommands
-from identity_common.telemetry.logs import get_logger
 from token_service.directory import records
 from token_service.directory.keys import LUA_READ_MEMBERSHIPS, DirectoryKeys
 from token_service.directory.projection import Projection, ProjectionState, decode_state
 from token_service.directory.records import Membership, Person
-
-_log = get_logger(__name__)
 
 _LOOK_AGAIN_S: Final = 0.005
 
