@@ -58,7 +58,7 @@ SNAPSHOT_OPERATION: Final = hand_written(
                     "headers": header("X-Request-Id", "ETag", "Cache-Control"),
                     "content": {
                         "application/octet-stream": {
-                            "schema": {"type": "string", "format": "binary"},
+                            "schema": {"format": "binary", "type": "string"},
                             "example": "eyJhbGciOiJFZERTQSJ9.eyJlcG9jaCI6MX0.MEUCIQ\n",
                         }
                     },

@@ -74,7 +74,7 @@ def document(app: Litestar, *, title: str, base_url: str) -> Json:
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
     security_schemes: Json = {"bearer": _BEARER, _OAUTH2: {"type": "oauth2", "description": _OAUTH2_DESCRIPTION}}
     for path, one in by_hand.items():
-        paths.setdefault(path, {}).update({method.lower(): each for method, each in one.operations.items()})
+        paths.setdefault(path, {}).update({method.lower(): _ordered(each) for method, each in one.operations.items()})
         security_schemes.update(one.security_schemes)
     whole = {
         "openapi": "3.1.0",
@@ -91,6 +91,13 @@ def document(app: Litestar, *, title: str, base_url: str) -> Json:
         },
     }
     return at_address(whole, base_url)
+
+
+def _ordered(operation: Json) -> Json:
+    """Return a hand-written operation with its members and statuses in the order of the others."""
+    names = ("operationId", "summary", "description", "tags", "parameters", "responses", "requestBody", "security")
+    sorted_responses = {**operation, "responses": dict(sorted(operation["responses"].items()))}
+    return {name: sorted_responses[name] for name in names if name in sorted_responses}
 
 
 def at_address(whole: Json, base_url: str) -> Json:
