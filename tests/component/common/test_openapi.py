@@ -175,7 +175,6 @@ def test_the_body_of_a_rotation_is_optional_and_its_refusals_are_described() -> 
 
 
 def test_the_token_endpoint_is_described_for_every_grant_and_every_refusal(stack: RunningStack) -> None:
-    """The route is raw ASGI: its operation is written by hand."""
     path, method, operation = OPERATIONS["Token"]
     assert (path, method) == ("/oidc/token", "post")
     forms = operation["requestBody"]["content"]["application/x-www-form-urlencoded"]

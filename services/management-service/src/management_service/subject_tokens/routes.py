@@ -10,7 +10,7 @@ from identity_common.access.management_api import UnrevokedTokens, recognize
 from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import read_body
-from identity_common.http.openapi.declarations import Documented, Operation
+from identity_common.http.openapi.declarations import Content, Documented, Operation
 from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import Posted, posted
 from management_service.authentication import Authentication
@@ -28,8 +28,8 @@ _OPERATION: Final = Operation(
     description="Mint a one-time token that stands for a user until an application exchanges it.",
     tags=("Subject tokens",),
     status=201,
-    body=SubjectTokenCreation,
-    answer=MintedSubjectToken,
+    body=Content(SubjectTokenCreation),
+    answer=Content(MintedSubjectToken),
     more=Documented(refuses=(404,), headers=("Cache-Control", "Impersonation-Id")),
 )
 

@@ -14,7 +14,7 @@ from litestar.types import HTTPScope, Receive, Scope
 from identity_common.access.management_api import AUTHORIZATION, require_storable_path
 from identity_common.failures import AnyFailure, Issue, invalid_input
 from identity_common.http.layers.cors import ANY_PAGE, Headers
-from identity_common.http.openapi.declarations import Documented, Operation, RequestHeader
+from identity_common.http.openapi.declarations import Content, Documented, Operation, RequestHeader
 from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import RawAnswer, read
 from identity_common.revisions import HEADER as REVISION_HEADER
@@ -52,21 +52,17 @@ def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -
         description=f"List the organization permissions that {noun} holds in an organization, by name: the union over "
         f"its roles.\n\nOpen to the {kind} itself, with an organization token, and to callers of the Management API.",
         tags=("Organizations",),
-        status=200,
-        answer=list[OrganizationPermissionAnswer],
-        more=Documented(
-            refuses=(422,),
-            headers=("Vary", "Preference-Applied", REVISION_HEADER),
-            request_headers=(
-                RequestHeader(
-                    "Prefer",
-                    f"wait, in seconds, at most {MAX_WAIT_S}: with If-None-Match, hold the response until it changes "
-                    "or the time is up (RFC 7240).",
-                    "wait=20",
-                ),
-                RequestHeader(REVISION_HEADER, "Respond from a state that includes these revisions.", "template:184"),
+        request_headers=(
+            RequestHeader(
+                "Prefer",
+                f"wait, in seconds, at most {MAX_WAIT_S}: with If-None-Match, hold the response until it changes "
+                "or the time is up (RFC 7240).",
+                "wait=20",
             ),
+            RequestHeader(REVISION_HEADER, "Respond from a state that includes these revisions.", "template:184"),
         ),
+        answer=Content(list[OrganizationPermissionAnswer]),
+        more=Documented(refuses=(422,), headers=("Vary", "Preference-Applied", REVISION_HEADER)),
     )
 
     async def handle(scope: Scope, receive: Receive) -> RawAnswer:

@@ -1,7 +1,6 @@
 """The OpenAPI operations of introspection, revocation and userinfo.
 
-Their routes are raw ASGI: nothing can be derived from their signatures. ``TokenForm`` is what introspection and
-revocation parse.
+``TokenForm`` is what introspection and revocation parse.
 """
 
 from typing import Annotated, Any, Final
@@ -9,17 +8,16 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from identity_common.http.openapi.declarations import Json, hand_written, header, reference
+from identity_common.http.openapi.declarations import BEARER, Answer, Content, Operation, operation_opt
 from token_service.grants.form import Form
 from token_service.openapi.responses import (
-    CLIENT_SCHEMES,
-    CLIENT_SECURITY,
+    BASIC,
     FAILED,
     NOT_A_FORM,
     UNAUTHENTICATED,
-    OAuthErrorBody,
     Refusals,
     answer,
+    form,
     refusals,
 )
 from token_service.tokens.identity import PersonClaims
@@ -107,34 +105,28 @@ _REVOCATION_REFUSALS: Final[Refusals] = {
 _USERINFO_REFUSALS: Final[Refusals] = {
     400: ("The request is malformed.", {"invalid_request": "the access token is presented twice"}),
     403: ("The token lacks the scope openid.", {"insufficient_scope": "this needs the scope openid"}),
-    415: NOT_A_FORM,
     500: FAILED,
     503: _AWAY,
 }
 
 
-def _form(kind: type[msgspec.Struct], example: Json, *, required: bool = True) -> Json:
-    media_type = {"schema": reference(kind), "example": example}
-    return {"required": required, "content": {"application/x-www-form-urlencoded": media_type}}
-
-
-INTROSPECTION_OPERATION: Final = hand_written(
-    {
-        "POST": {
-            "operationId": "Introspect",
-            "summary": "Introspect a token",
-            "description": (
-                "For confidential clients (RFC 7662). First-party clients see any access token, third-party ones their"
-                " own, and each client its own refresh tokens; every other token is inactive."
-            ),
-            "tags": ["Tokens"],
-            "security": CLIENT_SECURITY,
-            "requestBody": _form(TokenForm, {"token": _TOKEN}),
-            "responses": {
-                "200": answer(
-                    "What the client may see of the token.",
-                    reference(Introspection),
-                    {
+INTROSPECTION_OPERATION: Final = operation_opt(
+    Operation(
+        method="POST",
+        operation_id="Introspect",
+        summary="Introspect a token",
+        description=(
+            "For confidential clients (RFC 7662). First-party clients see any access token, third-party ones their"
+            " own, and each client its own refresh tokens; every other token is inactive."
+        ),
+        tags=("Tokens",),
+        body=form(TokenForm, example={"token": _TOKEN}),
+        answers={
+            200: answer(
+                "What the client may see of the token.",
+                Content(
+                    Introspection,
+                    examples={
                         "active": {
                             "active": True,
                             "token_type": "Bearer",
@@ -152,72 +144,65 @@ INTROSPECTION_OPERATION: Final = hand_written(
                         "inactive": {"active": False},
                     },
                 ),
-                **refusals(_INTROSPECTION_REFUSALS),
-            },
-        }
-    },
-    types=(TokenForm, Introspection, OAuthErrorBody),
-    security_schemes=CLIENT_SCHEMES,
-)
-"""``opt`` of the route."""
-
-REVOCATION_OPERATION: Final = hand_written(
-    {
-        "POST": {
-            "operationId": "Revoke",
-            "summary": "Revoke a token",
-            "description": (
-                "Revoke one of the client's own tokens (RFC 7009); with a refresh token, every token of its sign-in. An"
-                " unknown or invalid token is not an error."
             ),
-            "tags": ["Tokens"],
-            "security": CLIENT_SECURITY,
-            "requestBody": _form(TokenForm, {"token": _TOKEN}),
-            "responses": {
-                "200": answer("The token is revoked, or was not valid.", None, {}),
-                **refusals(_REVOCATION_REFUSALS),
-            },
-        }
-    },
-    types=(TokenForm, OAuthErrorBody),
-    security_schemes=CLIENT_SCHEMES,
+            **refusals(_INTROSPECTION_REFUSALS),
+        },
+        credentials=(BASIC,),
+        credentials_required=False,
+    )
 )
 """``opt`` of the route."""
 
+REVOCATION_OPERATION: Final = operation_opt(
+    Operation(
+        method="POST",
+        operation_id="Revoke",
+        summary="Revoke a token",
+        description=(
+            "Revoke one of the client's own tokens (RFC 7009); with a refresh token, every token of its sign-in. An"
+            " unknown or invalid token is not an error."
+        ),
+        tags=("Tokens",),
+        body=form(TokenForm, example={"token": _TOKEN}),
+        answers={200: answer("The token is revoked, or was not valid."), **refusals(_REVOCATION_REFUSALS)},
+        credentials=(BASIC,),
+        credentials_required=False,
+    )
+)
+"""``opt`` of the route."""
 
-def _userinfo(method: str) -> Json:
-    refused = {
-        "401": {
-            "description": "The access token is missing or not accepted; without a token there is no body.",
-            "headers": header("X-Request-Id", "WWW-Authenticate"),
-        },
+_USERINFO: Final = Operation(
+    method="GET",
+    operation_id="Userinfo",
+    summary="Read claims about the subject of a userinfo token",
+    description="Claims about the subject, according to the token's scopes (OpenID Connect Core section 5.3).",
+    tags=("Tokens",),
+    answers={
+        200: answer(
+            "Claims.",
+            Content(
+                PersonClaims,
+                examples={"profile": {"sub": "u7q2w9e4r5t6", "name": "Ada Lovelace", "username": "ada"}},
+            ),
+        ),
+        401: Answer(
+            "The access token is missing or not accepted; without a token there is no body.",
+            headers=("WWW-Authenticate",),
+        ),
         **refusals(_USERINFO_REFUSALS, challenged=(400, 403)),
-    }
-    if method == "GET":
-        refused.pop("415")
-    operation: Json = {
-        "operationId": "Userinfo" if method == "GET" else "PostUserinfo",
-        "summary": "Read claims about the subject of a userinfo token",
-        "description": "Claims about the subject, according to the token's scopes (OpenID Connect Core section 5.3).",
-        "tags": ["Tokens"],
-        "security": [{"bearer": []}, {}] if method == "POST" else [{"bearer": []}],
-        "responses": {
-            "200": answer(
-                "Claims.",
-                reference(PersonClaims),
-                {"profile": {"sub": "u7q2w9e4r5t6", "name": "Ada Lovelace", "username": "ada"}},
-            ),
-            **refused,
-        },
-    }
-    if method == "POST":
-        operation["requestBody"] = _form(AccessTokenForm, {"access_token": _TOKEN}, required=False)
-    return operation
-
-
-USERINFO_OPERATIONS: Final = hand_written(
-    {method: _userinfo(method) for method in ("GET", "POST")},
-    types=(AccessTokenForm, PersonClaims, OAuthErrorBody),
-    security_schemes={},
+    },
+    credentials=(BEARER,),
+)
+USERINFO_OPERATIONS: Final = operation_opt(
+    _USERINFO,
+    msgspec.structs.replace(
+        _USERINFO,
+        method="POST",
+        operation_id="PostUserinfo",
+        body=form(AccessTokenForm, example={"access_token": _TOKEN}),
+        body_required=False,
+        answers={**_USERINFO.answers, **refusals({415: NOT_A_FORM})},
+        credentials_required=False,
+    ),
 )
 """``opt`` of the route."""

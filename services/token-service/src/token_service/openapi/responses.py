@@ -1,10 +1,11 @@
-"""Responses that the OpenAPI operations of raw ASGI routes share."""
+"""Bodies, responses and credentials that the operations of clients share."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
-from identity_common.http.openapi.declarations import Json, header, reference
+from identity_common.http.openapi.declarations import Answer, Content, SecurityScheme
 from token_service.grants.oauth_errors import invalid_client
 
 Refusals = dict[int, tuple[str, dict[str, str]]]
@@ -17,14 +18,15 @@ NOT_A_FORM: Final = (
 )
 FAILED: Final = ("The server failed; its log has the cause.", {"server_error": "the server failed"})
 
-CLIENT_SECURITY: Final[list[Json]] = [{"basic": []}, {}]
-CLIENT_SCHEMES: Final[Json] = {
-    "basic": {
+BASIC: Final = SecurityScheme(
+    "basic",
+    {
         "type": "http",
         "scheme": "basic",
         "description": "Id and secret of an application. Native and SPA ones send client_id in the form instead.",
-    }
-}
+    },
+)
+_NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
 class OAuthErrorBody(msgspec.Struct, frozen=True):
@@ -43,40 +45,30 @@ class OAuthErrorBody(msgspec.Struct, frozen=True):
     message: str
 
 
-def answer(description: str, schema: Json | None, examples: Json, *headers: str) -> Json:
-    """Return the Response Object of an answer that must not be cached; without a schema it has no body."""
-    response: Json = {
-        "description": description,
-        "headers": {
-            **header("X-Request-Id", *headers),
-            "Cache-Control": _literal("no-store"),
-            "Pragma": _literal("no-cache"),
-        },
-    }
-    if schema is not None:
-        shown = {name: {"value": value} for name, value in examples.items()}
-        response["content"] = {"application/json": {"schema": schema, "examples": shown}}
-    return response
+def form(kind: Any, *, example: Any = None, examples: Mapping[str, Any] = {}) -> Content:
+    """Return the body of a request that is a form."""
+    return Content(kind, "application/x-www-form-urlencoded", example, examples)
 
 
-def _literal(value: str) -> Json:
-    return {"required": True, "schema": {"const": value}, "example": value}
+def answer(description: str, content: Content | None = None, *headers: str) -> Answer:
+    """Return a response that must not be cached."""
+    return Answer(description, content, headers, _NO_STORE)
 
 
-def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> Json:
-    """Return the Response Objects of refusals, by status.
+def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> dict[int, Answer]:
+    """Return the responses of refusals, by status.
 
     Args:
         of_status: The refusals.
         challenged: Statuses with ``WWW-Authenticate``.
     """
-    responses: Json = {}
+    answers = {}
     for status, (description, errors) in of_status.items():
-        schema: Json = {"allOf": [reference(OAuthErrorBody), {"properties": {"error": {"enum": list(errors)}}}]}
         examples = {
             error: {"error": error, "error_description": text, "code": f"oidc.{error}", "message": text}
             for error, text in errors.items()
         }
+        content = Content(OAuthErrorBody, examples=examples, narrowed={"error": [*errors]})
         headers = ("WWW-Authenticate",) if status in challenged else ("Retry-After",) if status in {429, 503} else ()
-        responses[str(status)] = answer(description, schema, examples, *headers)
-    return responses
+        answers[status] = answer(description, content, *headers)
+    return answers

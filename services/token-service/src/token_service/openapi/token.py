@@ -1,12 +1,11 @@
 """The OpenAPI operation of ``POST /oidc/token``.
 
-The route is raw ASGI (docs/decisions/0006): nothing can be derived from its signature. The schemas of the request are
-the structs that the grants parse.
+The schemas of the request are the structs that the grants parse.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from identity_common.http.openapi.declarations import Json, hand_written, optional_parameter, reference
+from identity_common.http.openapi.declarations import Content, Json, Operation, RequestHeader, operation_opt
 from identity_common.oauth import (
     GRANT_AUTHORIZATION_CODE,
     GRANT_CLIENT_CREDENTIALS,
@@ -21,19 +20,18 @@ from token_service.grants.client_credentials import ClientCredentialsForm
 from token_service.grants.refresh_token import RefreshTokenForm
 from token_service.grants.token_exchange import TokenExchangeForm
 from token_service.openapi.responses import (
-    CLIENT_SCHEMES,
-    CLIENT_SECURITY,
+    BASIC,
     FAILED,
     NOT_A_FORM,
     UNAUTHENTICATED,
-    OAuthErrorBody,
     Refusals,
     answer,
+    form,
     refusals,
 )
 
-FORMS: Final = (AuthorizationCodeForm, ClientCredentialsForm, RefreshTokenForm, TokenExchangeForm)
-"""One per supported grant type."""
+GrantRequest = AuthorizationCodeForm | ClientCredentialsForm | RefreshTokenForm | TokenExchangeForm
+"""The form of any supported grant type."""
 
 _REQUESTS: Final[Json] = {
     "client credentials": {
@@ -130,52 +128,32 @@ _REFUSALS: Final[Refusals] = {
 }
 
 
-def _form() -> Json:
-    forms: Any = {form.__struct_config__.tag: reference(form) for form in FORMS}
-    return {
-        "oneOf": list(forms.values()),
-        "discriminator": {
-            "propertyName": "grant_type",
-            "mapping": {grant_type: form["$ref"] for grant_type, form in forms.items()},
+TOKEN_OPERATION: Final = operation_opt(
+    Operation(
+        method="POST",
+        operation_id="Token",
+        summary="Get an access token",
+        description=(
+            "Issue an access token for one grant (RFC 6749 section 3.2).\n\n"
+            "An empty parameter is treated as absent, an unknown one is ignored. Repeated parameters and"
+            " audience are refused."
+        ),
+        tags=("Tokens",),
+        request_headers=(
+            RequestHeader(
+                HEADER,
+                "Revision that the response must reflect, as returned by writes.",
+                "management:97",
+                pattern="^(management|template):(0|[1-9][0-9]{0,17})$",
+            ),
+        ),
+        body=form(GrantRequest, examples=_REQUESTS),
+        answers={
+            200: answer("An access token.", Content(TokenResponse, examples=_ANSWERS)),
+            **refusals(_REFUSALS),
         },
-    }
-
-
-_OPERATION: Final[Json] = {
-    "operationId": "Token",
-    "summary": "Get an access token",
-    "description": (
-        "Issue an access token for one grant (RFC 6749 section 3.2).\n\n"
-        "An empty parameter is treated as absent, an unknown one is ignored. Repeated parameters and"
-        " audience are refused."
-    ),
-    "tags": ["Tokens"],
-    "security": CLIENT_SECURITY,
-    "parameters": [
-        optional_parameter(
-            HEADER,
-            "header",
-            "Revision that the response must reflect, as returned by writes.",
-            {"type": "string", "pattern": "^(management|template):(0|[1-9][0-9]{0,17})$"},
-            "management:97",
-        )
-    ],
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/x-www-form-urlencoded": {
-                "schema": _form(),
-                "examples": {name: {"value": value} for name, value in _REQUESTS.items()},
-            }
-        },
-    },
-    "responses": {
-        "200": answer("An access token.", reference(TokenResponse), _ANSWERS),
-        **refusals(_REFUSALS),
-    },
-}
-
-TOKEN_OPERATION: Final = hand_written(
-    {"POST": _OPERATION}, types=(*FORMS, TokenResponse, OAuthErrorBody), security_schemes=CLIENT_SCHEMES
+        credentials=(BASIC,),
+        credentials_required=False,
+    )
 )
 """``opt`` of the route."""

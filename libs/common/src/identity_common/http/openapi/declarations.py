@@ -1,12 +1,12 @@
 """Declarations of routes for their service's OpenAPI document, and reading them from the routes of an app.
 
 The signature of a handler declares bodies, path parameters and lists; its guards, who may call it; its method, entity
-tags and revisions; ``documented``, all that none of these shows. A raw ASGI route has no signature: it declares an
-``Operation``, or its operations are ``hand_written``.
+tags and revisions; ``documented``, all that none of these shows. A raw ASGI route has no signature: it declares each
+``Operation``.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, ParamSpec, get_args, get_origin
 
 import msgspec
@@ -17,21 +17,13 @@ from litestar.routes import ASGIRoute, HTTPRoute
 from identity_common.http.pagination import MAX_SEARCH_CHARACTERS
 
 JSON: Final = "application/json"
-COMPONENTS: Final = "#/components/schemas/{name}"
-"""Template of a reference to the component of a type."""
 
 _OPT: Final = "documented"
 _REVISED: Final = "changes_directory"
-_OPERATION: Final = "operation"
-_HAND_WRITTEN: Final = "hand_written"
+_OPERATIONS: Final = "operations"
 
 Json = dict[str, Any]
 P = ParamSpec("P")
-
-
-def header(*names: str) -> Json:
-    """Return ``headers`` of a response: references to components that every document contains."""
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -70,11 +62,12 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class RequestHeader(msgspec.Struct, frozen=True):
-    """A request header that a route reads."""
+    """A request header that a route reads; ``pattern`` is empty for any text."""
 
     name: str
     description: str
     example: str
+    pattern: str = ""
 
 
 class Documented(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +86,6 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
         headers: Response headers of a success in addition to those of all routes of this kind.
         flags: Boolean query parameters.
         filters: Query parameters that filter a list.
-        request_headers: Request headers in addition to those of all routes of this kind.
         takes_userinfo_token: Whether the caller presents a userinfo token, and not one for the Management API.
     """
 
@@ -109,8 +101,59 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
     filters: tuple[Filter, ...] = ()
-    request_headers: tuple[RequestHeader, ...] = ()
     takes_userinfo_token: bool = False
+
+
+class SecurityScheme(msgspec.Struct, frozen=True):
+    """A way to authenticate; ``definition`` is its Security Scheme Object."""
+
+    name: str
+    definition: Json
+
+
+BEARER: Final = SecurityScheme(
+    "bearer",
+    {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "An access token for the Management API, obtained elsewhere.",
+    },
+)
+
+
+class Content(msgspec.Struct, frozen=True):
+    """The body of a request or a response.
+
+    Attributes:
+        kind: Its type.
+        media_type: Its media type.
+        example: An example, if the schema does not yield a good one.
+        examples: Examples by name, instead of a single one.
+        narrowed: Member → the only values that it has here.
+    """
+
+    kind: Any
+    media_type: str = JSON
+    example: Any = None
+    examples: Mapping[str, Any] = {}
+    narrowed: Mapping[str, Sequence[str]] = {}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A response.
+
+    Attributes:
+        description: What it means.
+        content: Its body; None without a body.
+        headers: Its headers in addition to ``X-Request-Id``.
+        constants: Header → the only value that it has here; in addition to ``headers``.
+    """
+
+    description: str
+    content: Content | None = None
+    headers: tuple[str, ...] = ()
+    constants: Mapping[str, str] = {}
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +166,14 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         description: What the route does.
         tags: Groups of operations.
         status: Status of a success.
-        body: Type of the request body; None without a body.
-        answer: Type of the response body of a success; None without a body.
+        request_headers: Request headers in addition to those of all routes of this kind.
+        body: The request body; None without a body.
+        body_required: Whether the body is required.
+        answer: The response body of a success; None without a body.
+        answers: All responses by status, unless they follow from the other attributes as they do under ``/api``.
         is_list: Whether the response is a page of a list.
-        is_guarded: Whether the caller must be authenticated.
+        credentials: Ways to authenticate, one of which is used; None for a token for the Management API.
+        credentials_required: Whether a request whose headers have none of them is always refused.
         is_revised: Whether writes return ``Identity-Revision``.
         more: What only ``documented`` declares.
     """
@@ -136,47 +183,22 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     description: str
     tags: tuple[str, ...]
-    status: int
-    body: Any = None
-    answer: Any = None
+    status: int = 200
+    request_headers: tuple[RequestHeader, ...] = ()
+    body: Content | None = None
+    body_required: bool = True
+    answer: Content | None = None
+    answers: Mapping[int, Answer] = {}
     is_list: bool = False
-    is_guarded: bool = True
+    credentials: tuple[SecurityScheme, ...] | None = None
+    credentials_required: bool = True
     is_revised: bool = False
     more: Documented = Documented()
 
 
-class HandWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """Hand-written operations of a raw ASGI route.
-
-    Attributes:
-        operations: Method → Operation Object; refers to types by ``reference``.
-        types: Types that become components.
-        security_schemes: Security schemes in addition to ``bearer``.
-    """
-
-    operations: Json
-    types: tuple[Any, ...]
-    security_schemes: Json
-
-
-def operation_opt(operation: Operation) -> Json:
-    """Return ``opt`` of a raw ASGI route with one operation; see ``Operation``."""
-    return {_OPERATION: operation}
-
-
-def hand_written(operations: Json, *, types: tuple[Any, ...], security_schemes: Json) -> Json:
-    """Return ``opt`` of a raw ASGI route with hand-written operations, by method; see ``HandWritten``."""
-    return {_HAND_WRITTEN: HandWritten(operations=operations, types=types, security_schemes=security_schemes)}
-
-
-def reference(kind: type[msgspec.Struct]) -> Json:
-    """Return a reference to the component of a type."""
-    return {"$ref": COMPONENTS.format(name=kind.__name__)}
-
-
-def optional_parameter(name: str, where: str, description: str, schema: Json, example: Any) -> Json:
-    """Return a parameter whose example is in its schema: "Try it out" would send a separate example."""
-    return {"name": name, "in": where, "description": description, "schema": {**schema, "examples": [example]}}
+def operation_opt(*operations: Operation) -> Json:
+    """Return ``opt`` of a raw ASGI route with these operations."""
+    return {_OPERATIONS: operations}
 
 
 def _opt(declaration: Callable[P, Documented]) -> Callable[P, Json]:
@@ -208,14 +230,15 @@ def is_list(handler: HTTPRouteHandler) -> bool:
 
 
 def operations(app: Litestar) -> Iterator[tuple[str, Operation]]:
-    """Yield the path and the operation of each handler and of each raw route with one operation."""
+    """Yield the path and the operation of each handler, and those of each raw route."""
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             for method, (handler, _) in route.route_handler_map.items():
                 if handler.operation_id is not None:
                     yield route.path_format, _operation_of(handler, str(method))
-        elif isinstance(route, ASGIRoute) and _OPERATION in route.route_handler.opt:
-            yield route.path_format, route.route_handler.opt[_OPERATION]
+        elif isinstance(route, ASGIRoute):
+            for operation in route.route_handler.opt.get(_OPERATIONS, ()):
+                yield route.path_format, operation
 
 
 def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
@@ -223,6 +246,7 @@ def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
     signature = handler.parsed_fn_signature
     data = signature.parameters.get("data")
     returned = signature.return_type.annotation
+    body = more.body if data is None else data.annotation
     answer = more.answer or (get_args(returned)[0] if get_origin(returned) is Response else returned)
     return Operation(
         method=method,
@@ -231,17 +255,17 @@ def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
         description=handler.description or inspect.cleandoc(handler.fn.__doc__ or ""),
         tags=tuple(handler.resolve_tags()),
         status=handler.status_code,
-        body=more.body if data is None else data.annotation,
-        answer=None if answer in {None, type(None)} else answer,
+        body=None if body is None else Content(body, example=more.body_example),
+        body_required=more.body_required,
+        answer=None if answer in {None, type(None)} else Content(answer, more.media_type, more.example),
         is_list=is_list(handler),
-        is_guarded=bool(handler.resolve_guards()),
+        credentials=_credentials_of(handler),
         is_revised=bool(handler.opt.get(_REVISED)),
         more=more,
     )
 
 
-def hand_written_operations(app: Litestar) -> Iterator[tuple[str, HandWritten]]:
-    """Yield the path and the operations of each raw route with hand-written ones."""
-    for route in app.routes:
-        if isinstance(route, ASGIRoute) and _HAND_WRITTEN in route.route_handler.opt:
-            yield route.path_format, route.route_handler.opt[_HAND_WRITTEN]
+def _credentials_of(handler: HTTPRouteHandler) -> tuple[SecurityScheme, ...] | None:
+    if not handler.resolve_guards():
+        return ()
+    return (BEARER,) if more_of(handler).takes_userinfo_token else None

@@ -9,22 +9,16 @@ from litestar import Litestar, Response, get
 from litestar.connection import Request
 from litestar.handlers import HTTPRouteHandler
 
-from identity_common.http.openapi.declarations import COMPONENTS, Json, hand_written_operations, operations
+from identity_common.http.openapi.declarations import BEARER, Json, operations
 from identity_common.http.openapi.descriptions import describe_schemas
 from identity_common.http.openapi.examples import Schemas
 from identity_common.http.openapi.operations import OperationRenderer
 from identity_common.http.openapi.texts import HEADERS, MANAGEMENT_SCOPES
-from identity_common.http.problems import ErrorBody
 from identity_common.version import VERSION
 
 PATH: Final = "/schema"
 
-_BEARER: Final = {
-    "type": "http",
-    "scheme": "bearer",
-    "bearerFormat": "JWT",
-    "description": "An access token for the Management API, obtained elsewhere.",
-}
+_COMPONENTS: Final = "#/components/schemas/{name}"
 _DESCRIPTION: Final = (
     "Everything under `/api` requires an access token for the Management API, of a machine-to-machine application or"
     " a user whose API roles grant the scope `all`, or `read` for GET and HEAD. Names and ids in the examples are made"
@@ -57,13 +51,10 @@ def document(app: Litestar, *, title: str, base_url: str) -> Json:
     found = [*operations(app)]
     readable = {path for path, operation in found if operation.method == "GET"}
     rendered = [OperationRenderer(path, operation, is_readable=path in readable) for path, operation in found]
-    by_hand = dict(hand_written_operations(app))
-    types: list[Any] = [ErrorBody]
-    for of_operation in (*(each.types for each in rendered), *(each.types for each in by_hand.values())):
-        types += of_operation
-    schemas, components = msgspec.json.schema_components(types, ref_template=COMPONENTS)
-    of_type = dict(zip(map(str, types), schemas, strict=True))
-    describe_schemas(components, types)
+    kinds = {str(kind): kind for each in rendered for kind in each.types}
+    schemas, components = msgspec.json.schema_components(kinds.values(), ref_template=_COMPONENTS)
+    of_type = dict(zip(kinds, schemas, strict=True))
+    describe_schemas(components, [*kinds.values()])
     paths: Json = {}
     times = Counter[str]()
     for operation in sorted(rendered, key=lambda operation: (operation.path, operation.method)):
@@ -72,10 +63,9 @@ def document(app: Litestar, *, title: str, base_url: str) -> Json:
         if times[described["operationId"]] > 1:  # a handler with several paths
             described["operationId"] += str(times[described["operationId"]])
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
-    security_schemes: Json = {"bearer": _BEARER, _OAUTH2: {"type": "oauth2", "description": _OAUTH2_DESCRIPTION}}
-    for path, one in by_hand.items():
-        paths.setdefault(path, {}).update({method.lower(): _ordered(each) for method, each in one.operations.items()})
-        security_schemes.update(one.security_schemes)
+    security_schemes: Json = {_OAUTH2: {"type": "oauth2", "description": _OAUTH2_DESCRIPTION}}
+    for scheme in (BEARER, *(each for _, operation in found for each in operation.credentials or ())):
+        security_schemes[scheme.name] = scheme.definition
     whole = {
         "openapi": "3.1.0",
         "info": {"title": title, "version": VERSION, "description": _DESCRIPTION},
@@ -91,13 +81,6 @@ def document(app: Litestar, *, title: str, base_url: str) -> Json:
         },
     }
     return at_address(whole, base_url)
-
-
-def _ordered(operation: Json) -> Json:
-    """Return a hand-written operation with its members and statuses in the order of the others."""
-    names = ("operationId", "summary", "description", "tags", "parameters", "responses", "requestBody", "security")
-    sorted_responses = {**operation, "responses": dict(sorted(operation["responses"].items()))}
-    return {name: sorted_responses[name] for name in names if name in sorted_responses}
 
 
 def at_address(whole: Json, base_url: str) -> Json:

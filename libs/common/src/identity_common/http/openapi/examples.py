@@ -1,9 +1,9 @@
 """Examples of bodies, built from the schemas and one table of values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from identity_common.http.openapi.declarations import JSON, Json
+from identity_common.http.openapi.declarations import Content, Json
 from identity_common.http.openapi.texts import EXAMPLES, EXAMPLES_IN
 
 
@@ -14,12 +14,17 @@ class Schemas:
         self._of_type = of_type
         self._components = components
 
-    def content(self, kind: Any, media_type: str = JSON) -> Json:
-        """Return the ``content`` of a body of this type, with an example."""
-        if kind is str:
-            return {media_type: {"schema": {"type": "string"}}}
-        schema = {"type": "object"} if kind is bytes else self._of_type[str(kind)]
-        return {"application/json": {"schema": schema, "example": self.example(schema) or EXAMPLES["customData"]}}
+    def content(self, content: Content) -> Json:
+        """Return the ``content`` of a body, with its examples."""
+        schema: Json = {"type": "object"} if content.kind is bytes else self._of_type[str(content.kind)]
+        described: Json = {"schema": _of_body(schema, content.narrowed)}
+        if content.examples:
+            described["examples"] = {name: {"value": value} for name, value in content.examples.items()}
+        elif content.example is not None:
+            described["example"] = content.example
+        else:
+            described["example"] = self.example(schema) or EXAMPLES["customData"]
+        return {content.media_type: described}
 
     def example(self, schema: Json, name: str = "", of: str = "") -> Any:
         """Return a value that the schema allows; realistic for a member with this name in this struct."""
@@ -46,6 +51,15 @@ class Schemas:
             item = schema.get("items") or {}
             return [self.example(item, name.removesuffix("s") if name.endswith("Ids") else name, of)]
         return {"integer": 1, "boolean": False, "string": "text"}.get(str(kind), {})
+
+
+def _of_body(schema: Json, narrowed: Mapping[str, Sequence[str]]) -> Json:
+    """Return the schema of a body: with fewer values of some members; of a union, with the type that its tag names."""
+    if narrowed:
+        return {"allOf": [schema, {"properties": {name: {"enum": [*values]} for name, values in narrowed.items()}}]}
+    if "discriminator" in schema:
+        return {"oneOf": schema["anyOf"], "discriminator": schema["discriminator"]}
+    return schema
 
 
 def _known_examples(of: str) -> Mapping[str, Any]:

@@ -5,15 +5,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from identity_common.http.openapi.declarations import (
-    JSON,
-    MAX_VALUES,
-    Filter,
-    Json,
-    Operation,
-    header,
-    optional_parameter,
-)
+from identity_common.http.openapi.declarations import JSON, MAX_VALUES, Answer, Content, Filter, Json, Operation
 from identity_common.http.openapi.examples import Schemas
 from identity_common.http.openapi.texts import EXAMPLES, HEADERS, REFUSALS
 from identity_common.http.pagination import MAX_NUMBER, MAX_SEARCH_CHARACTERS, MAX_SIZE
@@ -46,33 +38,31 @@ class OperationRenderer:
         self.method = operation.method
         self._operation = operation
         self._more = operation.more
+        self._answers = operation.answers or self._usual_answers()
 
     @property
-    def types(self) -> list[Any]:
+    def types(self) -> Iterator[Any]:
         """The types that need a schema."""
-        return [kind for kind in (self._operation.body, self._operation.answer) if kind not in {None, bytes, str}]
+        for content in (self._operation.body, *(answer.content for answer in self._answers.values())):
+            if content is not None and content.kind is not bytes:
+                yield content.kind
 
     def describe(self, schemas: Schemas) -> Json:
         """Return the Operation Object."""
+        operation = self._operation
         described: Json = {
-            "operationId": self._operation.operation_id,
-            "summary": self._operation.summary,
-            "description": self._operation.description,
-            "tags": list(self._operation.tags),
+            "operationId": operation.operation_id,
+            "summary": operation.summary,
+            "description": operation.description,
+            "tags": list(operation.tags),
             "parameters": list(self._parameters()),
-            "responses": {str(status): value for status, value in sorted(self._responses(schemas).items())},
+            "responses": {str(status): _response(answer, schemas) for status, answer in sorted(self._answers.items())},
         }
-        if self._operation.body is not None:
-            described["requestBody"] = {
-                "required": self._more.body_required,
-                "content": schemas.content(self._operation.body),
-            }
-            if self._more.body_example is not None:
-                described["requestBody"]["content"]["application/json"]["example"] = self._more.body_example
-        if not self._operation.is_guarded:
-            described["security"] = []
-        elif self._more.takes_userinfo_token:
-            described["security"] = [{"bearer": []}]
+        if operation.body is not None:
+            described["requestBody"] = {"required": operation.body_required, "content": schemas.content(operation.body)}
+        if operation.credentials is not None:
+            schemes: list[Json] = [{scheme.name: []} for scheme in operation.credentials]
+            described["security"] = schemes if operation.credentials_required else [*schemes, {}]
         return {name: value for name, value in described.items() if value or name == "security"}
 
     def _parameters(self) -> Iterator[Json]:
@@ -102,47 +92,42 @@ class OperationRenderer:
             yield _query(each.name, _filter_schema(each), each.description)
         for flag in self._more.flags:
             schema = {"type": "boolean", "default": False}
-            yield optional_parameter(flag.name, "query", flag.description, schema, True)
-        for sent in self._more.request_headers:
-            yield optional_parameter(sent.name, "header", sent.description, {"type": "string"}, sent.example)
+            yield _optional(flag.name, "query", flag.description, schema, True)
+        for sent in self._operation.request_headers:
+            schema = {"type": "string", **({"pattern": sent.pattern} if sent.pattern else {})}
+            yield _optional(sent.name, "header", sent.description, schema, sent.example)
         yield from self._conditions()
 
     def _conditions(self) -> Iterator[Json]:
         example = HEADERS["ETag"]["example"]
         if self._is_conditional:
             description = "Entity tags that the client already has, or *."
-            yield optional_parameter("If-None-Match", "header", description, {"type": "string"}, example)
+            yield _optional("If-None-Match", "header", description, {"type": "string"}, example)
         if self._is_versioned:
-            yield optional_parameter("If-Match", "header", _IF_MATCH, {"type": "string"}, example)
+            yield _optional("If-Match", "header", _IF_MATCH, {"type": "string"}, example)
             if self._more.may_create:
                 schema = {"type": "string", "enum": ["*"]}
-                yield optional_parameter("If-None-Match", "header", _IF_NONE_MATCH, schema, "*")
+                yield _optional("If-None-Match", "header", _IF_NONE_MATCH, schema, "*")
 
-    def _responses(self, schemas: Schemas) -> dict[int, Json]:
+    def _usual_answers(self) -> dict[int, Answer]:
+        """Return the responses that follow from what the operation takes and returns."""
         status = self._operation.status
-        success: Json = {"description": HTTPStatus(status).phrase, "headers": _headers(*self._success_headers())}
-        if self._operation.answer is not None:
-            success["content"] = schemas.content(self._operation.answer, self._more.media_type)
-            if self._more.example is not None:
-                success["content"][self._more.media_type]["example"] = self._more.example
-        responses = {status: success}
+        content, headers = self._operation.answer, tuple(self._success_headers())
+        answers = {status: Answer(HTTPStatus(status).phrase, content, headers)}
         if self._more.may_create:
-            responses[201] = {**success, "description": HTTPStatus(201).phrase}
+            answers[201] = Answer(HTTPStatus(201).phrase, content, headers)
         if self._is_conditional:
-            responses[304] = {
-                "description": "Not modified: the client already has this response.",
-                "headers": _headers(*self._cached_headers()),
-            }
-        for refusal in self._refusals():
-            responses[refusal] = _refusal(refusal, schemas)
-        return responses
+            not_modified = "Not modified: the client already has this response."
+            answers[304] = Answer(not_modified, headers=self._cached_headers())
+        return answers | {refusal: _refusal(refusal) for refusal in self._refusals()}
 
     def _cached_headers(self) -> tuple[str, ...]:
         return ("ETag", "Cache-Control") if self.path.startswith("/api/") else ("ETag",)
 
     @property
     def _is_conditional(self) -> bool:
-        return self.method == "GET" and self._operation.answer is not None and self._more.media_type == JSON
+        answer = self._operation.answer
+        return self.method == "GET" and answer is not None and answer.media_type == JSON
 
     def _success_headers(self) -> Iterator[str]:
         if self._is_conditional:
@@ -156,7 +141,7 @@ class OperationRenderer:
     def _refusals(self) -> Iterator[int]:
         """Yield the error statuses that follow from what the operation takes."""
         found = {500, *self._more.refuses}
-        if self._operation.is_guarded:
+        if self._operation.credentials != ():
             found |= {400, 401, 403, 503}
         if "{" in self.path:
             found.add(404)
@@ -180,7 +165,7 @@ def _filter_schema(declared: Filter) -> Json:
 
 
 def _query(name: str, schema: Json, description: str) -> Json:
-    return optional_parameter(name, "query", description, schema, _query_example(name, schema))
+    return _optional(name, "query", description, schema, _query_example(name, schema))
 
 
 def _query_example(name: str, schema: Json) -> Any:
@@ -191,16 +176,26 @@ def _query_example(name: str, schema: Json) -> Any:
     return schema["enum"][0] if "enum" in schema else EXAMPLES[member]
 
 
-def _refusal(status: int, schemas: Schemas) -> Json:
+def _optional(name: str, where: str, description: str, schema: Json, example: Any) -> Json:
+    """Return a parameter whose example is in its schema: "Try it out" would send a separate example."""
+    return {"name": name, "in": where, "description": description, "schema": {**schema, "examples": [example]}}
+
+
+def _refusal(status: int) -> Answer:
     code, message, description = REFUSALS[status]
-    names = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}.get(status, ())
+    headers = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}.get(status, ())
     example: Json = {"code": code, "message": message}
     if status == 400:
         example["data"] = {"issues": [{"path": "name", "message": "Expected `str`, got `int`"}]}
-    content = schemas.content(ErrorBody)
-    content["application/json"]["example"] = example
-    return {"description": description, "headers": _headers(*names), "content": content}
+    return Answer(description, Content(ErrorBody, example=example), headers)
 
 
-def _headers(*names: str) -> Json:
-    return header("X-Request-Id", *names)
+def _response(answer: Answer, schemas: Schemas) -> Json:
+    """Return the Response Object."""
+    headers: Json = {name: {"$ref": f"#/components/headers/{name}"} for name in ("X-Request-Id", *answer.headers)}
+    for name, value in answer.constants.items():
+        headers[name] = {"required": True, "schema": {"const": value}, "example": value}
+    described: Json = {"description": answer.description, "headers": headers}
+    if answer.content is not None:
+        described["content"] = schemas.content(answer.content)
+    return described
