@@ -1,5 +1,6 @@
 """The metadata document and the public keys."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -9,13 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.http.openapi.declarations import documented
-from identity_common.oauth import (
-    GRANT_AUTHORIZATION_CODE,
-    GRANT_CLIENT_CREDENTIALS,
-    GRANT_REFRESH_TOKEN,
-    GRANT_TOKEN_EXCHANGE,
-    OIDC_SCOPES,
-)
+from identity_common.oauth import OIDC_SCOPES
 from token_service.endpoints import introspection, revocation
 from token_service.endpoints.token import PATH as TOKEN_PATH
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
@@ -100,37 +95,6 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     authorization_response_iss_parameter_supported: bool
 
 
-_EXAMPLE: Final = {
-    "issuer": "https://identity.example.com/oidc",
-    "authorization_endpoint": "https://identity.example.com/oidc/auth",
-    "token_endpoint": "https://identity.example.com/oidc/token",
-    "userinfo_endpoint": "https://identity.example.com/oidc/me",
-    "introspection_endpoint": "https://identity.example.com/oidc/token/introspection",
-    "revocation_endpoint": "https://identity.example.com/oidc/token/revocation",
-    "end_session_endpoint": "https://identity.example.com/oidc/session/end",
-    "jwks_uri": "https://identity.example.com/oidc/jwks",
-    "grant_types_supported": [
-        GRANT_AUTHORIZATION_CODE,
-        GRANT_CLIENT_CREDENTIALS,
-        GRANT_REFRESH_TOKEN,
-        GRANT_TOKEN_EXCHANGE,
-    ],
-    "response_types_supported": ["code"],
-    "response_modes_supported": ["query"],
-    "code_challenge_methods_supported": ["S256"],
-    "prompt_values_supported": ["none", "login", "consent"],
-    "ui_locales_supported": ["en", "de"],
-    "subject_types_supported": ["public"],
-    "id_token_signing_alg_values_supported": ["ES256"],
-    "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
-    "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
-    "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
-    "scopes_supported": ["openid", "profile"],
-    "claims_supported": ["aud", "exp", "iat", "iss", "name", "sub"],
-    "request_parameter_supported": False,
-    "request_uri_parameter_supported": False,
-    "authorization_response_iss_parameter_supported": True,
-}
 _EXAMPLE_OF_KEYS: Final = {
     "keys": [
         {
@@ -150,7 +114,12 @@ def metadata_endpoints(
     *, issuer: str, urn_namespace: str, grant_types: list[str], ring: Callable[[], KeyRing | None]
 ) -> list[HTTPRouteHandler]:
     """Return the routes; they ignore an Authorization header, and answer 503 until keys are loaded."""
-    base_url = issuer.removesuffix("/oidc")
+    metadata_of = functools.partial(_metadata, urn_namespace=urn_namespace, grant_types=grant_types)
+    example = msgspec.structs.replace(
+        metadata_of("https://identity.example.com/oidc", algorithms=["ES256"]),
+        scopes_supported=["openid", "profile"],
+        claims_supported=["aud", "exp", "iat", "iss", "name", "sub"],
+    )
 
     def loaded() -> KeyRing:
         keys = ring()
@@ -163,38 +132,13 @@ def metadata_endpoints(
         operation_id="Metadata",
         summary="Read the server's metadata",
         tags=["Metadata"],
-        opt=documented(example=_EXAMPLE, refuses=(503,), headers=("Cache-Control",)),
+        opt=documented(example=msgspec.to_builtins(example), refuses=(503,), headers=("Cache-Control",)),
         cache_control=None,
         sync_to_thread=False,
     )
     def metadata() -> Response[Metadata]:
         """Return the metadata document."""
-        document = Metadata(
-            issuer=issuer,
-            authorization_endpoint=f"{base_url}{authorization.PATH}",
-            token_endpoint=f"{base_url}{TOKEN_PATH}",
-            userinfo_endpoint=f"{base_url}{USERINFO_PATH}",
-            introspection_endpoint=f"{base_url}{introspection.PATH}",
-            revocation_endpoint=f"{base_url}{revocation.PATH}",
-            end_session_endpoint=f"{base_url}{end_session.PATH}",
-            jwks_uri=f"{issuer}/jwks",
-            grant_types_supported=grant_types,
-            response_types_supported=["code"],
-            response_modes_supported=["query"],
-            code_challenge_methods_supported=["S256"],
-            prompt_values_supported=["none", "login", "consent"],
-            ui_locales_supported=list(LANGUAGES.by_tag),
-            subject_types_supported=["public"],
-            id_token_signing_alg_values_supported=loaded().algorithms,
-            token_endpoint_auth_methods_supported=sorted(set[str]().union(*METHODS.values())),
-            introspection_endpoint_auth_methods_supported=introspection.AUTHENTICATION_METHODS,
-            revocation_endpoint_auth_methods_supported=revocation.AUTHENTICATION_METHODS,
-            scopes_supported=sorted({*OIDC_SCOPES, *person_scopes(urn_namespace)}),
-            claims_supported=sorted(IdTokenClaims.__struct_fields__),
-            request_parameter_supported=False,
-            request_uri_parameter_supported=False,
-            authorization_response_iss_parameter_supported=True,
-        )
+        document = metadata_of(issuer, algorithms=loaded().algorithms)
         return Response(document, headers={"Cache-Control": f"max-age={_METADATA_MAX_AGE_S}"})
 
     @get(
@@ -211,3 +155,33 @@ def metadata_endpoints(
         return Response(loaded().jwks, headers=headers, media_type=MediaType.JSON)
 
     return [metadata, jwks]
+
+
+def _metadata(issuer: str, *, urn_namespace: str, grant_types: list[str], algorithms: Sequence[str]) -> Metadata:
+    base_url = issuer.removesuffix("/oidc")
+    return Metadata(
+        issuer=issuer,
+        authorization_endpoint=f"{base_url}{authorization.PATH}",
+        token_endpoint=f"{base_url}{TOKEN_PATH}",
+        userinfo_endpoint=f"{base_url}{USERINFO_PATH}",
+        introspection_endpoint=f"{base_url}{introspection.PATH}",
+        revocation_endpoint=f"{base_url}{revocation.PATH}",
+        end_session_endpoint=f"{base_url}{end_session.PATH}",
+        jwks_uri=f"{issuer}/jwks",
+        grant_types_supported=grant_types,
+        response_types_supported=["code"],
+        response_modes_supported=["query"],
+        code_challenge_methods_supported=["S256"],
+        prompt_values_supported=["none", "login", "consent"],
+        ui_locales_supported=list(LANGUAGES.by_tag),
+        subject_types_supported=["public"],
+        id_token_signing_alg_values_supported=algorithms,
+        token_endpoint_auth_methods_supported=sorted(set[str]().union(*METHODS.values())),
+        introspection_endpoint_auth_methods_supported=introspection.AUTHENTICATION_METHODS,
+        revocation_endpoint_auth_methods_supported=revocation.AUTHENTICATION_METHODS,
+        scopes_supported=sorted({*OIDC_SCOPES, *person_scopes(urn_namespace)}),
+        claims_supported=sorted(IdTokenClaims.__struct_fields__),
+        request_parameter_supported=False,
+        request_uri_parameter_supported=False,
+        authorization_response_iss_parameter_supported=True,
+    )
