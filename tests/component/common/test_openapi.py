@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import httpx2 as httpx
 import jsonschema_rs
@@ -22,6 +22,7 @@ from management_service.app import SWAGGER
 from tests.support.management_api import Management, refusal
 from tests.support.running_stack import RunningStack
 from tests.support.world import MANAGEMENT_API
+from token_service.grants.oauth_errors import ErrorCode
 
 DOCUMENT: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 OPERATIONS = {
@@ -182,6 +183,9 @@ def test_the_token_endpoint_is_described_for_every_grant_and_every_refusal(stack
     assert sorted(forms["schema"]["discriminator"]["mapping"]) == supported
     assert {example["grant_type"] for example in examples(forms)} == set(supported)
     assert operation["responses"].keys() == {"200", "400", "401", "403", "415", "500", "503"}
+    refused = [response for status, response in operation["responses"].items() if status != "200"]
+    codes = {example["error"] for response in refused for example in examples(response["content"]["application/json"])}
+    assert codes == {*get_args(ErrorCode)} - {"invalid_token"}  # of userinfo
     for status, response in operation["responses"].items():
         assert {"X-Request-Id", "Cache-Control", "Pragma"} <= response["headers"].keys()
         assert ("WWW-Authenticate" in response["headers"]) is (status == "401")

@@ -4,12 +4,29 @@ Owns the names and the fields. Does not own HTTP: the endpoints render an error.
 (``identity_common.failures``), and ``failures`` says which error a client gets for it.
 """
 
+from typing import Literal
+
+ErrorCode = Literal[
+    "access_denied",
+    "insufficient_scope",
+    "invalid_client",
+    "invalid_grant",
+    "invalid_request",
+    "invalid_scope",
+    "invalid_target",
+    "invalid_token",
+    "server_error",
+    "temporarily_unavailable",
+    "unauthorized_client",
+    "unsupported_grant_type",
+]
+
 
 class OAuthError(Exception):
     """An error response of OAuth (RFC 6749 section 5.2; RFC 8693 section 2.2.2).
 
     Attributes:
-        error: The error code, such as ``invalid_request``.
+        error: The error code.
         description: Text for developers; never contains a token, a secret or personal data.
         status: HTTP status.
         retry_after_s: Seconds to wait before retrying; only with 429 and 503.
@@ -18,7 +35,7 @@ class OAuthError(Exception):
 
     def __init__(
         self,
-        error: str,
+        error: ErrorCode,
         description: str,
         *,
         status: int = 400,

@@ -3,7 +3,10 @@
 The schemas of the request are the structs that the grants parse.
 """
 
+from collections.abc import Mapping
 from typing import Final
+
+import msgspec
 
 from identity_common.http.openapi.declarations import Content, Json, Operation, RequestHeader, operation_opt
 from identity_common.oauth import (
@@ -33,69 +36,98 @@ from token_service.openapi.responses import (
 GrantRequest = AuthorizationCodeForm | ClientCredentialsForm | RefreshTokenForm | TokenExchangeForm
 """The form of any supported grant type."""
 
-_REQUESTS: Final[Json] = {
-    "client credentials": {
-        "grant_type": GRANT_CLIENT_CREDENTIALS,
-        "resource": "https://api.example.com",
-        "scope": "orders:read",
-    },
-    "client credentials for an organization": {
-        "grant_type": GRANT_CLIENT_CREDENTIALS,
-        "organization_id": "k3v9x0a7qm2d",
-        "scope": "invoices:read",
-    },
-    "impersonation": {
-        "grant_type": GRANT_TOKEN_EXCHANGE,
-        "subject_token": "sub_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
-        "subject_token_type": TOKEN_TYPE_ACCESS_TOKEN,
-        "resource": "https://api.example.com",
-        "scope": "orders:read",
-    },
-    "impersonation with an actor": {
-        "grant_type": GRANT_TOKEN_EXCHANGE,
-        "subject_token": "sub_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
-        "subject_token_type": TOKEN_TYPE_ACCESS_TOKEN,
-        "actor_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",
-        "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN,
-        "resource": "https://api.example.com",
-        "scope": "orders:read",
-    },
-    "sign-in": {
-        "grant_type": GRANT_AUTHORIZATION_CODE,
-        "code": "cod_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
-        "redirect_uri": "https://app.example.com/callback",
-        "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
-    },
-    "refresh": {
-        "grant_type": GRANT_REFRESH_TOKEN,
-        "refresh_token": "ref_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
-        "client_id": "w8p2kd0c7xjv4m1qz9tbn",
-        "resource": "https://api.example.com",
-    },
+_ACCESS_TOKEN: Final = "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl"  # noqa: S105 - an example
+_REFRESH_TOKEN: Final = "ref_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS"  # noqa: S105 - an example
+_EXCHANGE: Final = {
+    "subject_token": "sub_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
+    "subject_token_type": TOKEN_TYPE_ACCESS_TOKEN,
 }
-_ANSWERS: Final[Json] = {
-    "client credentials": {
-        "access_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",
-        "token_type": "Bearer",
-        "expires_in": 3600,
-        "scope": "orders:read",
-    },
-    "impersonation": {
-        "access_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",
-        "issued_token_type": TOKEN_TYPE_ACCESS_TOKEN,
-        "token_type": "Bearer",
-        "expires_in": 3600,
-        "scope": "orders:read",
-    },
-    "sign-in": {
-        "access_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl",
-        "token_type": "Bearer",
-        "expires_in": 3600,
-        "scope": "openid profile",
-        "refresh_token": "ref_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
-        "id_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJl",
-    },
+_ORDERS: Final = {"resource": "https://api.example.com", "scope": "orders:read"}
+
+
+class GrantExamples(msgspec.Struct, frozen=True, kw_only=True):
+    """Examples of one grant, by name.
+
+    Attributes:
+        requests: Forms without ``grant_type``.
+        answers: Responses; empty if they look like those of another grant.
+    """
+
+    requests: Mapping[str, Json]
+    answers: Mapping[str, Json]
+
+
+_EXAMPLES: Final = {
+    GRANT_CLIENT_CREDENTIALS: GrantExamples(
+        requests={
+            "client credentials": _ORDERS,
+            "client credentials for an organization": {"organization_id": "k3v9x0a7qm2d", "scope": "invoices:read"},
+        },
+        answers={
+            "client credentials": {
+                "access_token": _ACCESS_TOKEN,
+                "token_type": "Bearer",
+                "expires_in": 3600,
+                "scope": "orders:read",
+            }
+        },
+    ),
+    GRANT_TOKEN_EXCHANGE: GrantExamples(
+        requests={
+            "impersonation": {**_EXCHANGE, **_ORDERS},
+            "impersonation with an actor": {
+                **_EXCHANGE,
+                "actor_token": _ACCESS_TOKEN,
+                "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN,
+                **_ORDERS,
+            },
+        },
+        answers={
+            "impersonation": {
+                "access_token": _ACCESS_TOKEN,
+                "issued_token_type": TOKEN_TYPE_ACCESS_TOKEN,
+                "token_type": "Bearer",
+                "expires_in": 3600,
+                "scope": "orders:read",
+            }
+        },
+    ),
+    GRANT_AUTHORIZATION_CODE: GrantExamples(
+        requests={
+            "sign-in": {
+                "code": "cod_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
+                "redirect_uri": "https://app.example.com/callback",
+                "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+            }
+        },
+        answers={
+            "sign-in": {
+                "access_token": _ACCESS_TOKEN,
+                "token_type": "Bearer",
+                "expires_in": 3600,
+                "scope": "openid profile",
+                "refresh_token": _REFRESH_TOKEN,
+                "id_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJl",
+            }
+        },
+    ),
+    GRANT_REFRESH_TOKEN: GrantExamples(
+        requests={
+            "refresh": {
+                "refresh_token": _REFRESH_TOKEN,
+                "client_id": "w8p2kd0c7xjv4m1qz9tbn",
+                "resource": "https://api.example.com",
+            }
+        },
+        answers={},
+    ),
 }
+_REQUESTS: Final = {
+    name: {"grant_type": grant_type, **request}
+    for grant_type, examples in _EXAMPLES.items()
+    for name, request in examples.requests.items()
+}
+_ANSWERS: Final = {name: shown for examples in _EXAMPLES.values() for name, shown in examples.answers.items()}
 _REFUSALS: Final[Refusals] = {
     400: (
         "The request is malformed or not allowed for this client, or the custom-claims function denied access.",
