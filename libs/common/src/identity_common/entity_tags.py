@@ -1,6 +1,6 @@
 """Entity tags of ``If-Match`` and ``If-None-Match`` (RFC 9110 section 8.8.3). Pure.
 
-Owns their syntax and their comparison. Does not own which tag a response has (``http/conditional.py``).
+Owns their syntax and their comparison. Does not own which tag a response has (``http/layers/conditional_get.py``).
 """
 
 import re

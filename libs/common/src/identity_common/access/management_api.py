@@ -20,10 +20,10 @@ from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.failures import AnyFailure, Issue, StoreUnavailable, TemporarilyUnavailable, invalid_input
 from identity_common.http.auditing import audit_request
 from identity_common.http.client_address import client_address
+from identity_common.http.if_match import Versions
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
-from identity_common.http.versions import Versions
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 from stead.verify.impersonations import Impersonation
 

@@ -15,9 +15,10 @@ from prometheus_client import CollectorRegistry
 
 from identity_common.http import health
 from identity_common.http.health import Readiness
+from identity_common.http.if_match import Versions
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.layers.caching import with_cache_control
-from identity_common.http.layers.conditional import ConditionalGet
+from identity_common.http.layers.conditional_get import ConditionalGet
 from identity_common.http.layers.head import Head
 from identity_common.http.layers.options import Options
 from identity_common.http.layers.routed_path import RoutedPath
@@ -26,7 +27,6 @@ from identity_common.http.openapi.document import schema_route
 from identity_common.http.problems import API_EXCEPTION_HANDLERS
 from identity_common.http.query_parameters import refuse_undeclared_parameters
 from identity_common.http.routing import Service
-from identity_common.http.versions import Versions
 from identity_common.telemetry.metrics import HttpMetrics, Samples, measure_version, metrics
 from identity_common.telemetry.observation import Observation
 from identity_common.telemetry.tracing import tracing

@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.clock import Clock, now_ms
-from identity_common.conditions import condition_of_write
 from identity_common.outbox.audit import audit_entries, entry_of_write
 from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
@@ -19,6 +18,7 @@ from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.wire.audit import AuditEntry
 from identity_common.wire.audit_entries import entry_json
 from identity_common.wire.events import event_subject
+from identity_common.write_condition import condition_of_write
 
 NOTIFY_CHANNEL: Final = "outbox"
 _PUBLICATION_WAIT_S: Final = 0.25

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from identity_common.pages.isolation import isolate_in_texts
+from identity_common.pages.bidi_isolation import isolate_in_texts
 from identity_common.pages.languages import Language, Languages
 
 

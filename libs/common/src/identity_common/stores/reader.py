@@ -4,8 +4,8 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.conditions import is_read_for_condition
 from identity_common.stores.database import create_database_engine
+from identity_common.write_condition import is_read_for_condition
 
 CONDITION_CONNECTIONS: Final = 2
 

@@ -14,7 +14,7 @@ import msgspec
 from litestar import Response
 from msgspec import UNSET, UnsetType
 
-from identity_common.pages.isolation import displayed
+from identity_common.pages.bidi_isolation import displayed
 from management_service.console.forms import ETAG_FIELD, Form
 from management_service.console.requests import ConsoleRequest
 from stead.errors import Conflict, InvalidInput, VersionMismatch

@@ -16,13 +16,13 @@ from litestar import Litestar
 from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp, Message, Scope
 
-from identity_common.conditions import CONDITION, IS_READ_FOR_CONDITION
 from identity_common.entity_tags import read_entity_tags
 from identity_common.failures import Issue, TemporarilyUnavailable, invalid_input
 from identity_common.http.openapi.declarations import is_list
 from identity_common.http.pagination import MAX_SIZE
 from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
+from identity_common.write_condition import CONDITION, IS_READ_FOR_CONDITION
 
 _CONDITIONAL: Final = frozenset({"PUT", "PATCH", "DELETE"})
 _IF_MATCH: Final = b"if-match"

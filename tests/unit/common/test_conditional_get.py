@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from identity_common.entity_tags import is_known
-from identity_common.http.layers.conditional import ConditionalGet, entity_tag
+from identity_common.http.layers.conditional_get import ConditionalGet, entity_tag
 
 JSON = [(b"content-type", b"application/json"), (b"content-length", b"4")]
 

@@ -6,7 +6,7 @@ import pytest
 from jinja2 import DictLoader, Environment
 from markupsafe import Markup
 
-from identity_common.pages.isolation import displayed, filled, isolated, plain
+from identity_common.pages.bidi_isolation import displayed, filled, isolated, plain
 from identity_common.pages.languages import Languages
 from identity_common.pages.rendering import environment
 

@@ -1,6 +1,6 @@
 """The condition of the current write: it is carried out only while its object is as the caller has read it.
 
-``http/versions.py`` reads it from the request. As in the audit trail, a context variable passes it on.
+``http/if_match.py`` reads it from the request. As in the audit trail, a context variable passes it on.
 """
 
 from contextvars import ContextVar
