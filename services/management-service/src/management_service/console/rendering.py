@@ -10,7 +10,8 @@ import msgspec
 from litestar import MediaType, Response
 from litestar.datastructures import Cookie
 
-from identity_common.pages.rendering import environments, page_headers
+from identity_common.pages.headers import page_headers
+from identity_common.pages.rendering import environments
 from identity_common.version import VERSION
 from management_service.console.assets import SCRIPT, stylesheet
 from management_service.console.languages import LANGUAGES

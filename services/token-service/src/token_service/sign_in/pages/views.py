@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 from litestar import MediaType, Response
 
-from identity_common.pages.rendering import environments, page_headers
+from identity_common.pages.headers import page_headers
+from identity_common.pages.rendering import environments
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.pages.assets import SCRIPT, STYLE, accent_address
 from token_service.sign_in.pages.languages import LANGUAGES
