@@ -1,1 +1,1 @@
-"""Storing the trail: one active replica ingests the stream ``IDENTITY_AUDIT``, keeps the partitions, and erases."""
+"""Storing the trail: one active replica ingests the stream ``IDENTITY_AUDIT``, applies the retention, and erases."""

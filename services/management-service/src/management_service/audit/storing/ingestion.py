@@ -22,25 +22,20 @@ from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, audit_subject
 from management_service.audit.storing.erasure import erase_some, schedule_erasures
-from management_service.audit.storing.figures import count_entries, drop_figures
+from management_service.audit.storing.figures import count_entries
 from management_service.audit.storing.messages import read_entries
 from management_service.audit.storing.numbering import Numberings, gap_entry, is_numbered
-from management_service.audit.storing.partitions import Month, create_partitions, drop_partitions, months_ahead
+from management_service.audit.storing.partitions import Month
+from management_service.audit.storing.retention import MAX_AHEAD_MS, Retention
 from management_service.audit.storing.stream import read_after, stream_created
 from management_service.audit.tree.growth import Growth, Leaf, leaf_with_salt
 from management_service.audit.tree.heads import Heads
-from management_service.party_ends import forget_party_ends
 
 _log = get_logger(__name__)
 
 _RETRY_S: Final = 0.25
 _LOCK: Final = "identity-audit-ingestion"
 _NO_NOTIFICATIONS: Final = "audit-ingestion"  # messages of the stream wake it, not those of the database
-_DAY_MS: Final = 86_400_000
-_MONTH_MS: Final = 31 * _DAY_MS
-_MAX_AHEAD_MS: Final = _DAY_MS
-"""How far the clock of a service may be ahead; a later entry would need a partition of its own."""
-_UPKEEP_MS: Final = 3_600_000
 _SIGNING_MS: Final = 1000
 
 _COLUMNS: Final = (
@@ -96,11 +91,9 @@ class AuditIngestion:
         self._bus = bus
         self._heads = heads
         self._tenant_id = tenant_id
-        self._retention_ms = retention_days * _DAY_MS
+        self._retention = Retention(tenant_id=tenant_id, days=retention_days, clock=clock)
         self._skipped = skipped
         self._clock = clock
-        self._kept_at = 0
-        self._months: set[Month] = set()  # known to have a partition; cleared when partitions are dropped
         self._worker = ActiveWorker(
             self._work, database_url, lock=_LOCK, channel=_NO_NOTIFICATIONS, tenant_id=tenant_id
         )
@@ -125,37 +118,17 @@ class AuditIngestion:
         numbered = await connection.fetch(_NUMBERINGS, self._tenant_id)
         numberings = Numberings({(row["log"], row["epoch"]): row["last_sequence"] for row in numbered})
         growth = await Growth.opened(connection, self._tenant_id)
-        self._kept_at = signed_at = 0
+        self._retention.forget()
+        signed_at = 0
         async with aclosing(read_after(self._bus, position, tenant_id=self._tenant_id)) as batches:
             async for messages in batches:
-                await self._keep_partitions(connection)
+                await self._retention.apply(connection)
                 if messages:
                     await self._store(connection, messages, numberings, growth, created)
                 if (now := self._clock()) - signed_at >= _SIGNING_MS:
                     await self._heads.sign(connection, growth)
                     signed_at = now
                 await erase_some(connection, self._tenant_id)
-
-    async def _keep_partitions(self, connection: asyncpg.Connection) -> None:
-        """Create partitions ahead and drop those that are too old, once an hour."""
-        now = self._clock()
-        if now - self._kept_at < _UPKEEP_MS:
-            return
-        await create_partitions(connection, months_ahead(now))
-        dropped = await drop_partitions(connection, before_ms=now - self._retention_ms)
-        await drop_figures(connection, self._tenant_id, before_ms=now - self._retention_ms)
-        await forget_party_ends(
-            connection, self._tenant_id, now=now, trail_kept_ms=self._retention_ms + _MONTH_MS + _MAX_AHEAD_MS
-        )
-        if dropped:
-            _log.info("audit.partitions-dropped", count=len(dropped))
-        self._months.clear()
-        self._kept_at = now
-
-    async def _require_partitions(self, connection: asyncpg.Connection, months: set[Month]) -> None:
-        if missing := months - self._months:
-            await create_partitions(connection, missing)
-            self._months |= missing
 
     async def _store(
         self,
@@ -166,7 +139,7 @@ class AuditIngestion:
         created: str,
     ) -> None:
         """Store a batch, with the gaps in it, their leaves, and the new position."""
-        oldest = self._clock() - self._retention_ms
+        oldest = self._retention.oldest
         entries: list[AuditEntry] = []
         rows: list[_Row] = []
         leaves: list[Leaf] = []
@@ -182,7 +155,7 @@ class AuditIngestion:
             entries.append(entry)
             rows.append(_row(entry, text))
             leaves.append(leaf)
-        await self._require_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})
+        await self._retention.require_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})
         position = messages[-1].metadata.sequence.stream
         advanced, numberings.advanced = numberings.advanced, {}
         async with connection.transaction():
@@ -212,7 +185,7 @@ class AuditIngestion:
             subject == audit_subject(entry.log, self._tenant_id)
             and entry.tenant_id == self._tenant_id
             and is_numbered(entry)
-            and 0 <= entry.occurred_at < self._clock() + _MAX_AHEAD_MS
+            and 0 <= entry.occurred_at < self._clock() + MAX_AHEAD_MS
         )
 
 
