@@ -1,4 +1,8 @@
-"""The request bodies, how long an impersonation may last, and the slot of an end. Pure."""
+"""The request bodies, how long an impersonation may last, and the slot of an end. Pure.
+
+Does not own which callers may end one: ``Impersonations.end`` and ``end_own`` in ``service.py`` decide that, after the
+guards in ``routes.py`` and ``own_routes.py``.
+"""
 
 import re
 import zlib
