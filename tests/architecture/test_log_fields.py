@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from identity_common.failures import StoreUnavailable, TemporarilyUnavailable, log_fields
 from identity_common.telemetry.logs import FIELDS
 
 ROOT = Path(__file__).parents[2]
@@ -27,5 +28,7 @@ def test_no_log_call_names_a_field_that_would_be_dropped() -> None:
     calls = list(log_calls())
     assert len(calls) > 50
     known = FIELDS | {"exc_info"}
-    dropped = [(place, keyword.arg) for place, call in calls for keyword in call.keywords if keyword.arg not in known]
-    assert dropped == []
+    named = [(place, keyword.arg or ast.unparse(keyword.value)) for place, call in calls for keyword in call.keywords]
+    assert [(place, name) for place, name in named if name not in known and not name.startswith("log_fields(")] == []
+    errors = (StoreUnavailable("redis", "ConnectionError"), TemporarilyUnavailable(why="loading"), OSError())
+    assert {field for error in errors for field in log_fields(error)} <= known

@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+from typing import Any
 
+import asyncpg
 import pytest
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from identity_common.background import BackgroundLoop, SharedRun
+from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
 from tests.support.captured_logs import captured_logs
 
@@ -14,15 +18,16 @@ class InterruptedOnceError(Exception):
     """The next run begins at once."""
 
 
-async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
-    outcomes: list[Exception | None] = [OSError(), OSError(), None, InterruptedOnceError(), ArithmeticError()]
+async def logged_by_loop_with(*outcomes: Exception | None) -> list[dict[str, Any]]:
+    """Return what a loop logs whose runs end like this."""
+    left = list(outcomes)
     finished = asyncio.Event()
 
     async def work() -> None:
-        if not outcomes:
+        if not left:
             finished.set()
             await asyncio.Event().wait()
-        outcome = outcomes.pop(0)
+        outcome = left.pop(0)
         if outcome is not None:
             raise outcome
 
@@ -34,19 +39,47 @@ async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
             log=get_logger("x").bind(source="management"),
             failed="work.failed",
             interrupted="work.interrupted",
-            expected=(OSError,),
+            expected=(OSError, TemporarilyUnavailable, SQLAlchemyError, asyncpg.PostgresError),
             resume_on=(InterruptedOnceError,),
         )
         loop.start()
         await finished.wait()
         await loop.stop()
-        lines = [json.loads(line) for line in log.getvalue().splitlines()]
+        return [json.loads(line) for line in log.getvalue().splitlines()]
 
+
+async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
+    lines = await logged_by_loop_with(OSError(), OSError(), None, InterruptedOnceError(), ArithmeticError())
     assert [(line["level"], line["event"], line["error"], line["source"]) for line in lines] == [
         ("warning", "work.interrupted", "OSError", "management"),
         ("error", "work.failed", "ArithmeticError", "management"),
     ]
     assert ["traceback" in line for line in lines] == [False, True]
+
+
+async def test_it_logs_which_store_failed_and_why_without_what_a_driver_says() -> None:
+    secret = "password in postgresql://stead:hunter2@db/stead"
+    wrapped = DBAPIError("SELECT 'hunter2'", {}, Exception(secret))
+    wrapped.__cause__ = asyncpg.ConnectionDoesNotExistError(secret)
+    lines = await logged_by_loop_with(
+        StoreUnavailable("redis", "ConnectionError"),
+        StoreUnavailable("redis", "ConnectionError"),
+        StoreUnavailable("redis", "ReadOnlyError"),
+        StoreUnavailable("postgresql", "ConnectionRefusedError"),
+        TemporarilyUnavailable(why="the directory is being loaded"),
+        asyncpg.InvalidPasswordError(secret),
+        wrapped,
+    )
+    seen = [{name: line.get(name) for name in ("store", "error", "reason")} for line in lines]
+    assert seen == [
+        {"store": "redis", "error": "ConnectionError", "reason": None},
+        {"store": "redis", "error": "ReadOnlyError", "reason": None},
+        {"store": "postgresql", "error": "ConnectionRefusedError", "reason": None},
+        {"store": None, "error": "TemporarilyUnavailable", "reason": "the directory is being loaded"},
+        {"store": "postgresql", "error": "InvalidPasswordError", "reason": None},
+        {"store": "postgresql", "error": "DBAPIError < ConnectionDoesNotExistError", "reason": None},
+    ]
+    assert "hunter2" not in json.dumps(lines)
 
 
 async def test_callers_share_the_next_run_to_begin() -> None:

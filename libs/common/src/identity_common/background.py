@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
+from identity_common.failures import log_fields
+
 _CANCEL_AGAIN_S: Final = 0.05
 _WARN_AGAIN_S: Final = 60.0
 
@@ -22,7 +24,8 @@ class BackgroundLoop:
         pause_s: Seconds between two runs, or a function that returns them.
         log: Receives a line for every run that failed.
         failed: Event of the error, with a traceback, that is logged for an exception that is not expected.
-        interrupted: Event of the warning that is logged for an expected exception, once a minute while it repeats.
+        interrupted: Event of the warning that is logged for an expected exception, once a minute while it
+            repeats; another store or cause is another line.
         expected: Exceptions that an operator should know of but a developer need not, such as a store that is down.
         resume_on: Exceptions after which the next run begins at once; they are not logged.
     """
@@ -47,7 +50,7 @@ class BackgroundLoop:
         self._interrupted = interrupted
         self._expected = expected
         self._resume_on = resume_on
-        self._warned: tuple[str, float] | None = None
+        self._warned: tuple[dict[str, str], float] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -65,16 +68,16 @@ class BackgroundLoop:
             except self._resume_on:
                 continue
             except self._expected as error:
-                self._warn(type(error).__name__)
+                self._warn(log_fields(error))
             except Exception as error:  # noqa: BLE001 - the loop must survive every error
-                self._log.error(self._failed, error=type(error).__name__, exc_info=error)
+                self._log.error(self._failed, **log_fields(error), exc_info=error)
             await asyncio.sleep(self._pause_s() if callable(self._pause_s) else self._pause_s)
 
-    def _warn(self, error: str) -> None:
+    def _warn(self, fields: dict[str, str]) -> None:
         now = time.monotonic()
-        if self._warned is None or self._warned[0] != error or now - self._warned[1] >= _WARN_AGAIN_S:
-            self._warned = (error, now)
-            self._log.warning(self._interrupted, error=error)
+        if self._warned is None or self._warned[0] != fields or now - self._warned[1] >= _WARN_AGAIN_S:
+            self._warned = (fields, now)
+            self._log.warning(self._interrupted, **fields)
 
 
 class SharedRun:

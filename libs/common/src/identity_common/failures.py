@@ -12,6 +12,13 @@ from identity_common.fields import MAX_RELATED
 
 Store = Literal["postgresql", "redis", "nats"]
 
+_STORE_OF_DRIVER: Final[dict[str, Store]] = {
+    "asyncpg": "postgresql",
+    "sqlalchemy": "postgresql",
+    "redis": "redis",
+    "nats": "nats",
+}
+
 UNKNOWN_RELATION: Final = "entity.relation_foreign_key_not_found"
 
 
@@ -139,6 +146,29 @@ class StoreUnavailable(TemporarilyUnavailable):
 
 Failure = Invalid | NotFound | Conflict | Refused | TooLarge | NotYetThere | TemporarilyUnavailable
 """Every failure is one of these: who renders them names each kind, and mypy finds a missing one."""
+
+
+def log_fields(error: Exception) -> dict[str, str]:
+    """Return the fields of a log line about an error: the store, if it is known, and what happened to it.
+
+    Drivers' errors are named by their classes. Their messages may quote values, or a URL with its password.
+    """
+    match error:
+        case StoreUnavailable():
+            return {"store": error.store, "error": error.cause}
+        case NotYetThere() | TemporarilyUnavailable() if error.why:
+            return {"error": type(error).__name__, "reason": error.why}
+        case _:
+            kinds = _kinds(error)
+            drivers = [kind.__module__.partition(".")[0] for kind in kinds]
+            stores = [_STORE_OF_DRIVER[driver] for driver in drivers if driver in _STORE_OF_DRIVER]
+            names = " < ".join(dict.fromkeys(kind.__name__ for kind in kinds))
+            return {"error": names, **({"store": stores[0]} if stores else {})}
+
+
+def _kinds(error: BaseException) -> list[type[BaseException]]:
+    """Return the classes of an error and its causes."""
+    return [type(error), *(_kinds(error.__cause__) if error.__cause__ else ())]
 
 
 def invalid_input(*issues: Issue) -> Invalid:

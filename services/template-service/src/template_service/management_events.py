@@ -17,8 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.projection.freshness import Freshness
+from identity_common.stores.database import database_answers
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import (
     STREAM_STATE,
@@ -78,7 +80,7 @@ class ManagementEvents:
             log=_log,
             failed="directory.failed",
             interrupted="directory.interrupted",
-            expected=(SQLAlchemyError, asyncpg.PostgresError),
+            expected=(StoreUnavailable, SQLAlchemyError, asyncpg.PostgresError),
         )
 
     def start(self) -> None:
@@ -99,7 +101,8 @@ class ManagementEvents:
         for part in _parts(batch):
             if not part.messages and (not part.caught_up or self._has_everything):
                 continue
-            position = await self._apply_part(part, read)
+            with database_answers():
+                position = await self._apply_part(part, read)
             applied = StreamPosition(position.stream, position.sequence)
             if applied.is_behind(read):
                 break
@@ -109,8 +112,9 @@ class ManagementEvents:
         return applied
 
     async def _stored_position(self) -> StreamPosition:
-        async with self._engine.connect() as connection:
-            stored = await store.read_position(connection, self._tenant_id)
+        with database_answers():
+            async with self._engine.connect() as connection:
+                stored = await store.read_position(connection, self._tenant_id)
         return StreamPosition(stored.stream, stored.sequence)
 
     async def _apply_part(self, part: "_Part", read: StreamPosition) -> Position:

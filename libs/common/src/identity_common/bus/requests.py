@@ -12,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from identity_common.background import end
 from identity_common.bus.connection import Bus
 from identity_common.bus.standing_subscription import StandingSubscription
+from identity_common.failures import log_fields
 from identity_common.telemetry.logs import REQUEST_ID
 from identity_common.telemetry.observation import is_well_formed
 from identity_common.telemetry.outgoing import REQUEST_ID_HEADER, outgoing_request
@@ -102,9 +103,9 @@ class Responder:
         try:
             return await self._reply(request, arrived)
         except self._expected as error:
-            self._log.warning(self._failed, error=type(error).__name__)
+            self._log.warning(self._failed, **log_fields(error))
         except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry
-            self._log.error(self._failed, error=type(error).__name__, exc_info=error)
+            self._log.error(self._failed, **log_fields(error), exc_info=error)
         return self._unavailable(request)
 
 

@@ -8,6 +8,8 @@ from typing import Final
 import asyncpg
 from sqlalchemy.engine import make_url
 
+from identity_common.failures import StoreUnavailable
+
 _POLL_S: Final = 1.0
 _STANDBY_S: Final = 0.5
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtext($1), hashtext($2))"
@@ -78,11 +80,15 @@ class ActiveWorker:
         """Wait for the lock, then work until an error occurs.
 
         Raises:
-            OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError: The database does not answer.
+            StoreUnavailable, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError: The database does
+                not answer.
         """
-        connection = await asyncpg.connect(
-            self._database_url, timeout=5, command_timeout=30, server_settings=self._server_settings
-        )
+        try:
+            connection = await asyncpg.connect(
+                self._database_url, timeout=5, command_timeout=30, server_settings=self._server_settings
+            )
+        except (OSError, TimeoutError) as error:  # by themselves they do not say what refused
+            raise StoreUnavailable("postgresql", type(error).__name__) from None
         try:
             while not await connection.fetchval(_LOCK, self._lock, self._tenant_id):  # noqa: ASYNC110 - a database lock
                 await asyncio.sleep(_STANDBY_S)

@@ -42,7 +42,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from identity_common.background import end
-from identity_common.failures import AnyFailure, StoreUnavailable
+from identity_common.failures import AnyFailure, StoreUnavailable, log_fields
 from identity_common.lifetime import Lifetime
 from identity_common.paging import Page
 from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
@@ -306,9 +306,9 @@ class Startup:
             try:
                 reason = await self._attempt()
             except Exception as error:  # noqa: BLE001 - logged, and retried until it succeeds
-                reason = type(error).__name__
+                reason = log_fields(error)["error"]
                 if reason != reported:
-                    _log.error("database.preparation-failed", error=reason, exc_info=error)
+                    _log.error("database.preparation-failed", **log_fields(error), exc_info=error)
             if reason is None:
                 self._done = True
                 return

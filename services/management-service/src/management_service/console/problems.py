@@ -6,7 +6,7 @@ from typing import Any, Final
 from litestar import Response
 from litestar.types import ExceptionHandlersMap
 
-from identity_common.failures import StoreUnavailable
+from identity_common.failures import StoreUnavailable, log_fields
 from identity_common.telemetry.logs import get_logger
 from management_service.console.console import Forged
 from management_service.console.credentials import NotConfigured
@@ -33,7 +33,7 @@ def _show_not_configured(pages: Pages, request: AnyRequest, error: Exception) ->
 
 
 def _show_unavailable(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
-    _log.warning("console.unavailable", error=type(error).__name__)
+    _log.warning("console.unavailable", **log_fields(error))
     return pages.render("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
 
 

@@ -56,7 +56,7 @@ class FanOut:
             log=_log,
             failed="fan-out.failed",
             interrupted="fan-out.interrupted",
-            # StoreUnavailable: every retry of a batch ended in a deadlock
+            # StoreUnavailable: no connection, or every retry of a batch ended in a deadlock
             expected=(
                 OSError,
                 SQLAlchemyError,

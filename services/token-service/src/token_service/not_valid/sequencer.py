@@ -23,6 +23,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamPosition
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE, event_subject
@@ -172,7 +173,7 @@ class Sequencer:
             log=_log,
             failed="not-valid-feed.failed",
             interrupted="not-valid-feed.interrupted",
-            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError),
+            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, StoreUnavailable),
         )
 
     def start(self) -> None:

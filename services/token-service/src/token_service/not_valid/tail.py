@@ -101,7 +101,7 @@ class Tail:
             self._listen,
             name="not-valid-tail",
             pause_s=_RETRY_S,
-            log=_log,
+            log=_log.bind(store="postgresql"),
             failed="not-valid-tail.failed",
             interrupted="not-valid-tail.interrupted",
             expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError),

@@ -19,6 +19,7 @@ from identity_common.failures import TemporarilyUnavailable
 from identity_common.key_ring import SealedKeys
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.coalescing import Coalescer
+from identity_common.stores.database import driver_error
 from identity_common.telemetry.logs import get_logger
 from stead.verify.keys import KeySet
 from token_service.audit.writes import record_write
@@ -301,7 +302,7 @@ class SigningKeys:
         try:
             await self.load()
         except (SQLAlchemyError, OSError) as error:
-            _log.warning("signing-keys.unavailable", store="postgresql", error=type(error).__name__)
+            _log.warning("signing-keys.unavailable", store="postgresql", error=driver_error(error))
         except NoFittingKeyError as error:
             _log.error("signing-keys.unreadable", error=type(error).__name__)
 

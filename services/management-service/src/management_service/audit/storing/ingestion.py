@@ -18,6 +18,7 @@ from prometheus_client import Counter
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, audit_subject
@@ -104,7 +105,14 @@ class AuditIngestion:
             log=_log,
             failed="audit.ingestion-failed",
             interrupted="audit.ingestion-interrupted",
-            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, TimeoutError),
+            expected=(
+                OSError,
+                asyncpg.PostgresError,
+                asyncpg.InterfaceError,
+                NatsError,
+                TimeoutError,
+                StoreUnavailable,
+            ),
         )
 
     async def _run(self) -> None:
