@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2 as httpx
@@ -112,6 +112,17 @@ class TestToken:
         sent = [(call.headers["authorization"], call.headers["identity-revision"]) for call in service.calls]
         assert sent == [("Bearer mine-1", "management:7"), ("Bearer mine-2", "management:8")]
         assert {call.headers["x-forwarded-for"] for call in service.calls} == {"192.0.2.7"}
+
+    async def test_an_error_of_the_supplier_reaches_the_caller(self, service: Service) -> None:
+        left: Iterator[str] = iter(())
+
+        async def supply(_: str | None) -> str:
+            return next(left)
+
+        async with AsyncManagementClient(service.url, access_token=supply) as client:
+            with pytest.raises(RuntimeError):  # what a coroutine makes of StopIteration (PEP 479)
+                await client.request("GET", "/api/users")
+        assert service.calls == []
 
     async def test_sixteen_tasks_share_one_token_request(
         self, service: Service, async_client: AsyncManagementClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -109,6 +109,13 @@ class TestToken:
             client.users.get("user00000001")
         assert (refused.value.status, refused.value.code) == (401, "auth.unauthorized")
         assert len(service.calls) == 2
+
+    def test_an_error_of_the_supplier_reaches_the_caller(self, service: Service) -> None:
+        """Even the one by which an operation ends."""
+        left: Iterator[str] = iter(())
+        with ManagementClient(service.url, access_token=lambda _: next(left)) as client, pytest.raises(StopIteration):
+            client.request("GET", "/api/users")
+        assert service.calls == []
 
     def test_sixteen_threads_share_one_token_request(self, service: Service, client: ManagementClient) -> None:
         answer, asked = threading.Event(), threading.Event()

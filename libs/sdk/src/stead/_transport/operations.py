@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import httpx2 as httpx
 import msgspec
@@ -118,38 +118,41 @@ class AsyncRun(Protocol):
     async def __call__(self, operation: Operation[T]) -> T: ...
 
 
+class _Finished(msgspec.Struct, Generic[T]):
+    """The end of an operation, with its result."""
+
+    result: T
+
+
 def run(steps: Steps[T], send: Callable[[Request], httpx.Response]) -> T:
     """Run an operation. It is told when a request cannot be sent, and may handle that."""
     with closing(steps):
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    outcome = send(step) if isinstance(step, Request) else step.perform()
-                except _NOT_SENT as failure:
-                    outcome = failure
-                step = _resumed(steps, outcome)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        step = _resumed(steps, None)
+        while not isinstance(step, _Finished):
+            try:
+                outcome = send(step) if isinstance(step, Request) else step.perform()
+            except _NOT_SENT as failure:
+                outcome = failure
+            step = _resumed(steps, outcome)
+        return step.result
 
 
 async def async_run(steps: Steps[T], send: Callable[[Request], Awaitable[httpx.Response]]) -> T:
     """Run an operation in a task; see ``run``."""
     with closing(steps):
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    outcome = await (send(step) if isinstance(step, Request) else step.async_perform())
-                except _NOT_SENT as failure:
-                    outcome = failure
-                step = _resumed(steps, outcome)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        step = _resumed(steps, None)
+        while not isinstance(step, _Finished):
+            try:
+                outcome = await (send(step) if isinstance(step, Request) else step.async_perform())
+            except _NOT_SENT as failure:
+                outcome = failure
+            step = _resumed(steps, outcome)
+        return step.result
 
 
-def _resumed(steps: Steps[Any], outcome: Any) -> Request | Step:
+def _resumed(steps: Steps[T], outcome: Any) -> Request | Step | _Finished[T]:
     # not in the handler of the failure, which would become the context of whatever the operation raises later
-    return steps.throw(outcome) if isinstance(outcome, _NOT_SENT) else steps.send(outcome)
+    try:
+        return steps.throw(outcome) if isinstance(outcome, _NOT_SENT) else steps.send(outcome)
+    except StopIteration as done:
+        return _Finished(done.value)
