@@ -112,6 +112,18 @@ def _status_of_kind(failure: Failure) -> int:
             assert_never(failure)
 
 
+def temporary_failure(error: Exception) -> NotYetThere | TemporarilyUnavailable | None:
+    """Return the failure behind an error that reached a page, if a retry may succeed; None for any other."""
+    failure = error if isinstance(error, Failure) else failure_of(error)
+    match failure:
+        case NotYetThere() | TemporarilyUnavailable():
+            return failure
+        case None | Invalid() | Refused() | NotFound() | TooLarge() | Conflict():
+            return None
+        case _:
+            assert_never(failure)
+
+
 def refusal_of(error: Exception) -> ApiError:
     """Return the response to an error that reached the edge; an unexpected one is logged."""
     if isinstance(error, ApiError):

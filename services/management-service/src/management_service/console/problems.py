@@ -6,7 +6,8 @@ from typing import Any, Final
 from litestar import Response
 from litestar.types import ExceptionHandlersMap
 
-from identity_common.failures import StoreUnavailable, log_fields
+from identity_common.failures import log_fields
+from identity_common.http.problems import API_EXCEPTION_HANDLERS, temporary_failure
 from identity_common.telemetry.logs import get_logger
 from management_service.console.console import Forged
 from management_service.console.credentials import NotConfigured
@@ -32,9 +33,10 @@ def _show_not_configured(pages: Pages, request: AnyRequest, error: Exception) ->
     return pages.render("not_configured.html", language_of(request), status=503, headers={"Retry-After": "5"})
 
 
-def _show_unavailable(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
+def _show_unavailable(pages: Pages, request: AnyRequest, error: Exception, *, retry_after_s: int = 1) -> Response[str]:
     _log.warning("console.unavailable", **log_fields(error))
-    return pages.render("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
+    headers = {"Retry-After": str(retry_after_s)}
+    return pages.render("unavailable.html", language_of(request), status=503, headers=headers)
 
 
 def _show_not_found(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
@@ -49,11 +51,15 @@ def _show_refusal(pages: Pages, request: AnyRequest, error: ApiError) -> Respons
 
 
 def _show_failure(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
-    _log.error("console.failed", error=type(error).__name__, exc_info=error)
+    failure = temporary_failure(error)
+    if failure is not None:
+        return _show_unavailable(pages, request, failure, retry_after_s=failure.retry_after_s)
+    _log.error("console.failed", **log_fields(error), exc_info=error)
     return pages.render("failed.html", language_of(request), status=500, reason="", request_id=None)
 
 
-_HANDLERS: Final[dict[type[Exception], Any]] = {
+_HANDLERS: Final[dict[int | type[Exception], Any]] = {
+    **dict.fromkeys(API_EXCEPTION_HANDLERS, _show_failure),  # else the app answers these, with JSON
     NoRights: _show_no_rights,
     Forged: _show_forged,
     BadForm: _show_forged,
@@ -63,8 +69,6 @@ _HANDLERS: Final[dict[type[Exception], Any]] = {
     InvalidId: _show_not_found,
     ApiError: _show_refusal,
     Unavailable: _show_unavailable,
-    StoreUnavailable: _show_unavailable,
-    Exception: _show_failure,
 }
 
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 from litestar import Request, Response
 from litestar.types import ExceptionHandlersMap
 
-from identity_common.failures import NotYetThere, TemporarilyUnavailable
+from identity_common.failures import log_fields
+from identity_common.http.problems import API_EXCEPTION_HANDLERS, temporary_failure
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
-from token_service.grants.failures import log_unavailable
 from token_service.sign_in.pages.browser import language_of
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.request import BadRequest
@@ -38,23 +38,20 @@ def _show_expired(request: AnyRequest, expired: Expired) -> Response[str]:
     return page("expired.html", language_of(request), status=400, application=expired.application)
 
 
-def _show_unavailable(request: AnyRequest, error: Exception) -> Response[str]:
-    if isinstance(error, TemporarilyUnavailable):
-        log_unavailable(error)
-    _log.warning("page.unavailable", error=type(error).__name__)
-    return page("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
-
-
 def _show_failure(request: AnyRequest, error: Exception) -> Response[str]:
-    _log.error("page.failed", error=type(error).__name__, exc_info=error)
-    return page("failure.html", language_of(request), status=500)
+    """Show that it did not work; the pages handle what they expect themselves, so anything but a 503 is a bug."""
+    failure = temporary_failure(error)
+    if failure is None:
+        _log.error("page.failed", **log_fields(error), exc_info=error)
+        return page("failure.html", language_of(request), status=500)
+    _log.warning("page.unavailable", **log_fields(failure))
+    headers = {"Retry-After": str(failure.retry_after_s)}
+    return page("unavailable.html", language_of(request), status=503, headers=headers)
 
 
 PROBLEMS: Final[ExceptionHandlersMap] = {
+    **dict.fromkeys(API_EXCEPTION_HANDLERS, _show_failure),  # else the app answers these, with JSON
     BadRequest: _show_bad_request,
     Expired: _show_expired,
-    NotYetThere: _show_unavailable,
-    TemporarilyUnavailable: _show_unavailable,
-    Exception: _show_failure,
 }
 """Exception handlers of every route that a browser opens."""
