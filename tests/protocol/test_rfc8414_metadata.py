@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from identity_common.oauth import (
-    GRANT_AUTHORIZATION_CODE,
-    GRANT_CLIENT_CREDENTIALS,
-    GRANT_REFRESH_TOKEN,
-    GRANT_TOKEN_EXCHANGE,
-)
+from identity_common import oauth
 from tests.support.world import World
 
+GRANT_TYPES = {value for name, value in vars(oauth).items() if name.startswith("GRANT_")}
 WELL_KNOWN = "/.well-known/oauth-authorization-server/oidc"
 DISCOVERY = "/oidc/.well-known/openid-configuration"
 ALSO = (
@@ -34,12 +30,7 @@ def expected(issuer: str) -> dict[str, Any]:
         "revocation_endpoint": f"{issuer}/token/revocation",
         "end_session_endpoint": f"{issuer}/session/end",
         "jwks_uri": f"{issuer}/jwks",
-        "grant_types_supported": [
-            GRANT_AUTHORIZATION_CODE,
-            GRANT_CLIENT_CREDENTIALS,
-            GRANT_REFRESH_TOKEN,
-            GRANT_TOKEN_EXCHANGE,
-        ],
+        "grant_types_supported": sorted(GRANT_TYPES),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "code_challenge_methods_supported": ["S256"],

@@ -13,25 +13,21 @@ import pytest
 
 from identity_common.identifiers import new_secret
 from tests.support.captured_logs import lines_of
-from tests.support.recorder import Recorder
+from tests.support.recorder import MINTED, Recorder
 from tests.support.signing_in import SignIn
 from tests.support.world import World, outcome
 from tests.support.written import Written
 
 KINDS = {
-    "access token",
-    "refresh token",
-    "ID token",
+    *MINTED.values(),
     "code",
-    "subject token",
-    "client secret",
     "password",
     "basic credentials",
     "password of postgresql+asyncpg",
     "password of redis",
     "password of nats",
     "key-encryption key",
-}
+} - {"invitation"}  # none is made here
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_MINTED: Final = {
+MINTED: Final = {
     "access_token": "access token",
     "refresh_token": "refresh token",
     "id_token": "ID token",
@@ -27,6 +27,7 @@ _MINTED: Final = {
     "value": "client secret",
     "invitation": "invitation",
 }
+"""Members of answers that are secrets, with their kinds."""
 _SHOWN_ONCE: Final = re.compile(rb'<code id="secret">([^<]+)</code>')
 """A new secret in a page of the console."""
 _TYPED: Final = re.compile(rb'<input id="invitation"[^>]*>')
@@ -121,7 +122,7 @@ class Recorder:
             password = _members(request).get("password")
             if isinstance(password, str):
                 self.keep(password, "password")
-        minted = [(value, _MINTED[name]) for name, value in _members(answer).items() if name in _MINTED]
+        minted = [(value, MINTED[name]) for name, value in _members(answer).items() if name in MINTED]
         minted += [(value.decode(), "client secret") for value in _SHOWN_ONCE.findall(answer)]
         minted = [(value, kind) for value, kind in minted if isinstance(value, str)]
         for value, kind in minted:

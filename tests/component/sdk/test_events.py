@@ -31,6 +31,7 @@ from stead.events import (
     identity_events,
     permission_changes,
 )
+from stead.events._identity_events import STATES
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_source import TemplateSource
 from tests.unit.sdk.issuer import Clock
@@ -136,6 +137,7 @@ class TestContent:
             ("member", "o1", "u1"): MemberState(organization_id="o1", member_id="u1", role_ids=("r1",)),
             ("member-permissions", "o1", "u1"): source.granted("o1", "u1", "read"),
         }
+        assert {kind for kind, *_ in states} == STATES.keys()
         await source.record_all([(kind, ids, "updated", state) for (kind, *ids), state in states.items()])
         await source.record("role", ("r1",), "deleted", OrganizationRoleState(id="r1", deleted=True))
         heard = await take(identity_events(bus, since="beginning"), len(states) + 1)

@@ -14,13 +14,8 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from all_in_one.embedded import EmbeddedServers
-from stead.event_types import (
-    MemberPermissionsState,
-    MemberState,
-    OrganizationPermissionState,
-    OrganizationRoleState,
-    OrganizationState,
-)
+from stead.event_types import MemberPermissionsState
+from stead.events._identity_events import STATES
 from template_service.settings import Settings
 from tests.support.forked_service import ForkedService
 from tests.support.issuer import Issuer
@@ -61,20 +56,11 @@ async def tables(own_template: Template) -> AsyncIterator[TemplateTables]:
         yield tables
 
 
-KINDS: dict[str, Any] = {
-    "permission": OrganizationPermissionState,
-    "role": OrganizationRoleState,
-    "organization": OrganizationState,
-    "member": MemberState,
-    "member-permissions": MemberPermissionsState,
-}
-
-
 async def last_states(tables: TemplateTables) -> dict[str, Any]:
     """Return the state in the last event of every aggregate; without the causes of permission changes."""
     said: dict[str, Any] = {}
     for name, event in (await tables.last_events()).items():
-        state = msgspec.json.decode(event.data, type=KINDS[name.partition(".")[0]])
+        state = msgspec.json.decode(event.data, type=STATES[name.partition(".")[0]])
         if isinstance(state, MemberPermissionsState):
             state = msgspec.structs.replace(state, cause="republished", added=(), removed=())
         said[name] = state
@@ -126,6 +112,7 @@ async def test_lost_streams_are_rebuilt_deletions_included(
 ) -> None:
     await make_everything(tables)
     before = await last_states(tables)
+    assert {name.partition(".")[0] for name in before} == STATES.keys()
     versions = await tables.published_versions()
 
     await asyncio.to_thread(own_servers.nats.kill)

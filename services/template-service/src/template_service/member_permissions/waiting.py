@@ -21,6 +21,10 @@ from template_service.member_permissions.store import MemberKey
 MAX_WAITERS: Final = 1_000
 MAX_WAITERS_OF_A_CALLER: Final = 10
 
+_OF_TEMPLATE: Final = ("role", "permission", "organization")
+ENDS_A_WAIT: Final = ("member", *_OF_TEMPLATE)
+"""Kinds of events after which permissions may have changed; provision lets this service subscribe to them."""
+
 Caller = tuple[str, str]
 """The client and the subject of an access token. Not the token: a caller can get any number of them."""
 
@@ -108,13 +112,14 @@ class ChangeListener:
 
     def __init__(self, bus: Bus, waiters: Waiters, *, tenant_id: str) -> None:
         self._waiters = waiters
-        called = {
-            "member": self._member_changed,
-            **dict.fromkeys(("role", "permission", "organization"), self._template_changed),
-        }
         self._subscriptions = [
-            StandingSubscription(bus, event_subject("template", tenant_id, kind, ">"), callback, name="change-listener")
-            for kind, callback in called.items()
+            StandingSubscription(
+                bus,
+                event_subject("template", tenant_id, kind, ">"),
+                self._template_changed if kind in _OF_TEMPLATE else self._member_changed,
+                name="change-listener",
+            )
+            for kind in ENDS_A_WAIT
         ]
 
     def start(self) -> None:
