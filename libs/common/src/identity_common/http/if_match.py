@@ -41,11 +41,7 @@ def version_mismatch() -> ApiError:
 
 
 def read_condition(value: bytes) -> frozenset[bytes] | None:
-    """Return the entity tags of an ``If-Match`` that can match: the strong ones; None for ``*``.
-
-    Raises:
-        Invalid: It is neither ``*`` nor a list of entity tags.
-    """
+    """Return the entity tags of an ``If-Match`` that can match: the strong ones; None for ``*``."""
     if value.strip(b" \t") == b"*":
         return None
     tags = read_entity_tags(value)
@@ -55,11 +51,7 @@ def read_condition(value: bytes) -> frozenset[bytes] | None:
 
 
 def require_any_version(value: bytes) -> None:
-    """Require that an ``If-None-Match`` excludes every version.
-
-    Raises:
-        Invalid: A write that excludes only certain versions is not supported.
-    """
+    """Require that an ``If-None-Match`` excludes every version; a write that excludes only some is not supported."""
     if value.strip(b" \t") != b"*":
         raise invalid_input(Issue(path="If-None-Match", message="must be * in a write"))
 
@@ -86,15 +78,7 @@ class _Condition:
         self._read = read
 
     async def require(self, *, is_found: bool) -> None:
-        """Require that the object is as the caller has read it.
-
-        Args:
-            is_found: Whether the handler has found the object; if not, a missing object is left to the handler's error.
-
-        Raises:
-            ApiError: 412.
-            TemporarilyUnavailable: It cannot be read.
-        """
+        """Require that the object is as the caller has read it; see ``Condition``."""
         answer = await self._read()
         if answer.status >= 500:
             raise TemporarilyUnavailable
