@@ -16,6 +16,10 @@ from tests.support.world import Client, World
 
 expect.set_options(timeout=30_000)  # a slow machine is not a failure
 
+REPORT_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => {
+  console.error("Content Security Policy", event.effectiveDirective, event.blockedURI);
+});"""
+
 
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
@@ -33,6 +37,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     """A tab with a fresh profile; no page violates its own Content-Security-Policy."""
     context = await browser.new_context()
     complaints: list[str] = []
+    await context.add_init_script(REPORT_VIOLATIONS)
     context.on("console", lambda message: complaints.append(message.text))
     yield await context.new_page()
     await context.close()

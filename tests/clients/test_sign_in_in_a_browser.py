@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from urllib.parse import parse_qsl, urlsplit
+from collections.abc import Awaitable
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -347,11 +348,35 @@ async def test_no_site_can_embed_a_page_in_a_frame(browser: Browser, site: Appli
         assert (urlsplit(request.url).path, request.failure) == ("/sign-in", "net::ERR_BLOCKED_BY_RESPONSE")
 
 
+@pytest.mark.parametrize("chain", ["onward", "to_app"])
+async def test_whatever_the_callback_redirects_to_is_reached(
+    world: World, visitor: Visitor, site: ApplicationSite, chain: str
+) -> None:
+    """Chromium applies ``form-action`` to every redirect after a form, the application's own included."""
+    callback: str = getattr(site, chain)
+    ours, partner = (site.client(each, "read:orders") for each in (site.ours, site.partner))
+    sign_out = urlencode({"client_id": site.ours, "post_logout_redirect_uri": callback})
+
+    async def arrives(step: Awaitable[None]) -> None:
+        async with visitor.page.expect_request(site.redirects[callback], timeout=10_000):
+            await step
+
+    await visitor.page.goto(ours.sign_in_url(callback))
+    await arrives(visitor.press("Cancel and return to Order desk"))
+    await visitor.page.goto(ours.sign_in_url(callback))
+    await arrives(visitor.sign_in())
+    for decision in ("Deny", "Allow"):
+        await visitor.page.goto(partner.sign_in_url(callback))
+        await arrives(visitor.press(decision))
+    await visitor.page.goto(f"{world.stack.issuer}/session/end?{sign_out}")
+    await arrives(visitor.press("Sign out"))
+
+
 @pytest.mark.parametrize("address", ["http://127.0.0.1:41999/cb", "http://[::1]:41999/cb", "com.example.app:/cb"])
 async def test_the_browser_follows_the_redirect_to_a_native_application(
     world: World, visitor: Visitor, site: ApplicationSite, address: str
 ) -> None:
-    """Chromium checks the redirect against ``form-action``; nothing listens there, but the request is sent."""
+    """Nothing listens there, but the request is sent."""
     native = world.management.applications.create(
         name="A native application", type="Native", oidc_client_metadata={"redirectUris": [address]}
     )

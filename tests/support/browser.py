@@ -33,6 +33,9 @@ class ApplicationSite:
         redirect_uri: Where visitors come back to.
         goodbye: Where they land after signing out.
         pages: Its pages by path; any other path says that the visitor is back.
+        redirects: Its addresses that redirect, and where to.
+        onward: A callback that redirects to another origin of the application.
+        to_app: A callback that redirects to an application on the device.
         ours: The first-party application.
         partner: The third-party one.
         branded: Another third-party one, with a logo and a colour.
@@ -43,10 +46,15 @@ class ApplicationSite:
     def __init__(self, world: World) -> None:
         self.world = world
         self.pages: dict[str, str] = {}
+        self.redirects: dict[str, str] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.origin = f"http://127.0.0.1:{self._server.server_port}"
         self.redirect_uri = f"{self.origin}/callback"
         self.goodbye = f"{self.origin}/goodbye"
+        self.onward = f"{self.origin}/onward"
+        self.to_app = f"{self.origin}/to-app"
+        self.redirects[self.onward] = f"http://localhost:{self._server.server_port}/arrived"
+        self.redirects[self.to_app] = "com.example.app:/arrived"
         self.ours = self._application("Order desk")
         self.partner = self._application("Parcel tracker by Kestrel Ltd", is_third_party=True)
         self.branded = self._application("Tidewater Books", is_third_party=True, branding=BRANDING)
@@ -72,15 +80,26 @@ class ApplicationSite:
         return IdentityClient(self.world.stack.base_url, application, scopes=scopes, resources=[self.resource])
 
     def _application(self, name: str, **changes: Any) -> str:
-        metadata = {"redirectUris": [self.redirect_uri], "postLogoutRedirectUris": [self.goodbye]}
+        chains = [self.onward, self.to_app]
+        metadata = {
+            "redirectUris": [self.redirect_uri, *chains],
+            "postLogoutRedirectUris": [self.goodbye, *chains],
+        }
         applications = self.world.management.applications
         return applications.create(name=name, type="SPA", oidc_client_metadata=metadata, **changes).id
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        pages = self.pages
+        pages, site = self.pages, self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                target = site.redirects.get(site.origin + self.path.partition("?")[0])
+                if target is not None:
+                    self.send_response(302)
+                    self.send_header("Location", target)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 body = pages.get(self.path, f"<!doctype html><title>{BACK}</title><h1>{BACK}</h1>").encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/html; charset=utf-8")

@@ -7,7 +7,6 @@ import pytest
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.redirect_uris import (
     destination,
-    form_action_source,
     home_of,
     is_registered,
     with_parameters,
@@ -55,13 +54,6 @@ def test_parameters_are_added_to_those_of_the_uri() -> None:
     assert with_parameters("https://a.example.com/cb", {"code": "a b"}) == "https://a.example.com/cb?code=a+b"
     assert with_parameters("https://a.example.com/cb?x=1", {"code": "c"}) == "https://a.example.com/cb?x=1&code=c"
     assert with_parameters("com.example.app:/cb", {"code": "c"}) == "com.example.app:/cb?code=c"
-
-
-def test_the_policy_names_the_origin_of_the_redirect() -> None:
-    assert form_action_source("https://a.example.com:8443/cb?x") == "https://a.example.com:8443"
-    assert form_action_source("https://A.example.com:/cb") == "https://a.example.com"
-    assert form_action_source("com.example.app:/cb") == "com.example.app:"
-    assert form_action_source("http://[::1]:7/cb") == "http:"
 
 
 @pytest.mark.parametrize(

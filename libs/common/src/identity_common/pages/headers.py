@@ -3,15 +3,22 @@
 from urllib.parse import urlsplit
 
 
-def page_headers(form_action: str = "", *, logo: str | None = None, nonce: str | None = None) -> dict[str, str]:
+def page_headers(*, logo: str | None = None, nonce: str | None = None, leads_elsewhere: bool = False) -> dict[str, str]:
     """Return the headers that protect a page.
 
     No frames, no foreign content except the logo, no script except the one with the nonce, no caching, no referrer.
+
+    Args:
+        logo: The address of an image on the page.
+        nonce: Of the page's script.
+        leads_elsewhere: Whether the answer to a form of the page redirects to an application. Chromium applies
+            ``form-action`` to every redirect that follows, including the application's own, which are not known here:
+            such a page has no ``form-action``.
     """
     policy = ["default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'"]
     policy += [f"script-src 'nonce-{nonce}'"] if nonce else []
     policy += [f"img-src {_origin(logo)}"] if logo else []
-    policy += [f"form-action 'self' {form_action}".rstrip()]
+    policy += [] if leads_elsewhere else ["form-action 'self'"]
     return {
         "Content-Security-Policy": "; ".join(policy),
         "X-Frame-Options": "DENY",

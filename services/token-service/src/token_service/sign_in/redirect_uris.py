@@ -58,14 +58,3 @@ def destination(redirect_uri: str, *, is_native: bool) -> str | None:
     parts = urlsplit(redirect_uri)
     is_web = parts.scheme == "https" or (parts.scheme == "http" and not is_native)
     return parts.netloc if is_web else None
-
-
-def form_action_source(redirect_uri: str) -> str:
-    """Return the ``form-action`` source of a content security policy that allows a redirect to this URI.
-
-    The policy cannot express IPv6 addresses and hosts of private-use schemes: for these the source is the scheme.
-    """
-    parts = urlsplit(redirect_uri)
-    if parts.scheme not in {"http", "https"} or "[" in parts.netloc:
-        return f"{parts.scheme}:"
-    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port is not None else "")

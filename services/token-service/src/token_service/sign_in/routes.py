@@ -30,7 +30,7 @@ from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
 from token_service.sign_in.pending import Pending, PendingAuthorizations
-from token_service.sign_in.redirect_uris import destination, form_action_source, with_parameters
+from token_service.sign_in.redirect_uris import destination, with_parameters
 from token_service.sign_in.request import (
     AuthorizationRequest,
     BadRequest,
@@ -321,7 +321,7 @@ class AuthorizationPages:
             browser.language(browser.query()),
             application=application,
             status=refused.status if refused else 200,
-            form_action=form_action_source(pending.request.redirect_uri),
+            leads_elsewhere=True,
             has_script=True,
             headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
             action=self._form_action(browser, _SIGN_IN, application),
@@ -350,7 +350,6 @@ class AuthorizationPages:
         form = Form(
             action=self._form_action(browser, _CONSENT, application),
             switch_action=self._form_action(browser, _SWITCH, application) if may_switch else None,
-            redirects_to=form_action_source(request.redirect_uri),
             destination=destination(request.redirect_uri, is_native=application.type == "Native"),
             request_id=pending_id,
             csrf_token=pending.csrf_token,

@@ -16,7 +16,7 @@ from token_service.sign_in.pages.consent import name_of
 from token_service.sign_in.pages.cookies import BROWSER, SESSION
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
-from token_service.sign_in.redirect_uris import form_action_source, with_parameters
+from token_service.sign_in.redirect_uris import with_parameters
 from token_service.sign_in.request import BadRequest, Parameters
 from token_service.sign_in.sessions import Sessions
 from token_service.tokens.id_token_hints import IdTokenHints
@@ -123,7 +123,7 @@ class EndSession:
             answer = page(
                 "confirm_sign_out.html",
                 language,
-                form_action=form_action_source(target),
+                leads_elsewhere=True,
                 person=name_of(who.person.user) if who else None,
                 **shared,
             )

@@ -33,15 +33,13 @@ class Form(msgspec.Struct, frozen=True):
     Attributes:
         action: Path that it is posted to.
         switch_action: Path to sign in as another user; None if the request accepts one user only.
-        redirects_to: Where the answer may redirect to, for the security policy.
-        destination: Host and port of the same, shown to the user; None for an application on the user's device.
+        destination: Host and port that the answer redirects to; None for an application on the user's device.
         request_id: Of the pending request.
         csrf_token: Of the pending request.
     """
 
     action: str
     switch_action: str | None
-    redirects_to: str
     destination: str | None
     request_id: str
     csrf_token: str
@@ -77,7 +75,7 @@ def consent_page(
         "consent.html",
         language,
         application=application,
-        form_action=form.redirects_to,
+        leads_elsewhere=True,
         has_script=True,
         person=name_of(step.who.person.user),
         about_you=_about_you(wanted, before),

@@ -63,7 +63,7 @@ def page(
     *,
     application: ApplicationState | None = None,
     status: int = 200,
-    form_action: str = "",
+    leads_elsewhere: bool = False,
     has_script: bool = False,
     headers: dict[str, str] | None = None,
     **values: Any,
@@ -75,9 +75,7 @@ def page(
         language: Its tag.
         application: The application that the page is about, if any; the page shows its name, logo and colour.
         status: HTTP status.
-        form_action: Another source that the response to the page's form may redirect to: Chromium applies
-            ``form-action`` to
-            redirects after a post too.
+        leads_elsewhere: Whether the answer to a form of the page redirects to the application.
         has_script: Whether the page loads the script.
         headers: Additional ones.
         values: For the template.
@@ -98,5 +96,6 @@ def page(
             **values,
         )
     )
-    answer = page_headers(form_action, logo=logo, nonce=nonce) | {"Content-Language": language} | (headers or {})
+    protection = page_headers(logo=logo, nonce=nonce, leads_elsewhere=leads_elsewhere)
+    answer = {**protection, "Content-Language": language, **(headers or {})}
     return Response(html, status_code=status, media_type=MediaType.HTML, headers=answer)
