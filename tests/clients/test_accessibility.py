@@ -42,6 +42,14 @@ async def too_many_attempts(visitor: Visitor) -> None:
     await visitor.page.get_by_text("Too many attempts").wait_for()
 
 
+async def select_account(visitor: Visitor) -> None:
+    await sign_in(visitor)
+    await visitor.sign_in()
+    await visitor.is_back()
+    await visitor.open(visitor.site.client(visitor.site.branded), "select_account")
+    await visitor.sees("Choose an account")
+
+
 async def consent(visitor: Visitor) -> None:
     site = visitor.site
     for name in ("Harbour Lights", "Quiet Garden Landscaping and Maintenance Cooperative"):
@@ -147,6 +155,7 @@ async def signed_out(visitor: Visitor) -> None:
         too_many_attempts,
         sign_in_with_a_logo,
         sign_in_in_german,
+        select_account,
         consent,
         consent_with_many_organizations,
         consent_in_german,

@@ -140,8 +140,9 @@ def test_while_signing_in_and_consenting_and_signing_out(world: World) -> None:
     world.management.users.update(person.user_id, name=name_of("person"))
     sign_in = person.follow(person.authorize(partner))
     consent = person.follow(person.sign_in(sign_in))
+    account = person.follow(person.authorize(partner, prompt="select_account"))
     sign_out = person.browser.get("/oidc/session/end", params={"client_id": partner.id})
-    for page in (sign_in, consent, sign_out):
+    for page in (sign_in, account, consent, sign_out):
         assert (page.status_code, Names(page.text).found) == (200, [])
         assert Names(page.text).shown
     assert callback(person.send(consent, decision="deny"))["error"] == "access_denied"

@@ -34,7 +34,7 @@ def expected(issuer: str) -> dict[str, Any]:
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "code_challenge_methods_supported": ["S256"],
-        "prompt_values_supported": ["none", "login", "consent"],
+        "prompt_values_supported": ["none", "login", "consent", "select_account"],
         "ui_locales_supported": ["en", "de"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["ES256"],

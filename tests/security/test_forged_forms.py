@@ -186,15 +186,18 @@ class TestInjectedForms:
         sign_in = victim.follow(asked)
         wrong = victim.send(sign_in, identifier=hostile, password="wrong")
         consent = victim.follow(victim.sign_in(sign_in))
+        account = victim.follow(victim.authorize(client, prompt="select_account"))
         leaving = {"client_id": client.id, "post_logout_redirect_uri": f"{REDIRECT_URI}/bye", "state": hostile}
         sign_out = victim.browser.get("/oidc/session/end", params=leaving)
-        pages = [sign_in, wrong, consent, sign_out]
-        assert [heading(page) for page in pages] == ["Sign in", "Sign in", "Allow access?", "Sign out?"]
+        pages = [sign_in, wrong, account, consent, sign_out]
+        headings = ["Sign in", "Sign in", "Choose an account", "Allow access?", "Sign out?"]
+        assert [heading(page) for page in pages] == headings
         assert all(str(escape(name)) in page.text for page in pages)
         at = f"?client_id={client.id}"
         assert [Targets(page).found for page in pages] == [
             [f"/sign-in{at}", f"/sign-in/cancel{at}"],
             [f"/sign-in{at}", f"/sign-in/cancel{at}"],
+            [f"/sign-in/account{at}"],
             [f"/consent{at}", f"/consent/switch{at}", f"/consent{at}"],
             ["/oidc/session/end"],
         ]

@@ -63,7 +63,8 @@ class _Client:
         Args:
             redirect_uri: The callback address, registered for the application.
             prompt: ``login`` forces a new sign-in; ``consent`` asks for consent again, which is necessary after scopes
-                were added; ``none`` never shows a page.
+                were added; ``select_account`` offers the user another account; ``none`` never shows a page. Several are
+                separated by spaces.
             login_hint: Prefills the user name.
         """
         return self.state.begin(redirect_uri, prompt=prompt, login_hint=login_hint)

@@ -18,6 +18,7 @@ from token_service.grants.client_authentication import METHODS
 from token_service.sign_in import routes as authorization
 from token_service.sign_in import sign_out as end_session
 from token_service.sign_in.pages.languages import LANGUAGES
+from token_service.sign_in.request import PROMPTS
 from token_service.tokens.identity import IdTokenClaims
 from token_service.tokens.keys import JWKS_MAX_AGE_S, JwkSet, KeyRing
 from token_service.tokens.scopes import person_scopes
@@ -172,7 +173,7 @@ def _metadata(issuer: str, *, urn_namespace: str, grant_types: list[str], algori
         response_types_supported=["code"],
         response_modes_supported=["query"],
         code_challenge_methods_supported=["S256"],
-        prompt_values_supported=["none", "login", "consent"],
+        prompt_values_supported=list(PROMPTS),
         ui_locales_supported=list(LANGUAGES.by_tag),
         subject_types_supported=["public"],
         id_token_signing_alg_values_supported=algorithms,

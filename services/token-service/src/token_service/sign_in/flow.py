@@ -68,6 +68,12 @@ class NeedsSignIn(msgspec.Struct, frozen=True):
     """The user must sign in."""
 
 
+class NeedsAccount(msgspec.Struct, frozen=True):
+    """The user must select an account: the one that is signed in at this browser, or another."""
+
+    who: SignedIn
+
+
 class NeedsConsent(msgspec.Struct, frozen=True):
     """The user must consent.
 
@@ -87,7 +93,7 @@ class Granted(msgspec.Struct, frozen=True):
     code: str
 
 
-NextStep = NeedsSignIn | NeedsConsent | Granted
+NextStep = NeedsSignIn | NeedsAccount | NeedsConsent | Granted
 
 
 class SignInFlow:
@@ -199,8 +205,11 @@ class SignInFlow:
             Refusal: ``login_required`` or ``consent_required``: no page may be shown (``prompt=none``).
         """
         step: NextStep = NeedsSignIn()
-        if who and request.accepts(who.person.user.id) and not self._must_sign_in_again(who, request):
-            step = await self._after_sign_in(request, who)
+        if who and request.accepts(who.person.user.id):
+            if "select_account" in request.prompts:
+                step = NeedsAccount(who)
+            elif not self._must_sign_in_again(who, request):
+                step = await self._after_sign_in(request, who)
         if "none" in request.prompts and isinstance(step, NeedsSignIn):
             raise Refusal("login_required", "no sign-in at this browser satisfies the request")
         if "none" in request.prompts and isinstance(step, NeedsConsent):
@@ -209,8 +218,12 @@ class SignInFlow:
 
     async def resume(self, pending: Pending, who: SignedIn | None) -> NextStep:
         """Return the next step of a pending request."""
-        who = acceptable(who, pending)
-        return NeedsSignIn() if who is None else await self._after_sign_in(pending.request, who)
+        accepted = acceptable(who, pending)
+        if accepted is not None:
+            return await self._after_sign_in(pending.request, accepted)
+        if who and pending.request.accepts(who.person.user.id) and "select_account" in pending.request.prompts:
+            return NeedsAccount(who)
+        return NeedsSignIn()
 
     async def agree(
         self,
@@ -343,11 +356,14 @@ class SignInFlow:
 
 
 def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
-    """Return the signed-in user if a pending request accepts the user and the time of the sign-in."""
+    """Return the signed-in user if a pending request accepts the user and the time of the sign-in.
+
+    Signing in for the request also selects the account.
+    """
     request = pending.request
     if who is None or not request.accepts(who.person.user.id):
         return None
-    demands = "login" in request.prompts or request.max_age_s is not None
+    demands = bool(request.prompts & {"login", "select_account"}) or request.max_age_s is not None
     return None if demands and who.session.signed_in_at < pending.created_at else who
 
 

@@ -25,7 +25,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorizat
     Attributes:
         browser: Hash of the secret of the browser that sent it; a link to it does not work in another browser.
         csrf_token: Part of every form of its pages.
-        created_at: Milliseconds since the epoch; a later sign-in satisfies ``prompt=login``.
+        created_at: Milliseconds since the epoch; a later sign-in satisfies ``prompt=login`` and ``select_account``.
     """
 
     request: AuthorizationRequest
@@ -73,9 +73,26 @@ class PendingAuthorizations:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        request = msgspec.structs.replace(pending.request, prompts=pending.request.prompts | {"login"})
-        changed = msgspec.structs.replace(pending, request=request, created_at=now)
-        await self._commands.execute("SET", self._key(pending_id), _encode(changed), "XX", "KEEPTTL")
+        prompts = pending.request.prompts - {"select_account"} | {"login"}
+        request = msgspec.structs.replace(pending.request, prompts=prompts)
+        await self._replace(pending_id, msgspec.structs.replace(pending, request=request, created_at=now))
+
+    async def select_account(self, pending_id: str, pending: Pending, *, login_hint: str | None) -> Pending:
+        """Record that the user has selected the account that is signed in; a no-op if the request has expired.
+
+        Args:
+            pending_id: The request's id.
+            pending: The request.
+            login_hint: Prefills the sign-in page, if the account must sign in again.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        prompts = pending.request.prompts - {"select_account"}
+        request = msgspec.structs.replace(pending.request, prompts=prompts, login_hint=login_hint)
+        selected = msgspec.structs.replace(pending, request=request)
+        await self._replace(pending_id, selected)
+        return selected
 
     async def find(self, pending_id: str | None, *, browser_secret: str | None) -> Pending | None:
         """Return a request of this browser; none if it is unknown or expired.
@@ -98,6 +115,9 @@ class PendingAuthorizations:
             StoreUnavailable: Redis does not answer.
         """
         return bool(await self._commands.execute("DEL", self._key(pending_id)))
+
+    async def _replace(self, pending_id: str, pending: Pending) -> None:
+        await self._commands.execute("SET", self._key(pending_id), _encode(pending), "XX", "KEEPTTL")
 
     def _key(self, pending_id: str) -> str:
         return f"identity:{self._tenant_id}:pending-authorization:{_hash(pending_id)}"

@@ -14,7 +14,8 @@ import msgspec
 from token_service.tokens.id_token_hints import Hint
 from token_service.tokens.scopes import parse_scope
 
-Prompt = Literal["none", "login", "consent"]
+Prompt = Literal["none", "login", "consent", "select_account"]
+PROMPTS: Final[tuple[Prompt, ...]] = get_args(Prompt)
 
 MAX_BYTES: Final = 32 * 1024
 _MAX_PARAMETERS: Final = 64
@@ -23,7 +24,6 @@ _MAX_CHARACTERS: Final = {"state": 2048, "nonce": 512, "login_hint": 512}
 _MAX_SCOPES: Final = 100
 _MAX_RESOURCES: Final = 20
 _MAX_STORED_BYTES: Final = 6 * 1024
-_PROMPTS: Final[frozenset[str]] = frozenset(get_args(Prompt))
 _encode: Final = msgspec.json.Encoder().encode
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636 section 4.2: base64url of a SHA-256
 
@@ -230,8 +230,8 @@ def _code_challenge(parameters: Parameters, *, is_required: bool) -> str | None:
 
 def _prompts(prompt: str | None) -> frozenset[str]:
     prompts = frozenset(prompt.split(" ")) - {""} if prompt else frozenset[str]()
-    if not prompts <= _PROMPTS:
-        raise Refusal("invalid_request", "prompt may be none, login and consent")
+    if not prompts.issubset(PROMPTS):
+        raise Refusal("invalid_request", "prompt may be none, login, consent and select_account")
     if "none" in prompts and len(prompts) > 1:
         raise Refusal("invalid_request", "prompt none cannot be combined with others")
     return prompts

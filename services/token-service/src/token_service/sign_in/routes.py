@@ -20,10 +20,19 @@ from identity_common.wire.events import ApplicationState
 from token_service.grants.failures import oauth_error_of
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.devices import DEVICE_TTL_S
-from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextStep, SignedIn, SignInFlow, acceptable
+from token_service.sign_in.flow import (
+    Granted,
+    NeedsAccount,
+    NeedsConsent,
+    NeedsSignIn,
+    NextStep,
+    SignedIn,
+    SignInFlow,
+    acceptable,
+)
 from token_service.sign_in.pages.assets import asset_routes
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
-from token_service.sign_in.pages.consent import Form, consent_page
+from token_service.sign_in.pages.consent import Form, consent_page, identifier_of, name_of
 from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION
 from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
@@ -43,10 +52,12 @@ from token_service.sign_in.sessions import REMEMBERED_TTL_S
 PATH: Final = "/oidc/auth"
 _SIGN_IN: Final = "/sign-in"
 _CANCEL: Final = "/sign-in/cancel"
+_ACCOUNT: Final = "/sign-in/account"
 _CONSENT: Final = "/consent"
 _SWITCH: Final = "/consent/switch"
 _SELECTIONS: Final = {"select-all": True, "select-none": False}
 """Form values that change the list of organizations; the page is shown again."""
+_PATHS: Final[dict[type[NextStep], str]] = {NeedsSignIn: _SIGN_IN, NeedsAccount: _ACCOUNT, NeedsConsent: _CONSENT}
 _MINUTE_S: Final = 60
 
 Answer = Response[str] | Response[None]
@@ -101,8 +112,8 @@ class AuthorizationPages:
             browser = self._browser(request)
             return await self._authorize(browser, await browser.form())
 
-        @get(_SIGN_IN, include_in_schema=False, exception_handlers=PROBLEMS)
-        async def show_sign_in(request: AnyRequest) -> Answer:
+        @get([_SIGN_IN, _ACCOUNT, _CONSENT], include_in_schema=False, exception_handlers=PROBLEMS)
+        async def show(request: AnyRequest) -> Answer:
             browser = self._browser(request)
             return await self._show(browser, browser.query().get("request") or "")
 
@@ -116,10 +127,10 @@ class AuthorizationPages:
             browser = self._browser(request)
             return await self._cancel(browser, await browser.form())
 
-        @get(_CONSENT, include_in_schema=False, exception_handlers=PROBLEMS)
-        async def show_consent(request: AnyRequest) -> Answer:
+        @post(_ACCOUNT, include_in_schema=False, exception_handlers=PROBLEMS)
+        async def select_account(request: AnyRequest) -> Answer:
             browser = self._browser(request)
-            return await self._show(browser, browser.query().get("request") or "")
+            return await self._select_account(browser, await browser.form())
 
         @post(_CONSENT, include_in_schema=False, exception_handlers=PROBLEMS)
         async def consent(request: AnyRequest) -> Answer:
@@ -131,7 +142,7 @@ class AuthorizationPages:
             browser = self._browser(request)
             return await self._switch(browser, await browser.form())
 
-        pages = [authorize, authorize_by_form, show_sign_in, sign_in, cancel, show_consent, consent, switch]
+        pages = [authorize, authorize_by_form, show, sign_in, cancel, select_account, consent, switch]
         return [*pages, *asset_routes()]
 
     async def _authorize(self, browser: Browser, parameters: Parameters) -> Answer:
@@ -185,6 +196,8 @@ class AuthorizationPages:
         step = await self._flow.resume(pending, who)
         if isinstance(step, NeedsSignIn):
             return self._sign_in_page(browser, pending_id, pending, application, pending.request.login_hint or "")
+        if isinstance(step, NeedsAccount):
+            return self._account_page(browser, pending_id, pending, application, step.who)
         if isinstance(step, NeedsConsent):
             return await self._consent_page(browser, pending_id, pending, application, step, select_all=select_all)
         return await self._finish(browser, pending_id, pending, step)
@@ -217,11 +230,46 @@ class AuthorizationPages:
             await self._take(browser, pending_id)
             description = "the user who signed in is not the one of id_token_hint"
             return self._refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
+        return await self._resume(browser, pending_id, pending, who, cookies=cookies)
+
+    async def _resume(
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        who: SignedIn | None,
+        *,
+        cookies: list[Cookie] | None = None,
+    ) -> Answer:
+        """Send the code, or redirect to the next page."""
         step = await self._flow.resume(pending, who)
         if isinstance(step, Granted):
             return await self._finish(browser, pending_id, pending, step, cookies=cookies)
-        await self._pending.prolong(pending_id)
-        return redirect(self._next(browser, step, pending_id), cookies=cookies)
+        if isinstance(step, NeedsConsent):
+            await self._pending.prolong(pending_id)
+        return redirect(self._next(browser, step, pending_id), cookies=cookies or [])
+
+    async def _select_account(self, browser: Browser, form: Parameters) -> Answer:
+        """Handle the user's selection, which must be explicit.
+
+        Source:
+            OpenID Connect Core 1.0 section 3.1.2.1 (an error, where no account is selected).
+        """
+        pending_id, pending = await self._posted(browser, form)
+        decision = form.get("decision")
+        if decision == "cancel":
+            await self._take(browser, pending_id)
+            request, description = pending.request, "the user did not select an account"
+            return self._refuse(request.redirect_uri, request.state, "account_selection_required", description)
+        if decision == "another":
+            await self._pending.require_sign_in(pending_id, pending, now=self._clock())
+            return redirect(self._next(browser, NeedsSignIn(), pending_id))
+        if decision != "continue":
+            raise BadRequest("decision must be continue, another or cancel")
+        who = await self._flow.signed_in(browser.session_cookie)
+        if who and who.person.user.id == form.get("account"):  # another may have signed in since the page was shown
+            pending = await self._pending.select_account(pending_id, pending, login_hint=identifier_of(who.person.user))
+        return await self._resume(browser, pending_id, pending, who)
 
     async def _cancel(self, browser: Browser, form: Parameters) -> Answer:
         pending_id, pending = await self._posted(browser, form)
@@ -333,6 +381,24 @@ class AuthorizationPages:
             wait_minutes=-(-(retry_after_s or 0) // _MINUTE_S),
         )
 
+    def _account_page(
+        self, browser: Browser, pending_id: str, pending: Pending, application: ApplicationState, who: SignedIn
+    ) -> Answer:
+        user = who.person.user
+        return page(
+            "account.html",
+            browser.language(browser.query()),
+            application=application,
+            leads_elsewhere=True,
+            action=self._form_action(browser, _ACCOUNT, application),
+            request_id=pending_id,
+            csrf_token=pending.csrf_token,
+            account=user.id,
+            person=name_of(user),
+            identifier=identifier_of(user),
+            may_switch=pending.request.hinted_user_id is None,
+        )
+
     async def _consent_page(
         self,
         browser: Browser,
@@ -390,7 +456,7 @@ class AuthorizationPages:
 
     def _address(self, step: NextStep, pending_id: str, client_id: str | None, language: str | None) -> str:
         """Return the address of a page, with what the page needs even if the request is gone."""
-        path = _SIGN_IN if isinstance(step, NeedsSignIn) else _CONSENT
+        path = _PATHS[type(step)]
         return f"{self._base_url}{path}?{_query(request=pending_id, client_id=client_id, ui_locales=language)}"
 
     def _form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:

@@ -115,4 +115,9 @@ def _permission(name: str, description: str | None, *, is_new: bool) -> Item:
 
 def name_of(user: UserState) -> str:
     """Return how a page addresses a user."""
-    return user.name or user.username or user.primary_email or user.primary_phone or user.id
+    return user.name or identifier_of(user) or user.id
+
+
+def identifier_of(user: UserState) -> str | None:
+    """Return what a user may sign in with."""
+    return user.username or user.primary_email or user.primary_phone
