@@ -16,7 +16,7 @@ import uvicorn
 from stead import AsyncManagementClient, IdentityError, ManagementClient, NotValidFeed
 from support_desk import app, backend, orders_api
 from support_desk.desk import Application, Desk
-from support_desk.setup import Registration, register
+from support_desk.setup import BACKEND_SCOPES, Registration, register
 
 _GRACEFUL_SHUTDOWN_S: Final = 3
 _FEED_WAIT_S: Final = 10
@@ -27,6 +27,7 @@ class ManagementApi(msgspec.Struct, frozen=True):
 
     client_id: str
     client_secret: str
+    resource: str
 
 
 class User(msgspec.Struct, frozen=True):
@@ -100,7 +101,12 @@ def run(port: int, file: Path) -> int:
         desk_url = f"http://127.0.0.1:{port}"
         try:
             with ManagementClient(credentials.base_url, **msgspec.structs.asdict(credentials.management_api)) as admin:
-                registration = register(admin, desk_url=desk_url, agent_id=credentials.demo.users[0].id)
+                registration = register(
+                    admin,
+                    management_api=credentials.management_api.resource,
+                    desk_url=desk_url,
+                    agent_id=credentials.demo.users[0].id,
+                )
         except IdentityError as error:
             return _error(f"{credentials.base_url}: {error}; is `make run` running?")
         agent, customer = credentials.demo.users
@@ -109,9 +115,7 @@ def run(port: int, file: Path) -> int:
             f"Sign in as {agent.username}, who may act as customers, or as {customer.username}, who may not.\n"
             f"Their passwords are in {file}. Ctrl-C stops the desk.\n"
         )
-        feed = NotValidFeed.over_http(
-            credentials.base_url, client_id=registration.client_id, client_secret=registration.client_secret
-        )
+        feed = NotValidFeed.over_http(credentials.base_url, **msgspec.structs.asdict(registration.desk))
         with feed:
             feed.wait_until_fresh(_FEED_WAIT_S)  # until then the Orders API answers 503
             asyncio.run(serve(listener, credentials, registration, feed, desk_url, welcome))
@@ -142,13 +146,17 @@ async def serve(
     """Serve the three programs at one address: the backend below ``/api``, the Orders API below ``/orders``."""
     issuer = f"{credentials.base_url}/oidc"
     async with (
-        AsyncManagementClient(credentials.base_url, **msgspec.structs.asdict(credentials.management_api)) as management,
+        AsyncManagementClient(
+            credentials.base_url,
+            **msgspec.structs.asdict(registration.backend),
+            resource=credentials.management_api.resource,
+            scope=" ".join(BACKEND_SCOPES),
+        ) as management,
         httpx.AsyncClient(timeout=10) as http,
     ):
         application = Application(
             base_url=credentials.base_url,
-            client_id=registration.client_id,
-            client_secret=registration.client_secret,
+            **msgspec.structs.asdict(registration.desk),
             backend_url=desk_url,
             orders_url=desk_url,
             orders_resource=credentials.demo.resource,

@@ -1,7 +1,7 @@
 """The integrator's backend: decides who may act as whom, and requests the subject tokens.
 
-Stead does not decide that: it mints subject tokens for any client of its Management API. So only this backend has that
-access, and it checks every request for impersonation:
+Stead does not decide that: it mints subject tokens for any client of its Management API with the scope
+``subject-tokens``. So only this backend has it, and it checks every request for impersonation:
 
 1. ``AccessTokenMiddleware`` admits only access tokens for this backend with the scope ``impersonate:customers``, which
    an API role grants to agents.

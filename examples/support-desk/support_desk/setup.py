@@ -16,6 +16,8 @@ from support_desk import backend
 _NAME: Final = "Support desk"
 _ENGINEERS: Final = "Support engineer"
 _CUSTOMERS: Final = "Demo customer"
+_BACKEND: Final = "Support backend"
+BACKEND_SCOPES: Final = ("read", "subject-tokens")
 _SCOPES: Final = {backend.READ: "See the customers", backend.IMPERSONATE: "Act as a customer, with a reason"}
 _SAMPLES: Final = {"ines.castro": "Ines Castro", "mei.tanaka": "Mei Tanaka", "noah.okafor": "Noah Okafor"}
 
@@ -28,33 +30,39 @@ class _Named(Protocol):
 _Item = TypeVar("_Item", bound=_Named)
 
 
-class Registration(msgspec.Struct, frozen=True):
-    """The application, and the API role that makes a user a customer."""
+class Client(msgspec.Struct, frozen=True):
+    """An application with its secret."""
 
     client_id: str
     client_secret: str
-    customer_role: str
 
     def __repr__(self) -> str:
-        return f"Registration({self.client_id!r})"
+        return f"Client({self.client_id!r})"
 
 
-def register(management: ManagementClient, *, desk_url: str, agent_id: str) -> Registration:
-    """Create what is missing: the application, the backend as a resource, the roles, some customers. Blocks.
+class Registration(msgspec.Struct, frozen=True):
+    """The desk, its backend, and the API role that makes a user a customer."""
+
+    desk: Client
+    backend: Client
+    customer_role: str
+
+
+def register(management: ManagementClient, *, management_api: str, desk_url: str, agent_id: str) -> Registration:
+    """Create what is missing: the desk, its backend as a client and as a resource, the roles, some customers. Blocks.
 
     Args:
         management: A client with full access.
+        management_api: The resource indicator of the Management API.
         desk_url: The desk's address for browsers.
         agent_id: The user who becomes a support engineer.
 
     Raises:
         IdentityError: Stead refused, or did not answer.
     """
-    application = _application(management, desk_url)
     address = urlsplit(desk_url).netloc
-    if any(secret.name == address for secret in management.applications.secrets(application.id)):
-        management.applications.delete_secret(application.id, address)
-    secret = management.applications.create_secret(application.id, address)
+    desk = _with_secret(management, _application(management, desk_url).id, address)
+    its_backend = _with_secret(management, _backend(management, management_api).id, address)
     management.users.assign_roles(agent_id, [_engineers(management)])
     customers = _named(
         _CUSTOMERS,
@@ -67,7 +75,33 @@ def register(management: ManagementClient, *, desk_url: str, agent_id: str) -> R
         except Conflict:
             continue  # created by an earlier start
         management.users.assign_roles(user_id, [customers])
-    return Registration(application.id, secret.value or "", customers)
+    return Registration(desk, its_backend, customers)
+
+
+def _with_secret(management: ManagementClient, client_id: str, address: str) -> Client:
+    if any(secret.name == address for secret in management.applications.secrets(client_id)):
+        management.applications.delete_secret(client_id, address)
+    secret = management.applications.create_secret(client_id, address)
+    return Client(client_id, secret.value or "")
+
+
+def _backend(management: ManagementClient, management_api: str) -> Application:
+    """Return the backend's application, which may read the Management API, and request subject tokens."""
+    application = _named(
+        _BACKEND,
+        management.applications.list(types=["MachineToMachine"]),
+        lambda: management.applications.create(name=_BACKEND, type="MachineToMachine"),
+    )
+    role = _named(
+        _BACKEND,
+        management.roles.list(),
+        lambda: management.roles.create(_BACKEND, "May find customers and act as them", "MachineToMachine"),
+    )
+    resource = next(each for each in management.resources.list() if each.indicator == management_api)
+    scopes = [each.id for each in management.resources.scopes(resource.id) if each.name in BACKEND_SCOPES]
+    management.roles.assign_scopes(role.id, scopes)
+    management.applications.assign_roles(application.id, [role.id])
+    return application
 
 
 def _application(management: ManagementClient, desk_url: str) -> Application:

@@ -12,7 +12,7 @@ from provision.private_files import write_private
 
 
 class ManagementApi(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine-to-machine application with access to the Management API."""
+    """A machine-to-machine application, and the scopes of the Management API that it has."""
 
     client_id: str
     client_secret: str
@@ -66,11 +66,18 @@ class BusSubscriber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the seed created; the schema of ``credentials.json``."""
+    """Everything the seed created; the schema of ``credentials.json``.
+
+    Attributes:
+        management_api: For administration: it may do everything.
+        backend: The integrator's backend, which may request subject tokens.
+        traditional: The application that exchanges them.
+    """
 
     base_url: str
     urn_namespace: str = "service"
     management_api: ManagementApi
+    backend: ManagementApi
     demo: Demo
     traditional: ConfidentialClient
     spa: PublicClient
@@ -115,6 +122,9 @@ def _variables(credentials: Credentials) -> dict[str, str]:
         "MANAGEMENT_API_CLIENT_SECRET": credentials.management_api.client_secret,
         "MANAGEMENT_API_RESOURCE": credentials.management_api.resource,
         "MANAGEMENT_API_SCOPE": credentials.management_api.scope,
+        "BACKEND_CLIENT_ID": credentials.backend.client_id,
+        "BACKEND_CLIENT_SECRET": credentials.backend.client_secret,
+        "BACKEND_SCOPE": credentials.backend.scope,
         "DEMO_RESOURCE": credentials.demo.resource,
         "DEMO_SCOPES": " ".join(credentials.demo.scopes),
         "DEMO_AGENT_ID": agent.id,

@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from identity_common.access.callers import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from provision.credentials import (
@@ -37,6 +37,7 @@ _SECRET: Final = "demo"  # noqa: S105 - the secret's name
 _ADMINISTRATOR: Final = "administrator"
 _ADMINISTRATORS: Final = "Administrator"
 _CONSOLE: Final = "Console"
+_BACKEND: Final = "Demo backend"
 
 _SCOPES_OF_THE_API: Final = frozenset({SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS})
 _KNOWN_WITHIN_S: Final = 10.0
@@ -83,8 +84,9 @@ def seed(
             urn_namespace=urn_namespace,
             management_api=access,
             demo=Demo(resource=RESOURCE, scopes=sorted(SCOPES), users=users),
+            backend=_backend(management, access.resource, known.backend if known else None),
             traditional=_traditional(management, base_url, known.traditional if known else None),
-            spa=PublicClient(client_id=_application(management, base_url, _SPA, "SPA")),
+            spa=PublicClient(client_id=_application(management, base_url, _SPA, "SPA", may_exchange=False)),
             administrator=_administrator(management, access.resource, known.administrator if known else None),
             console=_console(management, base_url, known.console if known else None),
             nats=nats,
@@ -181,8 +183,7 @@ def _user(
 
 def _administrator(management: ManagementClient, management_api: str, known: Administrator | None) -> Administrator:
     """Return the console's administrator, who holds a role with the scope ``all``."""
-    resource = next(each for each in management.resources.list() if each.indicator == management_api)
-    role_id = _role(management, resource, _ADMINISTRATORS, ("all",))
+    role_id = _role(management, _management_api(management, management_api), _ADMINISTRATORS, (SCOPE_ALL,))
     password = known.password if known else secrets.token_urlsafe(15)
     try:
         user_id = management.users.create(username=_ADMINISTRATOR, password=password, name="Administrator").id
@@ -211,10 +212,40 @@ def _console(management: ManagementClient, base_url: str, known: ConfidentialCli
     return _with_secret(management, application.id, known)
 
 
-def _role(management: ManagementClient, resource: Resource, name: str, scopes: tuple[str, ...]) -> str:
+def _backend(management: ManagementClient, management_api: str, known: ManagementApi | None) -> ManagementApi:
+    """Return the integrator's backend, which may request subject tokens, and end the impersonations that it began."""
+    resource = _management_api(management, management_api)
+    role_id = _role(management, resource, _BACKEND, (SCOPE_SUBJECT_TOKENS,), "MachineToMachine")
+    application = _first(
+        management.applications.list(search=_BACKEND),
+        lambda each: each.name == _BACKEND and each.type == "MachineToMachine",
+    ) or management.applications.create(name=_BACKEND, type="MachineToMachine")
+    if role_id not in {role.id for role in management.applications.roles(application.id)}:
+        management.applications.assign_roles(application.id, [role_id])
+    earlier = ConfidentialClient(client_id=known.client_id, client_secret=known.client_secret) if known else None
+    client = _with_secret(management, application.id, earlier)
+    return ManagementApi(
+        client_id=client.client_id,
+        client_secret=client.client_secret,
+        resource=management_api,
+        scope=SCOPE_SUBJECT_TOKENS,
+    )
+
+
+def _management_api(management: ManagementClient, indicator: str) -> Resource:
+    return next(each for each in management.resources.list() if each.indicator == indicator)
+
+
+def _role(
+    management: ManagementClient,
+    resource: Resource,
+    name: str,
+    scopes: tuple[str, ...],
+    kind: Literal["User", "MachineToMachine"] = "User",
+) -> str:
     scope_ids = [scope.id for scope in management.resources.scopes(resource.id) if scope.name in scopes]
     try:
-        return management.roles.create(name, "Created by the seed", "User", scope_ids).id
+        return management.roles.create(name, "Created by the seed", kind, scope_ids).id
     except Conflict:
         role_id = next(role.id for role in management.roles.list() if role.name == name)
         held = {scope.id for scope in management.roles.scopes(role_id)}
@@ -223,8 +254,8 @@ def _role(management: ManagementClient, resource: Resource, name: str, scopes: t
         return role_id
 
 
-def _application(management: ManagementClient, base_url: str, name: str, kind: str) -> str:
-    """Return the id of an application that may exchange tokens and redirects to this address."""
+def _application(management: ManagementClient, base_url: str, name: str, kind: str, *, may_exchange: bool) -> str:
+    """Return the id of an application that redirects to this address."""
     oidc = OidcClientMetadata(redirect_uris=[redirect_uri(base_url)], post_logout_redirect_uris=[f"{base_url}/demo"])
     application = _first(management.applications.list(), lambda each: each.name == name and each.type == kind)
     if application is None:
@@ -232,7 +263,7 @@ def _application(management: ManagementClient, base_url: str, name: str, kind: s
             name=name,
             type=kind,  # type: ignore[arg-type]
             oidc_client_metadata=oidc,
-            custom_client_metadata=CustomClientMetadata(allow_token_exchange=True),
+            custom_client_metadata=CustomClientMetadata(allow_token_exchange=may_exchange),
         ).id
     if application.oidc_client_metadata.redirect_uris != oidc.redirect_uris:
         management.applications.update(application.id, oidc_client_metadata=oidc)
@@ -240,7 +271,8 @@ def _application(management: ManagementClient, base_url: str, name: str, kind: s
 
 
 def _traditional(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
-    return _with_secret(management, _application(management, base_url, _TRADITIONAL, "Traditional"), known)
+    client_id = _application(management, base_url, _TRADITIONAL, "Traditional", may_exchange=True)
+    return _with_secret(management, client_id, known)
 
 
 def _with_secret(management: ManagementClient, client_id: str, known: ConfidentialClient | None) -> ConfidentialClient:
