@@ -65,7 +65,7 @@ up: ## the whole system in containers on http://localhost:3000, with Docker Comp
 down: ## stop it; its data stays, except with: docker compose down --volumes
 	@docker compose --profile observe down
 
-walkthrough: $(RUNNABLE) ##+ impersonation in three steps with curl, to paste beside a running `make run`
+walkthrough: $(RUNNABLE) ##+ impersonation in four steps with curl, to paste beside a running `make run`
 	@$(BIN)/python -m all_in_one.walkthrough --directory $(DIRECTORY)
 
 demo: $(RUNNABLE) ## impersonation and the organization template through the SDK, against a running `make run`

@@ -55,13 +55,12 @@ def test_django(directory: Path, tokens: DemoTokens) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_with_actor", [True, False])
-def test_impersonation_with_curl(
-    world: World, tokens: DemoTokens, run_directory: Path, tmp_path: Path, is_with_actor: bool
-) -> None:
+def test_impersonation_with_curl(tokens: DemoTokens, run_directory: Path, tmp_path: Path, is_with_actor: bool) -> None:
     write_code("impersonation.md", tmp_path)
     environment = settings(run_directory)
     if is_with_actor:
-        environment["ACTOR_TOKEN"] = world.userinfo_token(tokens.agent)
+        sign_in = [sys.executable, "-m", "all_in_one.demo.actor_token", "--directory", run_directory]
+        environment["ACTOR_TOKEN"] = run(sign_in, environment).strip()
     token = run(["sh", "-e", tmp_path / "impersonate.sh"], environment).strip()
     claims = jwt.decode(token, options={"verify_signature": False})
     assert (claims["sub"], claims["scope"]) == (tokens.customer, "read:orders")

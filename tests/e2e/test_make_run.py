@@ -204,7 +204,13 @@ def test_the_walk_through_works_as_it_is_pasted(running: Running) -> None:
     )
     assert (pasted.returncode, pasted.stderr) == (0, "")
     credentials = json.loads((running.directory / "credentials.json").read_bytes())
-    assert json.loads(pasted.stdout)["scope"] == " ".join(credentials["demo"]["scopes"])
+    claims, (agent, customer) = json.loads(pasted.stdout), credentials["demo"]["users"]
+    assert (claims["sub"], claims["act"], claims["aud"], claims["scope"]) == (
+        customer["id"],
+        {"sub": agent["id"]},
+        credentials["demo"]["resource"],
+        " ".join(credentials["demo"]["scopes"]),
+    )
 
 
 def test_without_a_stack_the_walk_through_says_what_to_do(

@@ -44,7 +44,7 @@ who started this.</dd>
 <dt>Console</dt>
 <dd><a href="/console">For administrators</a>; the password of <code>administrator</code> is in these files.</dd>
 <dt>Try it</dt>
-<dd><code>make walkthrough</code> prints impersonation in three steps with curl; <code>make demo</code> goes through it
+<dd><code>make walkthrough</code> prints impersonation in four steps with curl; <code>make demo</code> goes through it
 with the Python SDK.</dd>
 <dt>Support desk</dt>
 <dd><code>make example</code> starts an application where an agent signs in and acts as a customer.</dd>

@@ -4,14 +4,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from all_in_one.demo.browser import sign_in_as
+from all_in_one.demo.actor_token import sign_in_agent
+from all_in_one.demo.clients import management_client
 from all_in_one.demo.screen import act, show, show_claims, step
 from provision.credentials import Credentials
-from provision.seed import redirect_uri
 from stead import (
     AccessToken,
     AccessTokenVerifier,
-    IdentityClient,
     ManagementClient,
     NotFound,
     OAuthError,
@@ -36,12 +35,13 @@ def impersonation(credentials: Credentials) -> None:
     agent, customer = credentials.demo.users
     act(f"Act one: {agent.username} acts as {customer.username}")
     step("The support agent signs in with the authorization code flow, which yields the actor token.")
-    actor_token = _actor_token(credentials)
+    claims, actor_token = sign_in_agent(credentials)
+    show("signed in", f"{claims['name']} ({claims['sub']})")
 
     step("1. The application asks the integrator's backend, which checks that this agent may act as this customer.")
-    with _management(credentials) as management, _ticket_claim(management):
+    with management_client(credentials.base_url, credentials.management_api) as management, _ticket_claim(management):
         step("2. The backend asks the Management API for a one-time subject token for the customer.")
-        subject_token = _subject_token(credentials, management)
+        subject_token = _subject_token(credentials)
 
         step("3. The application exchanges it for an access token bound to one resource.")
         access_token = _exchange(credentials, subject_token, actor_token)
@@ -65,26 +65,6 @@ def impersonation(credentials: Credentials) -> None:
         show("refused", f"{refusal.status} {refusal.error}: {refusal.description}")
 
 
-def _actor_token(credentials: Credentials) -> str:
-    agent = credentials.demo.users[0]
-    application = credentials.traditional
-    back = redirect_uri(credentials.base_url)
-    with IdentityClient(credentials.base_url, application.client_id, application.client_secret) as client:
-        claims = client.handle_callback(sign_in_as(agent, client.sign_in_url(back), back))
-        show("signed in", f"{claims['name']} ({claims['sub']})")
-        return client.get_access_token()
-
-
-def _management(credentials: Credentials) -> ManagementClient:
-    access = credentials.management_api
-    return ManagementClient(
-        credentials.base_url,
-        client_id=access.client_id,
-        client_secret=access.client_secret,
-        resource=access.resource,
-    )
-
-
 @contextmanager
 def _ticket_claim(management: ManagementClient) -> Generator[None, None, None]:
     """Add a claim with the ticket's id to tokens issued in the block, unless an operator has saved a function."""
@@ -101,10 +81,11 @@ def _ticket_claim(management: ManagementClient) -> Generator[None, None, None]:
             management.custom_claims.delete("access-token")
 
 
-def _subject_token(credentials: Credentials, management: ManagementClient) -> str:
+def _subject_token(credentials: Credentials) -> str:
     agent, customer = credentials.demo.users
     context = {"ticketId": "TCK-1042", "reason": "cannot see an order", "supportEngineerId": agent.id}
-    subject_token = management.subject_tokens.create(customer.id, context)
+    with management_client(credentials.base_url, credentials.backend) as backend:
+        subject_token = backend.subject_tokens.create(customer.id, context)
     show("context", ", ".join(f"{name} {value!r}" for name, value in context.items()))
     show("expires in", f"{subject_token.expires_in} s, or at its first use")
     return subject_token.token

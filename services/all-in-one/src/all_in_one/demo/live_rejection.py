@@ -1,4 +1,4 @@
-"""Act three: an administrator ends an impersonation, and an API that only verifies tokens refuses it at once."""
+"""Act three: an administrator ends an impersonation, and an API that verifies tokens by itself refuses its token."""
 
 import time
 from collections.abc import Callable
@@ -6,6 +6,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from all_in_one.demo.actor_token import sign_in_agent
+from all_in_one.demo.clients import management_client
 from all_in_one.demo.screen import act, show, step
 from provision.credentials import Credentials
 from stead import (
@@ -40,26 +42,24 @@ def live_rejection(credentials: Credentials) -> None:
         InvalidHead: The proof does not hold.
     """
     customer = credentials.demo.users[1]
-    access, application = credentials.management_api, credentials.traditional
+    application = credentials.traditional
     feed = NotValidFeed.over_http(
         credentials.base_url, client_id=application.client_id, client_secret=application.client_secret
     )
     api = AccessTokenVerifier(base_url=credentials.base_url, audience=credentials.demo.resource, feed=feed)
-    management = ManagementClient(
-        credentials.base_url,
-        client_id=access.client_id,
-        client_secret=access.client_secret,
-        resource=access.resource,
-    )
-    act(f"Act three: an impersonation of {customer.username} is ended, everywhere")
-    with feed, management:
+    management = management_client(credentials.base_url, credentials.management_api)
+    backend = management_client(credentials.base_url, credentials.backend)
+    act(f"Act three: an impersonation of {customer.username} is ended, and an API learns of it")
+    with feed, management, backend:
         step("1. A support engineer acts as the customer; an API accepts the token, which it only verifies.")
-        minted = management.subject_tokens.create(customer.id, {"ticketId": "TCK-1043", "reason": "asks for a refund"})
+        _, actor_token = sign_in_agent(credentials)
+        minted = backend.subject_tokens.create(customer.id, {"ticketId": "TCK-1043", "reason": "asks for a refund"})
         token = exchange_subject_token(
             credentials.base_url,
             client_id=application.client_id,
             client_secret=application.client_secret,
             subject_token=minted.token,
+            actor_token=actor_token,
             resource=credentials.demo.resource,
         ).access_token
         accepted = _retry(lambda: api.verify(token), Unavailable)
