@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, sync_playwright
 
+from all_in_one.demo.actor_token import sign_in_agent
 from provision.credentials import Credentials, read_credentials
 from stead import ManagementClient, OidcClientMetadata, exchange_subject_token
 from tests.support.processes import free_port
@@ -41,6 +42,7 @@ SCRIPT = """const getCustomJwtClaims = async ({ context, environmentVariables })
 def populate(base_url: str, credentials: Credentials) -> None:
     """Create what a small company would have."""
     access, application = credentials.management_api, credentials.traditional
+    _, actor_token = sign_in_agent(credentials)
     with ManagementClient(
         base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
     ) as management:
@@ -75,6 +77,7 @@ def populate(base_url: str, credentials: Credentials) -> None:
                 client_id=application.client_id,
                 client_secret=application.client_secret,
                 subject_token=asked.token,
+                actor_token=actor_token,
                 resource=credentials.demo.resource,
             )
             ended = asked.impersonation_id

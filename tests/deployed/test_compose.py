@@ -1,4 +1,4 @@
-"""Docker Compose, ``make up`` and ``make down``: the images, the edge and the walk-through of the README."""
+"""Docker Compose, ``make up`` and ``make down``: the images, the edge and the walk-through."""
 
 import json
 import os

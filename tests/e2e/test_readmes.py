@@ -1,4 +1,4 @@
-"""The shell commands in the READMEs, run as they are pasted."""
+"""The shell commands in the READMEs and in docs/getting-started.md, run as they are pasted."""
 
 import json
 import re
@@ -50,12 +50,14 @@ def pasted(readme: str, checkout: Path, *, port: int | None = None) -> str:
 @pytest.mark.heavy
 def test_the_walk_through_ends_with_the_claims_of_an_access_token(checkout: Path, stack: RunningStack) -> None:
     agent, customer = stack.credentials.demo.users
-    claims, _ = json.JSONDecoder().raw_decode(pasted("README.md", checkout))
+    claims, _ = json.JSONDecoder().raw_decode(pasted("docs/getting-started.md", checkout))
     assert (claims["sub"], claims["act"], claims["scope"]) == (
         customer.id,
         {"sub": agent.id},
         "read:orders write:orders",
     )
+    decoded = json.loads((ROOT / "README.md").read_text().split("```json\n")[1].split("```")[0])
+    assert decoded.keys() == claims.keys()
 
 
 @pytest.mark.heavy
