@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from urllib.parse import parse_qs
 
@@ -11,6 +12,7 @@ from playwright.async_api import Page, expect
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.at_a_browser import PASSWORD
 from tests.support.browser import Inspector
+from tests.support.edited_objects import EDITED, KIND, members, received
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -121,6 +123,24 @@ async def test_an_error_of_a_script_is_marked_in_its_line(page: Page, administra
     await page.get_by_role("button", name="Run with the sample").click()
     await expect(page.get_by_role("alert")).to_contain_text("Line 2, column")
     await expect(page.locator(".gutter")).to_have_text("1\n▸ 2\n3")
+
+
+async def test_a_page_saved_unchanged_changes_nothing_and_what_is_pasted_is_saved_whole(
+    page: Page, administrator: Administrator
+) -> None:
+    management = administrator.stack.management
+    await signed_in(page, administrator)
+    for make in (make for makers in EDITED.values() for make in makers):
+        edited = make(management)
+        expected = members(management, edited)
+        for typed in ({}, edited.typed):
+            await page.goto(f"{administrator.stack.base_url}{CONSOLE}/{edited.page}")
+            for name, value in typed.items():
+                await page.locator(f"[id={name}]").fill(value)
+            await page.get_by_role("button", name="Save").click()
+            await expect(page.get_by_role("status").first).to_contain_text(re.compile("Saved|Nothing"))
+            assert members(management, edited) == expected | {name: received(value) for name, value in typed.items()}
+    management.custom_claims.delete(KIND)
 
 
 async def test_the_second_of_two_administrators_decides(

@@ -46,6 +46,17 @@ async def test_a_wrong_password_is_reported_and_the_right_one_still_works(
     assert (await visitor.is_back())["code"]
 
 
+async def test_a_password_of_the_greatest_length_can_be_typed(visitor: Visitor, site: ApplicationSite) -> None:
+    longest = "\U0001f511" * 256  # a browser counts 512
+    site.world.management.users.set_password(visitor.person.user_id, longest)
+    await visitor.open(site.client(site.ours))
+    await visitor.page.get_by_label("User name, e-mail or phone").fill(visitor.person.username)
+    await visitor.page.get_by_label("Password").focus()
+    await visitor.page.keyboard.insert_text(longest)
+    await visitor.press("Sign in")
+    assert (await visitor.is_back())["code"]
+
+
 async def test_cancelling_returns_without_a_code(visitor: Visitor, site: ApplicationSite) -> None:
     await visitor.open(site.client(site.ours))
     await visitor.press("Cancel and return to Order desk")

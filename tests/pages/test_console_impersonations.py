@@ -198,5 +198,5 @@ def test_the_whole_trail_is_exported_as_it_comes(stack: RunningStack, administra
     impersonation_id = begun(stack)
     answer = administrator.opens(f"{AUDIT}/export")
     assert answer.headers["Content-Disposition"] == 'attachment; filename="audit-trail.jsonl"'
-    lines = [json.loads(line) for line in answer.text.splitlines()]
+    lines = [json.loads(line) for line in answer.content.splitlines()]
     assert impersonation_id in {line.get("subjectTokenId") for line in lines}

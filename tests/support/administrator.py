@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
 from html import unescape
 from html.parser import HTMLParser
 
@@ -17,28 +18,43 @@ CONSOLE = "/console"
 
 
 class Forms(HTMLParser):
-    """The forms of a page, by where they are sent, with the values that a browser would send."""
+    """The forms of a page, by where they are sent, with the values that a browser has for them.
+
+    Attributes:
+        values: Of each field.
+        limits: The ``maxlength`` of the fields that have one.
+    """
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.values: dict[str, dict[str, list[str]]] = {}
+        self.limits: dict[str, int] = {}
         self._action = ""
         self._named = ""  # the select or textarea that is being read
         self._text: list[str] | None = None
-        self.feed(page)
+        self.feed(_line_breaks(page, "\n"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = {name: value or "" for name, value in attrs}
         if tag == "form":
             self._action = named["action"] if named.get("method") == "post" else ""
             self.values.setdefault(self._action, {})
+        elif "disabled" in named:
+            return
         elif (
             tag == "input"
             and "name" in named
             and self._action
             and (named.get("type") != "checkbox" or "checked" in named)
         ):
-            self.values[self._action].setdefault(named["name"], []).append(named.get("value", ""))
+            value = named.get("value", "")
+            if named.get("type") != "hidden":
+                value = _line_breaks(value, "")
+                if "maxlength" in named:
+                    self.limits[named["name"]] = int(named["maxlength"])
+            self.values[self._action].setdefault(named["name"], []).append(
+                value.strip() if named.get("type") == "email" else value
+            )
         elif tag in {"select", "textarea"} and self._action:
             self._named = named["name"]
             self._text = [] if tag == "textarea" else None
@@ -102,7 +118,9 @@ class AtTheConsole:
     def sends(self, page: httpx.Response, action: str | None = None, **values: str | list[str]) -> httpx.Response:
         """Send a form of a page with these values; return the answer, not the page behind a redirect."""
         target, sent = self.form(page, action)
-        return self.browser.post(target, data={**sent, **values})
+        limits = Forms(page.text).limits
+        typed = {name: _pasted(value, limits.get(name)) for name, value in values.items()}
+        return self.browser.post(target, data=_encoded({**sent, **typed}))
 
 
 class Administrator(AtTheConsole):
@@ -126,6 +144,25 @@ class Administrator(AtTheConsole):
         session_id = self.browser.cookies["identity-console"].partition(".")[0]
         with redis.Redis.from_url(self.stack.addresses.admin_redis_url) as store:
             assert store.delete(f"identity:{self.stack.tenant_id}:console-session:{session_id}") == 1
+
+
+def _line_breaks(text: str, replacement: str) -> str:
+    return re.sub("\r\n|\r|\n", replacement, text)
+
+
+def _pasted(value: str | list[str], limit: int | None) -> str | list[str]:
+    """Return what fits into a field: a browser counts UTF-16 code units, and cuts off the rest."""
+    if limit is None or isinstance(value, list):
+        return value
+    return value.encode("utf-16-le")[: 2 * limit].decode("utf-16-le", "ignore")
+
+
+def _encoded(values: Mapping[str, str | list[str]]) -> dict[str, list[str]]:
+    """Return values with the line breaks that a browser sends."""
+    return {
+        name: [_line_breaks(each, "\r\n") for each in ([value] if isinstance(value, str) else value)]
+        for name, value in values.items()
+    }
 
 
 def notices(page: httpx.Response) -> list[str]:

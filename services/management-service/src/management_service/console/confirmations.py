@@ -99,7 +99,7 @@ async def carry_out(request: ConsoleRequest, form: Form, look: Callable[[], Awai
     form.is_overtaken = not is_as_shown(form, deletion.values) or condition.get("if_match", UNSET) != deletion.etag
     if form.is_overtaken:
         return await ask(request, deletion, form, status=412)
-    if deletion.name is not None and not _is_same(form.value("confirmation"), deletion.name):
+    if deletion.name is not None and not is_same(form.value("confirmation"), deletion.name):
         form.errors["confirmation"] = "mismatch"
         return await ask(request, deletion, form, status=422)
     try:
@@ -113,5 +113,6 @@ async def carry_out(request: ConsoleRequest, form: Form, look: Callable[[], Awai
     return await request.done(deletion.then, deletion.notice, **deletion.notice_values)
 
 
-def _is_same(typed: str, name: str) -> bool:
+def is_same(typed: str, name: str) -> bool:
+    """Return whether a typed name is one that a page shows."""
     return displayed(typed).strip() == displayed(name).strip()

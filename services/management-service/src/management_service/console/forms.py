@@ -1,15 +1,19 @@
 """Forms of the pages: the submitted values, and their errors."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from litestar import Request
 from msgspec import UNSET, UnsetType
 
+from identity_common.failures import Invalid
+from identity_common.http.json_body import parse_json
 from identity_common.http.request_body import read_whole
 from stead.errors import ApiError, VersionMismatch
+
+T = TypeVar("T")
 
 CSRF_FIELD: Final = "csrf_token"
 ETAG_FIELD: Final = "etag"
@@ -25,6 +29,10 @@ _ETAG: Final = re.compile(r'"[\x21\x23-\x7e]{1,128}"')
 
 class BadForm(Exception):  # noqa: N818 - the name is what happened
     """The body is not a form that one of our pages sends."""
+
+
+class InvalidField(Exception):  # noqa: N818
+    """A field cannot be read; the form has the error."""
 
 
 class Form:
@@ -75,13 +83,24 @@ class Form:
         values = self._fields.get(name)
         return values[-1] if values else ""
 
+    def optional(self, name: str) -> str | None:
+        """Return the text of a field as it was typed; None if it is empty."""
+        return self.value(name) or None
+
     def text(self, name: str) -> str | None:
-        """Return the text of a field without blanks around it; None if nothing is left."""
+        """Return the text of a field whose values have no blanks around them; None if nothing is left."""
         return self.value(name).strip() or None
 
-    def changed(self, name: str) -> str | UnsetType:
-        """Return the text of a field; UNSET if it is what the page showed, whatever its line endings were."""
-        return UNSET if self.all(name) == self.all(_WAS + name) else self.value(name)
+    def is_changed(self, name: str) -> bool:
+        """Return whether a field differs from what the page showed."""
+        return self.entered(name) != self.entered(_WAS + name)
+
+    def changed(self, name: str, read: Callable[["Form", str], T]) -> T | UnsetType:
+        """Return what ``read`` reads from a field; UNSET if the page showed the same, so that it stays as it is stored.
+
+        A browser sends something else than what is stored: it normalizes line breaks.
+        """
+        return read(self, name) if self.is_changed(name) else UNSET
 
     def number(self, name: str) -> Any:
         """Return the number in a field, None if it is empty, and any other text unchanged: the API refuses it."""
@@ -92,9 +111,40 @@ class Form:
         """Return every value of a field, such as checkboxes with one name."""
         return list(self._fields.get(name, ()))
 
+    def entered(self, name: str) -> list[str]:
+        """Return the values of a field that are not empty: a browser does not send an unchecked checkbox."""
+        return [value for value in self.all(name) if value]
+
     def lines(self, name: str) -> list[str]:
         """Return the lines of a field that are not blank."""
         return [line.strip() for line in self.value(name).split("\n") if line.strip()]
+
+    def json_object(self, name: str) -> dict[str, Any]:
+        """Return the JSON object in a field.
+
+        The API's own parser reads it: another one would drop a repeated member before the API could refuse it.
+
+        Raises:
+            InvalidField: The API would refuse the text; the error is set.
+        """
+        try:
+            value = parse_json(self.value(name).encode())
+        except Invalid as invalid:
+            issues = invalid.data.issues if invalid.data else []
+            self.errors[name] = "; ".join(issue.message for issue in issues)
+            raise InvalidField from None
+        if not isinstance(value, dict):
+            self.errors[name] = "must be an object"
+            raise InvalidField
+        return value
+
+    def free_form(self, name: str) -> dict[str, Any]:
+        """Return the free-form object in a field; a blank text is an empty one.
+
+        Raises:
+            InvalidField: The API would refuse the text; the error is set.
+        """
+        return self.json_object(name) if self.text(name) else {}
 
     def is_checked(self, name: str) -> bool:
         """Return whether a checkbox is checked."""
@@ -147,9 +197,9 @@ class Form:
             if name in choices:
                 was, mine = set(self.all(_WAS + name)), set(self.all(name))
                 after[name] = sorted((set(current.all(name)) | (mine - was)) - (was - mine))
-            elif current.text(name) in {self.text(_WAS + name), self.text(name)}:
+            elif current.entered(name) in (self.entered(_WAS + name), self.entered(name)):
                 continue
-            elif self.text(name) == self.text(_WAS + name):
+            elif not self.is_changed(name):
                 self.adopted[name] = self.value(_WAS + name)
                 after[name] = current.all(name)
             else:
@@ -200,11 +250,16 @@ async def read_form(request: Request) -> Form:  # type: ignore[type-arg]
         raise BadForm from None
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
-        fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
+        fields.setdefault(name, []).append(_with_line_feeds(value))
     return Form(fields)
 
 
 def _shown(value: object) -> str:
     if value is None or value is False:
         return ""
-    return "yes" if value is True else str(value)
+    return "yes" if value is True else _with_line_feeds(str(value))
+
+
+def _with_line_feeds(text: str) -> str:
+    """Return a text with the line breaks of a page; a browser sends CR LF for each of them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

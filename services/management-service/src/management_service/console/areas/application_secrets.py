@@ -34,9 +34,7 @@ async def create_secret(request: ConsoleRequest, application_id: str, form: Form
         form.errors["expiresAt"] = "date"
         return await _new_page(request, application_id, form, status=422)
     try:
-        secret = await request.api.applications.create_secret(
-            application_id, form.value("name").strip(), expires_at=expires_at
-        )
+        secret = await request.api.applications.create_secret(application_id, form.value("name"), expires_at=expires_at)
     except (InvalidInput, Conflict) as error:
         form.refuse(error, {_NAME_EXISTS: "name"})
         return await _new_page(request, application_id, form, status=error.status)
@@ -54,7 +52,7 @@ async def renaming(request: ConsoleRequest, application_id: str) -> Response[str
 async def rename_secret(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
     try:
         renamed = await request.api.applications.rename_secret(
-            application_id, form.value("name"), new_name=form.value("newName").strip()
+            application_id, form.value("name"), new_name=form.value("newName")
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, {_NAME_EXISTS: "newName"})

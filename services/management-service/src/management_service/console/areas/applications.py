@@ -2,15 +2,17 @@
 
 import asyncio
 import functools
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 from litestar import Response
+from msgspec import UNSET, UnsetType
 
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
-from management_service.console.forms import Form
+from management_service.console.forms import Form, InvalidField
 from management_service.console.requests import ConsoleRequest
 from stead import Application
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
@@ -25,6 +27,17 @@ _MACHINE: Final = "MachineToMachine"
 _WITH_SECRETS: Final = ("Traditional", _MACHINE)
 _OIDC: Final = "oidcClientMetadata"
 _CUSTOM: Final = "customClientMetadata"
+_OIDC_MEMBERS: Final = {"redirectUris": Form.lines, "postLogoutRedirectUris": Form.lines}
+_CUSTOM_MEMBERS: Final[dict[str, Callable[[Form, str], object]]] = {
+    "allowTokenExchange": Form.is_checked,
+    "corsAllowedOrigins": Form.lines,
+    "idTokenTtl": Form.number,
+    "refreshTokenTtlInDays": Form.number,
+    "alwaysIssueRefreshToken": Form.is_checked,
+    "rotateRefreshToken": Form.is_checked,
+    "requirePkce": Form.is_checked,
+    "tokenEndpointAuthMethod": Form.text,
+}
 _FIELDS: Final = {
     "application.third_party_application_cannot_enable_token_exchange": f"{_CUSTOM}.allowTokenExchange",
 }
@@ -61,7 +74,7 @@ async def create_application(request: ConsoleRequest, form: Form) -> Response[st
         created = await request.api.applications.create(
             name=form.value("name"),
             type=form.value("type"),  # type: ignore[arg-type]  # the API validates it
-            description=form.text("description"),
+            description=form.optional("description"),
             is_third_party=form.is_checked("isThirdParty"),
         )
     except (InvalidInput, Conflict) as error:
@@ -77,21 +90,20 @@ async def application(request: ConsoleRequest, application_id: str) -> Response[
 
 @AREA.action("/applications/{application_id:str}")
 async def update_application(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
-    kind = (await request.api.applications.get(application_id)).type
-    try:
-        custom_data = _json_object(form.value("customData"))
-    except ValueError:
-        form.errors["customData"] = "json"
-        return await _page(request, application_id, form=form, status=422)
     try:
         updated = await request.api.applications.update(
             application_id,
-            name=form.value("name"),
-            description=form.text("description"),
-            custom_data=custom_data,
+            name=form.changed("name", Form.value),
+            description=form.changed("description", Form.optional),
+            is_third_party=form.changed("isThirdParty", Form.is_checked),
+            oidc_client_metadata=_changed(form, _OIDC, _OIDC_MEMBERS),
+            custom_client_metadata=_changed(form, _CUSTOM, _CUSTOM_MEMBERS),
+            branding=_changed(form, "branding", {"logoUri": Form.text, "primaryColor": Form.text}),
+            custom_data=form.changed("customData", Form.free_form),
             if_match=form.etag(),
-            **_settings(form, kind),
         )
+    except InvalidField:
+        return await _page(request, application_id, form=form, status=422)
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error, _FIELDS)
         return await _page(request, application_id, form=form, status=error.status)
@@ -188,52 +200,17 @@ def _values(application: Application) -> dict[str, object]:
     return values
 
 
-def _settings(form: Form, kind: str) -> dict[str, Any]:
-    """Return the settings in a form for this type of application, as arguments of the API."""
-    custom: dict[str, Any] = {"allowTokenExchange": form.is_checked(f"{_CUSTOM}.allowTokenExchange")}
-    if kind == _MACHINE:
-        return {"custom_client_metadata": custom}
-    custom |= {
-        "corsAllowedOrigins": form.lines(f"{_CUSTOM}.corsAllowedOrigins"),
-        "idTokenTtl": form.number(f"{_CUSTOM}.idTokenTtl"),
-        "refreshTokenTtlInDays": form.number(f"{_CUSTOM}.refreshTokenTtlInDays"),
-        "alwaysIssueRefreshToken": form.is_checked(f"{_CUSTOM}.alwaysIssueRefreshToken"),
-    }
-    if kind == "Traditional":
-        custom |= {
-            "rotateRefreshToken": form.is_checked(f"{_CUSTOM}.rotateRefreshToken"),
-            "requirePkce": form.is_checked(f"{_CUSTOM}.requirePkce"),
-            "tokenEndpointAuthMethod": form.text(f"{_CUSTOM}.tokenEndpointAuthMethod"),
-        }
-    return {
-        "is_third_party": form.is_checked("isThirdParty"),
-        "oidc_client_metadata": {
-            "redirectUris": form.lines(f"{_OIDC}.redirectUris"),
-            "postLogoutRedirectUris": form.lines(f"{_OIDC}.postLogoutRedirectUris"),
-        },
-        "custom_client_metadata": custom,
-        "branding": {
-            "logoUri": form.text("branding.logoUri"),
-            "primaryColor": form.text("branding.primaryColor"),
-        },
-    }
+def _changed(
+    form: Form, group: str, members: Mapping[str, Callable[[Form, str], object]]
+) -> dict[str, object] | UnsetType:
+    """Return the settings of a group that were changed, as the API names them; UNSET without any."""
+    given = {name: form.changed(f"{group}.{name}", read) for name, read in members.items()}
+    return {name: value for name, value in given.items() if value is not UNSET} or UNSET
 
 
 def _pretty(data: dict[str, Any]) -> str:
     """Return an object as indented JSON; an empty text for an empty object."""
     return msgspec.json.format(msgspec.json.encode(data)).decode() if data else ""
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object; a blank text is an empty one.
-
-    Raises:
-        ValueError: The text is not a JSON object.
-    """
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 async def _roles_page(request: ConsoleRequest, application_id: str, form: Form, *, status: int = 200) -> Response[str]:

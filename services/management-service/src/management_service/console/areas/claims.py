@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 from litestar import Response
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from management_service.console.areas.names import application_names, user_names
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
-from management_service.console.forms import Form
+from management_service.console.forms import Form, InvalidField
 from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import ClaimsFunction, ClaimsFunctionFailure, DryRunReport, TestedClaims
 from stead.errors import ApiError, Conflict, Forbidden, InvalidInput, NotFound, Unavailable, VersionMismatch
@@ -122,8 +122,7 @@ async def save_or_try(request: ConsoleRequest, kind: str, form: Form) -> Respons
     step = form.value("step")
     try:
         variables, samples = _variables(form), _samples(form)
-    except _InvalidFieldError as invalid:
-        form.errors[invalid.field] = invalid.error
+    except InvalidField:
         return await _page(request, token_kind, form=form, status=422)
     candidate = Candidate(form.value("script"), variables)
     try:
@@ -210,13 +209,6 @@ async def activate_or_try(request: ConsoleRequest, kind: str, number: str, form:
     )
 
 
-class _InvalidFieldError(Exception):
-    def __init__(self, field: str, error: str) -> None:
-        super().__init__(field)
-        self.field = field
-        self.error = error
-
-
 def differences(before: str, after: str) -> list[tuple[str, str]]:
     """Return the unified diff of two scripts: the mark of each line, ``+``, ``-``, ``@`` or a blank, and its text."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=_CONTEXT_LINES)
@@ -301,20 +293,15 @@ def _variables(form: Form) -> dict[str, str] | None:
         if not line.strip():
             continue
         if not equals or not name or name in variables:
-            raise _InvalidFieldError("environmentVariables", "line")
+            form.errors["environmentVariables"] = "line"
+            raise InvalidField
         variables[name] = value
     return variables
 
 
 def _samples(form: Form) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the samples of a token and of a context."""
-    samples = []
-    for field in ("tokenSample", "contextSample"):
-        try:
-            samples.append(msgspec.json.decode(form.value(field) or "{}", type=dict[str, Any]))
-        except (msgspec.MsgspecError, RecursionError):
-            raise _InvalidFieldError(field, "json") from None
-    return samples[0], samples[1]
+    return form.free_form("tokenSample"), form.free_form("contextSample")
 
 
 async def _save(
@@ -326,7 +313,7 @@ async def _save(
 ) -> ClaimsFunction:
     """Save the form as a new version."""
     token, context = samples
-    blocks, etag = form.is_checked("blockIssuanceOnError"), form.etag()
+    etag = form.etag()
     if etag is UNSET:
         return await request.api.custom_claims.save(
             kind,
@@ -334,17 +321,16 @@ async def _save(
             environment_variables=variables,
             context_sample=context,
             token_sample=token,
-            block_issuance_on_error=blocks,
+            block_issuance_on_error=form.is_checked("blockIssuanceOnError"),
             if_none_match="*",
         )
-    given: dict[str, str] | UnsetType = UNSET if variables is None else variables
     return await request.api.custom_claims.update(
         kind,
-        script=form.changed("script"),
-        environment_variables=given,
-        context_sample=context,
-        token_sample=token,
-        block_issuance_on_error=blocks,
+        script=form.changed("script", Form.value),
+        environment_variables=UNSET if variables is None else variables,
+        context_sample=form.changed("contextSample", Form.free_form),
+        token_sample=form.changed("tokenSample", Form.free_form),
+        block_issuance_on_error=form.changed("blockIssuanceOnError", Form.is_checked),
         if_match=etag,
     )
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import Response
 
 from management_service.console.areas.names import application_names, user_names
+from management_service.console.confirmations import is_same
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.requests import ConsoleRequest, NoSuchPage
@@ -61,7 +62,7 @@ async def new_subject_token(request: ConsoleRequest) -> Response[str]:
 @AREA.action("/impersonations/new")
 async def create_subject_token(request: ConsoleRequest, form: Form) -> Response[str]:
     """Mint a subject token and show it once, to be exchanged by hand; the console's own client requests it."""
-    context = {name: text for name in _CONTEXT if (text := form.text(name))}
+    context = {name: text for name in _CONTEXT if (text := form.value(name))}
     try:
         token = await request.api.subject_tokens.create(form.value("userId").strip(), context)
     except NotFound:
@@ -85,7 +86,7 @@ async def ending_many(request: ConsoleRequest) -> Response[str]:
 async def end_many(request: ConsoleRequest, form: Form) -> Response[str]:
     party = _party_of(form)
     expected = await _word(request, party)
-    if form.value("confirmation").strip() != expected:
+    if not is_same(form.value("confirmation"), expected):
         form.errors["confirmation"] = "mismatch"
         return await _ending_many_page(request, party, form, status=422)
     if party:

@@ -37,7 +37,7 @@ async def new_organization(request: ConsoleRequest) -> Response[str]:
 @AREA.action("/organizations/new")
 async def create_organization(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
-        created = await request.api.organizations.create(form.value("name"), description=form.text("description"))
+        created = await request.api.organizations.create(form.value("name"), form.optional("description"))
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
         return await request.page("organizations/new.html", area=NAME, status=error.status, form=form)
@@ -53,7 +53,10 @@ async def organization(request: ConsoleRequest, organization_id: str) -> Respons
 async def update_organization(request: ConsoleRequest, organization_id: str, form: Form) -> Response[str]:
     try:
         updated = await request.api.organizations.update(
-            organization_id, name=form.value("name"), description=form.text("description"), if_match=form.etag()
+            organization_id,
+            name=form.changed("name", Form.value),
+            description=form.changed("description", Form.optional),
+            if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error)

@@ -63,8 +63,8 @@ async def update_resource(request: ConsoleRequest, resource_id: str, form: Form)
     try:
         updated = await request.api.resources.update(
             resource_id,
-            name=form.value("name"),
-            access_token_ttl=form.number("accessTokenTtl"),
+            name=form.changed("name", Form.value),
+            access_token_ttl=form.changed("accessTokenTtl", Form.number),
             if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
@@ -87,7 +87,7 @@ async def new_scope(request: ConsoleRequest, resource_id: str) -> Response[str]:
 @AREA.action("/resources/{resource_id:str}/scopes/new")
 async def create_scope(request: ConsoleRequest, resource_id: str, form: Form) -> Response[str]:
     try:
-        scope = await request.api.resources.create_scope(resource_id, form.value("name"), form.text("description"))
+        scope = await request.api.resources.create_scope(resource_id, form.value("name"), form.optional("description"))
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
         return await _scope_page(request, resource_id, form, status=error.status)
@@ -101,13 +101,17 @@ async def scope(request: ConsoleRequest, resource_id: str, scope_id: str) -> Res
 
 @AREA.action("/resources/{resource_id:str}/scopes/{scope_id:str}")
 async def update_scope(request: ConsoleRequest, resource_id: str, scope_id: str, form: Form) -> Response[str]:
-    name, description = form.value("name"), form.text("description")
     try:
-        await request.api.resources.update_scope(resource_id, scope_id, name=name, description=description)
+        updated = await request.api.resources.update_scope(
+            resource_id,
+            scope_id,
+            name=form.changed("name", Form.value),
+            description=form.changed("description", Form.optional),
+        )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
         return await _scope_change_page(request, resource_id, scope_id, form, status=error.status)
-    return await request.done(f"{PATH}/{resource_id}", "saved", name=name)
+    return await request.done(f"{PATH}/{resource_id}", "saved", name=updated.name)
 
 
 @AREA.page("/resources/{resource_id:str}/scopes/{scope_id:str}/delete", scope="all")
@@ -183,7 +187,7 @@ async def _scope_change_page(
         status=status,
         resource=resource,
         scope=scope,
-        form=form or request.typed() or Form.of(name=scope.name, description=scope.description),
+        form=form or request.typed() or Form.editing(None, name=scope.name, description=scope.description),
     )
 
 

@@ -63,9 +63,9 @@ async def update_role(request: ConsoleRequest, role_id: str, form: Form) -> Resp
     try:
         updated = await request.api.roles.update(
             role_id,
-            name=form.value("name"),
-            description=form.value("description"),
-            is_default=form.is_checked("isDefault"),
+            name=form.changed("name", Form.value),
+            description=form.changed("description", Form.value),
+            is_default=form.changed("isDefault", Form.is_checked),
             if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:

@@ -149,6 +149,7 @@ async def _matrix_page(request: ConsoleRequest) -> Response[str]:
         row_size=_PERMISSIONS,
         is_empty=not document.roles and not document.permissions,
         form=Form.of(etag=document.etag),
+        encoded=_encode,
     )
 
 
@@ -279,9 +280,17 @@ def _places(form: Form) -> dict[str, Cell]:
     rows = [_permission(text) for text in form.all("permission")]
     return {
         f"{column}.{row}": Cell(role, permission)
-        for column, role in enumerate(form.all("role"))
+        for column, role in enumerate(_role_names(form))
         for row, permission in enumerate(rows)
     }
+
+
+def _role_names(form: Form) -> list[str]:
+    """Return the names of the columns, which are JSON in the form: a name may have line breaks."""
+    try:
+        return [msgspec.json.decode(text, type=str) for text in form.all("role")]
+    except msgspec.MsgspecError:
+        raise BadForm from None
 
 
 def _permission(text: str) -> Permission:
@@ -296,7 +305,7 @@ def _cells(form: Form, name: str) -> list[Cell]:
         raise BadForm from None
 
 
-def _encode(value: Cell | Undo) -> str:
+def _encode(value: Cell | Undo | str) -> str:
     return msgspec.json.encode(value).decode()
 
 

@@ -43,7 +43,7 @@ async def new_entry(request: ConsoleRequest, kind: str) -> Response[str]:
 async def create_entry(request: ConsoleRequest, kind: str, form: Form) -> Response[str]:
     more = {"type": form.value("type")} if kind == _ROLES else {}
     try:
-        created = await _api(request, kind).create(form.value("name"), form.text("description"), **more)
+        created = await _api(request, kind).create(form.value("name"), form.optional("description"), **more)
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _name_in_use(error))
         return await _new_page(request, kind, form, status=error.status)
@@ -59,7 +59,10 @@ async def entry(request: ConsoleRequest, kind: str, entry_id: str) -> Response[s
 async def update_entry(request: ConsoleRequest, kind: str, entry_id: str, form: Form) -> Response[str]:
     try:
         updated = await _api(request, kind).update(
-            entry_id, name=form.value("name"), description=form.text("description"), if_match=form.etag()
+            entry_id,
+            name=form.changed("name", Form.value),
+            description=form.changed("description", Form.optional),
+            if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error, _name_in_use(error))

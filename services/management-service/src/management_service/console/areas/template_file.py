@@ -9,7 +9,7 @@ from litestar import Response
 
 from management_service.console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from management_service.console.console import Area
-from management_service.console.forms import ETAG_FIELD, MAX_BYTES, Form
+from management_service.console.forms import ETAG_FIELD, MAX_BYTES, Form, InvalidField
 from management_service.console.requests import ConsoleRequest, NoSuchPage
 from stead import OrganizationTemplate, TemplateReport
 from stead.errors import Conflict, InvalidInput, VersionMismatch
@@ -50,9 +50,8 @@ async def compare_or_apply(request: ConsoleRequest, form: Form) -> Response[str]
 
 async def _compare_or_apply(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
-        document = msgspec.json.decode(form.value("document"), type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
-        form.errors["document"] = "json"
+        document = form.json_object("document")
+    except InvalidField:
         return await _page(request, form, status=422)
     try:
         current, report = await _compared(request, document)

@@ -51,10 +51,10 @@ async def create_user(request: ConsoleRequest, form: Form) -> Response[str]:
     try:
         user = await request.api.users.create(
             username=form.text("username"),
-            name=form.text("name"),
+            name=form.optional("name"),
             primary_email=form.text("primaryEmail"),
             primary_phone=form.text("primaryPhone"),
-            password=form.value("password") or None,
+            password=form.optional("password"),
         )
     except (InvalidInput, Conflict) as error:
         form.refuse(error, _FIELDS)
@@ -72,10 +72,10 @@ async def update_user(request: ConsoleRequest, user_id: str, form: Form) -> Resp
     try:
         user = await request.api.users.update(
             user_id,
-            username=form.text("username"),
-            name=form.text("name"),
-            primary_email=form.text("primaryEmail"),
-            primary_phone=form.text("primaryPhone"),
+            username=form.changed("username", Form.text),
+            name=form.changed("name", Form.optional),
+            primary_email=form.changed("primaryEmail", Form.text),
+            primary_phone=form.changed("primaryPhone", Form.text),
             if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
