@@ -22,6 +22,9 @@ PATH: Final = "/console/applications"
 _AREA: Final = "applications"
 _PAGE_SIZE: Final = 25
 _ENTRIES: Final = 10
+_SECRETS: Final = 100
+"""As many as an application may have."""
+
 _TYPES: Final = ("Traditional", "SPA", "Native", "MachineToMachine")
 _MACHINE: Final = "MachineToMachine"
 _WITH_SECRETS: Final = ("Traditional", _MACHINE)
@@ -144,10 +147,11 @@ async def delete_application(request: ConsoleRequest, application_id: str, form:
 async def _page(
     request: ConsoleRequest, application_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
+    number = request.page_number()
     application, secrets, organizations, recent = await asyncio.gather(
         request.api.applications.get(application_id),
-        request.api.applications.secrets(application_id).page(),
-        request.api.applications.organizations(application_id).page(),
+        request.api.applications.secrets(application_id, page_size=_SECRETS).page(),
+        request.api.applications.organizations(application_id, page_size=_PAGE_SIZE).page(str(number)),
         request.api.logs.list(target_id=application_id, page_size=_ENTRIES).page(),
     )
     is_machine = application.type == _MACHINE
@@ -163,8 +167,9 @@ async def _page(
         is_machine=is_machine,
         may_have_secrets=application.type in _WITH_SECRETS,
         secrets=secrets,
-        roles=await request.api.applications.roles(application_id).page() if is_machine else None,
+        roles=await request.api.applications.roles(application_id, page_size=_PAGE_SIZE).page() if is_machine else None,
         organizations=organizations,
+        number=number,
         entries=recent.items,
     )
 
@@ -214,13 +219,13 @@ def _pretty(data: dict[str, Any]) -> str:
 
 
 async def _roles_page(request: ConsoleRequest, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    search = request.parameter("search")
+    search, number = request.parameter("search"), request.page_number()
     unheld = request.api.roles.list(
         search=search or None, type=_MACHINE, without_application_id=application_id, page_size=_PAGE_SIZE
     )
     application, held, available = await asyncio.gather(
         request.api.applications.get(application_id),
-        request.api.applications.roles(application_id).page(),
+        request.api.applications.roles(application_id, page_size=_PAGE_SIZE).page(str(number)),
         unheld.page(),
     )
     return await request.page(
@@ -229,6 +234,7 @@ async def _roles_page(request: ConsoleRequest, application_id: str, form: Form, 
         status=status,
         application=application,
         held=held,
+        number=number,
         available=available,
         search=search,
         form=form,
@@ -237,7 +243,8 @@ async def _roles_page(request: ConsoleRequest, application_id: str, form: Form, 
 
 async def _deletion(request: ConsoleRequest, application_id: str) -> Deletion:
     application, organizations = await asyncio.gather(
-        request.api.applications.get(application_id), request.api.applications.organizations(application_id).page()
+        request.api.applications.get(application_id),
+        request.api.applications.organizations(application_id, page_size=1).page(),
     )
     return Deletion(
         template="applications/delete.html",

@@ -422,13 +422,12 @@ async def _version_page(
     trial: Trial | None = None,
     status: int = 200,
 ) -> Response[str]:
-    found, active, recent = await asyncio.gather(
+    found, active, newest = await asyncio.gather(
         _version(request, kind, number),
         _active(request, kind),
-        request.api.custom_claims.versions(kind).page(),
+        request.api.custom_claims.versions(kind, page_size=1).page(),
     )
     other = await _compared(request, kind, found, active)
-    choices = sorted({*(each.version for each in recent.items), *([other.version] if other else [])}, reverse=True)
     return await request.page(
         "claims/version.html",
         area=_AREA,
@@ -436,7 +435,7 @@ async def _version_page(
         kind=kind,
         saved=found,
         other=other,
-        choices=[each for each in choices if each != found.version],
+        newest=newest.total,
         differences=differences(other.script, found.script) if other else [],
         form=form or Form(),
         trial=trial,

@@ -23,6 +23,8 @@ AREA: Final = Area()
 _PAGE_SIZE: Final = 25
 _MAX_LINES: Final = 500
 _AT_ONCE: Final = 8
+_AT_MOST: Final = 100
+"""Roles of a member that have a version together."""
 
 _SEPARATOR: Final = re.compile(r"[,;\t]")
 _QUOTED: Final = re.compile(r'"[^"]*+"?+')
@@ -219,7 +221,7 @@ async def _member_page(
         organization, name, found, offered = await asyncio.gather(
             request.api.organizations.get(organization_id),
             _name_of(request, operations.kind, member_id),
-            operations.roles(organization_id, member_id).page(),
+            operations.roles(organization_id, member_id, page_size=_AT_MOST).page(),
             request.api.organization_roles.list(
                 search=search or None, type=operations.role_type, page_size=_PAGE_SIZE
             ).page(),
@@ -258,7 +260,7 @@ async def _roles_by_id(request: ConsoleRequest, ids: Iterable[str]) -> dict[str,
     """Return roles and what they grant; one that was deleted meanwhile is left out."""
     found: dict[str, OrganizationRole] = {}
     for some in batches(ids):
-        page = await request.api.organization_roles.list(ids=some).page()
+        page = await request.api.organization_roles.list(ids=some, page_size=len(some)).page()
         found |= {role.id: role for role in page.items}
     return found
 

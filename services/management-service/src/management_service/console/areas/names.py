@@ -19,7 +19,7 @@ async def user_names(request: ConsoleRequest, ids: Iterable[str | None]) -> dict
     """Return the names of users by id; the id itself for a deleted user."""
     names = {each: each for each in ids if each}
     for some in batches(names):
-        found = await request.api.users.list(ids=some).page()
+        found = await request.api.users.list(ids=some, page_size=len(some)).page()
         names |= {user.id: shown_name(user) for user in found.items}
     return names
 
@@ -28,7 +28,7 @@ async def application_names(request: ConsoleRequest, ids: Iterable[str | None]) 
     """Return the names of applications by id; the id itself for a deleted application."""
     names = {each: each for each in ids if each}
     for some in batches(names):
-        found = await request.api.applications.list(ids=some).page()
+        found = await request.api.applications.list(ids=some, page_size=len(some)).page()
         names |= {application.id: application.name for application in found.items}
     return names
 

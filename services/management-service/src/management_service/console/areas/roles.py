@@ -136,7 +136,7 @@ async def delete_role(request: ConsoleRequest, role_id: str, form: Form) -> Resp
 async def _page(request: ConsoleRequest, role_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
     role = await request.api.roles.get(role_id)
     granted, indicators, held, recent = await asyncio.gather(
-        request.api.roles.scopes(role_id).page(),
+        request.api.roles.scopes(role_id, page_size=_PAGE_SIZE).page(),
         _indicators(request),
         _held_by(request, role),
         request.api.logs.list(target_id=role_id, page_size=_ENTRIES).page(),

@@ -188,11 +188,12 @@ async def withdraw_consent(request: ConsoleRequest, user_id: str, application_id
 async def _user_page(
     request: ConsoleRequest, user_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
+    number = request.page_number()
     user, roles, consents, organizations, recent = await asyncio.gather(
         request.api.users.get(user_id),
-        request.api.users.roles(user_id).page(),
+        request.api.users.roles(user_id, page_size=_PAGE_SIZE).page(),
         request.api.users.consents(user_id),
-        request.api.users.organizations(user_id).page(),
+        request.api.users.organizations(user_id, page_size=_PAGE_SIZE).page(str(number)),
         request.api.logs.list(user_id=user_id, page_size=_ENTRIES).page(),
     )
     names = await application_names(request, [consent.application_id for consent in consents])
@@ -216,6 +217,7 @@ async def _user_page(
         consents=consents,
         application_names=names,
         organizations=organizations,
+        number=number,
         entries=recent.items,
     )
 
@@ -239,7 +241,7 @@ async def _suspension_page(request: ConsoleRequest, user_id: str, form: Form, *,
 
 async def _deletion(request: ConsoleRequest, user_id: str) -> Deletion:
     user, organizations = await asyncio.gather(
-        request.api.users.get(user_id), request.api.users.organizations(user_id).page()
+        request.api.users.get(user_id), request.api.users.organizations(user_id, page_size=1).page()
     )
     name = shown_name(user)
     return Deletion(
@@ -281,10 +283,10 @@ async def _withdrawal(request: ConsoleRequest, user_id: str, application_id: str
 
 
 async def _roles_page(request: ConsoleRequest, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    search = request.parameter("search")
+    search, number = request.parameter("search"), request.page_number()
     user, held, available = await asyncio.gather(
         request.api.users.get(user_id),
-        request.api.users.roles(user_id).page(),
+        request.api.users.roles(user_id, page_size=_PAGE_SIZE).page(str(number)),
         request.api.roles.list(
             search=search or None, type="User", without_user_id=user_id, page_size=_PAGE_SIZE
         ).page(),
@@ -296,6 +298,7 @@ async def _roles_page(request: ConsoleRequest, user_id: str, form: Form, *, stat
         user=user,
         name=shown_name(user),
         held=held,
+        number=number,
         available=available,
         search=search,
         form=form,

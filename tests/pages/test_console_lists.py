@@ -1,0 +1,175 @@
+"""No list in the console ends without a word: where a page shows a part, it says of how many, or leads to the rest."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from management_service.console.routes import _AREAS
+from stead import NotFound
+from tests.support.administrator import CONSOLE, Administrator
+from tests.support.edited_objects import mark
+from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+MANY = 26
+"""More than a page shows."""
+
+KIND = "client-credentials"
+WITHOUT_LISTS = {
+    "/audit/chain",
+    "/audit/{entry_id:str}",
+    "/audit/{entry_id:str}/proof",
+    "/claims",
+    "/impersonations/{impersonation_id:str}",
+    "/shortcuts",
+    "/template",
+    "/template/export",
+    "/template/file",
+}
+
+
+@pytest.fixture(scope="module")
+def administrator(stack: RunningStack) -> Iterator[Administrator]:
+    yield Administrator(stack, "all")
+    with contextlib.suppress(NotFound):
+        stack.management.custom_claims.delete(KIND)
+
+
+def populated(stack: RunningStack) -> dict[str, str]:
+    """Make sure that there is more than a page of everything; return the page of each kind that shows it."""
+    management, name = stack.management, mark()
+    numbers = range(MANY)
+    users = [management.users.create(name=f"{name} {number}").id for number in numbers]
+    machines = [management.applications.create(name=f"{name} {n}", type="MachineToMachine").id for n in numbers]
+    organizations = [management.organizations.create(f"{name} {number}").id for number in numbers]
+    resource = management.resources.create(name, f"https://{name}.example").id
+    scopes = [management.resources.create_scope(resource, f"read:{number}").id for number in numbers]
+    for number in numbers[1:]:
+        management.resources.create(name, f"https://{name}-{number}.example")
+    roles = [management.roles.create(f"{name} {number}", "", "User").id for number in numbers]
+    for_machines = [management.roles.create(f"{name} m {n}", "", "MachineToMachine").id for n in numbers]
+    management.roles.assign_scopes(roles[0], scopes)
+    management.roles.assign_users(roles[0], users)
+    management.roles.assign_applications(for_machines[0], machines)
+    user, machine, organization = users[0], machines[0], organizations[0]
+    management.users.assign_roles(user, roles[1:])
+    management.applications.assign_roles(machine, for_machines[1:])
+    in_template = [management.organization_roles.create(f"{name} {number}").id for number in numbers]
+    management.organizations.add_users(organization, users)
+    management.organizations.add_applications(organization, machines)
+    for each in organizations[1:]:
+        management.organizations.add_users(each, [user])
+        management.organizations.add_applications(each, [machine])
+    management.organizations.assign_user_roles(organization, user, in_template)
+    for number in numbers:
+        management.organization_permissions.create(f"read:{name}-{number}")
+        management.applications.create_secret(machine, str(number))
+        management.custom_claims.save(KIND, f"const getCustomJwtClaims = async () => ({{}}); // {number}")
+        management.subject_tokens.create(user)
+    asked = management.impersonations.list(user_id=user)
+    eventually(lambda: len(list(asked)) == MANY)
+    paths = {
+        "": "",
+        "/applications": "",
+        "/applications/{application_id:str}": machine,
+        "/applications/{application_id:str}/roles": machine,
+        "/audit": "",
+        "/claims/{kind:str}": KIND,
+        "/claims/{kind:str}/versions/{number:str}": "",
+        "/impersonations": "",
+        "/organizations": "",
+        "/organizations/{organization_id:str}": organization,
+        "/organizations/{organization_id:str}/{kind:str}": organization,
+        "/organizations/{organization_id:str}/{kind:str}/{member_id:str}": organization,
+        "/resources": "",
+        "/resources/{resource_id:str}": resource,
+        "/roles": "",
+        "/roles/{role_id:str}": roles[0],
+        "/roles/{role_id:str}/holders": roles[0],
+        "/roles/{role_id:str}/scopes": roles[0],
+        "/search": "",
+        "/template/{kind:str}": "",
+        "/template/{kind:str}/{entry_id:str}": in_template[0],
+        "/users": "",
+        "/users/{user_id:str}": user,
+        "/users/{user_id:str}/roles": user,
+    }
+    filled = {
+        kind: kind.replace("{kind:str}/versions/{number:str}", f"{KIND}/versions/1")
+        .replace("{kind:str}/{entry_id:str}", f"roles/{in_template[0]}")
+        .replace("/template/{kind:str}", "/template/permissions")
+        .replace("/claims/{kind:str}", f"/claims/{KIND}")
+        .replace("{kind:str}", "users")
+        .replace("{member_id:str}", user)
+        for kind in paths
+    }
+    return {kind: re.sub(r"\{\w+:str\}", paths[kind], path) for kind, path in filled.items()} | {
+        "/search": f"/search?q={name}"
+    }
+
+
+def partial_lists(said: list[str]) -> Iterator[str | None]:
+    """Yield the length, if given, of each list of which these answers have a part; one item stands for a count."""
+    for headers in said:
+        if re.search(r"page_size=(?!1>)\d+>; rel=\"next\"", headers):
+            total = re.search(r"b'total-number': b'(\d+)'", headers, re.IGNORECASE)
+            yield total[1] if total else None
+
+
+@pytest.mark.heavy
+def test_where_a_page_shows_a_part_it_says_so(stack: RunningStack, administrator: Administrator) -> None:
+    pages = populated(stack)
+    readable = (each for area in _AREAS for each in area.declared if each.scope == "read" and not each.is_form)
+    assert {*pages, *WITHOUT_LISTS} == {each.path.removeprefix(CONSOLE) for each in readable}
+    administrator.opens()
+    silent = []
+    for path in pages.values():
+        before = len([*stack.recorder.said])
+        page = administrator.opens(CONSOLE + path)
+        assert page.status_code == 200, path
+        text = " ".join(re.sub("<[^>]+>", " ", page.text).split())
+        lists = Counter(partial_lists([*stack.recorder.said][before:]))
+        for total, count in lists.items():
+            if total is None:
+                is_said = 'rel="next"' in page.text or "/console/audit?" in page.text or "More than" in text
+            else:
+                is_said = len(re.findall(rf"\b(?:of|All) {total}\b|\b{total} in all", text)) >= count
+            if not is_said:
+                silent.append((path, total))
+    assert silent == []
+
+
+def test_every_list_of_the_console_names_its_page_size() -> None:
+    """With the default of the SDK, 100, a list that ends too early is found by those alone who have more."""
+    silent = []
+    for module in (ROOT / "services/management-service/src/management_service/console/areas").glob("*.py"):
+        nodes = [*ast.walk(ast.parse(module.read_text()))]
+        assigned = {
+            ast.unparse(target): node.value for node in nodes if isinstance(node, ast.Assign) for target in node.targets
+        }
+        for node in nodes:
+            if (
+                not isinstance(node, ast.Attribute)
+                or node.attr != "page"
+                or ast.unparse(node.value) in {"AREA", "request"}
+            ):
+                continue
+            listed = assigned.get(ast.unparse(node.value), node.value)
+            if not isinstance(listed, ast.Call) or "page_size" not in {each.arg for each in listed.keywords}:
+                silent.append((module.name, ast.unparse(node)))
+    assert silent == []
+
+
+def test_examples_and_guides_iterate_over_lists() -> None:
+    places = ("examples", "services/all-in-one/src", "docs/guides", "README.md")
+    files = [file for place in places for file in [ROOT / place, *(ROOT / place).rglob("*")] if file.is_file()]
+    texts = {file: file.read_text() for file in files if file.suffix in {".py", ".md", ".js", ".ts", ".html"}}
+    assert [str(file) for file, text in texts.items() if re.search(r"\.page\(|[?&]page(_size)?=", text)] == []
