@@ -29,7 +29,7 @@ class TestForPeople:
         claims = world.claims(refreshed["access_token"], world.organization_audience())
         scope = f"{world.permission('read:invoices')} {world.permission('write:invoices')}"
 
-        assert (refreshed["scope"], claims["scope"]) == (f"offline_access {scope}", scope)
+        assert (refreshed["scope"], claims["scope"]) == (scope, scope)
         assert refreshed["expires_in"] == 3600
         assert (claims["sub"], claims["exp"] - claims["iat"]) == (world.customer, 3600)
         assert claims["jti"].startswith(f"{sign_in.authorization_id}.")

@@ -50,8 +50,8 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         issued_token_type: Kind of the issued token; present after a token exchange only.
         token_type: Always ``Bearer``.
         expires_in: Seconds.
-        scope: The granted scopes, with ``offline_access`` if the refresh token is due to it; always present, empty if
-            none is granted.
+        scope: The scopes of the access token; always present, empty if none is granted. ``offline_access`` is added if
+            the refresh token is due to it and the request names neither a resource nor an organization.
         refresh_token: Replaces the presented refresh token, if any.
         id_token: Who signed in; present if ``openid`` was granted.
     """

@@ -62,7 +62,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         person: The user.
         token: The access token.
-        offline_access: Whether ``offline_access`` was both requested and consented to.
+        offline_access: Whether a userinfo token has ``offline_access`` beside it: both requested and consented to.
         awaited: Revisions that the user's records must include.
         claims: The ID token's claims; None if no ID token is issued.
         tokens_expire_at: When the access token expires, milliseconds since the epoch.
@@ -162,7 +162,7 @@ class UserTokens:
             authorization=authorization,
             person=holder.person,
             token=token,
-            offline_access="offline_access" in requested & consented.scopes,
+            offline_access=target is self._targets.userinfo and "offline_access" in requested & consented.scopes,
             awaited=requested_token.awaited,
             claims=await self._claims(holder.person, requested & consented.scopes, picked, requested_token.awaited),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
@@ -214,7 +214,7 @@ class UserTokens:
             )
         granted = token.scopes
         if refresh_token is not None and decision.offline_access:
-            granted |= {"offline_access"}  # not in the access token, but the response must report it
+            granted |= {"offline_access"}  # no token carries it, but clients compare this scope with the requested one
         return TokenResponse(
             access_token=access_token,
             token_type="Bearer",  # noqa: S106 - a type, not a token
