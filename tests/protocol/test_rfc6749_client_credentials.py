@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from identity_common.identifiers import new_secret
 from tests.support.world import MANAGEMENT_API, Client, World, basic, error_body, outcome
 
 
@@ -84,14 +85,49 @@ def test_public_clients_may_not_use_it(world: World, name: str) -> None:
     assert outcome(answer) == (400, "unauthorized_client")
 
 
-def test_a_target_is_needed(world: World) -> None:
-    """The contract: neither ``resource`` nor ``organization_id``: invalid_target; ``openid`` changes nothing."""
-    for scope in (None, "openid"):
-        answer = world.client_credentials(resource=None, scope=scope)
-        assert (answer.status_code, answer.json()) == (
-            400,
-            error_body("invalid_target", "name a resource or an organization"),
-        )
+def test_without_a_target_the_token_is_for_the_default_resource(world: World) -> None:
+    """RFC 9068 section 3; an organization, or another grant, does not become one for the default resource."""
+    resources = world.management.resources
+    ids = {resource.indicator: resource.id for resource in resources.list()}
+
+    def default(indicator: str, *, is_default: bool) -> dict[str, str]:
+        resources.set_default(ids[indicator], is_default=is_default)
+        return {"Identity_Revision": world.management.last_revision or ""}
+
+    headers = default(world.resource, is_default=True)
+    try:
+        answer = world.client_credentials(resource=None, scope="read:things", headers=headers)
+        assert world.claims(answer.json()["access_token"], world.resource)["scope"] == "read:things"
+        in_organization = world.client_credentials(resource=None, organization_id=world.organization)
+        assert world.claims(in_organization.json()["access_token"], world.organization_audience())["scope"] == ""
+        assert outcome(world.exchange(world.subject_token(), resource=None)) == (400, "invalid_target")
+        assert outcome(world.client_credentials(resource="https://x.example")) == (400, "invalid_target")
+
+        headers = default(world.other_resource, is_default=True)
+        answer = world.client_credentials(resource=None, scope="read:things", headers=headers)
+        assert world.claims(answer.json()["access_token"], world.other_resource)["scope"] == ""
+    finally:
+        default(world.other_resource, is_default=False)
+
+
+@pytest.mark.parametrize("scope", [None, "openid"])
+def test_without_a_default_resource_a_target_is_needed(world: World, scope: str | None) -> None:
+    """The contract: neither ``resource`` nor ``organization_id``: invalid_target; ``openid`` changes nothing.
+
+    A resource that is deleted is no longer the default.
+    """
+    passing = world.management.resources.create("Passing", f"https://{new_secret()}.example.com/api")
+    world.management.resources.set_default(passing.id, is_default=True)
+    headers = {"Identity_Revision": world.management.last_revision or ""}
+    assert outcome(world.client_credentials(resource=None, scope=scope, headers=headers)) == (200, None)
+    world.management.resources.delete(passing.id)
+
+    headers = {"Identity_Revision": world.management.last_revision or ""}
+    answer = world.client_credentials(resource=None, scope=scope, headers=headers)
+    assert (answer.status_code, answer.json()) == (
+        400,
+        error_body("invalid_target", "name a resource or an organization: no resource is the default"),
+    )
 
 
 def test_the_management_api_needs_its_scope(world: World) -> None:

@@ -32,7 +32,8 @@ NAMES = st.sampled_from(["read", "write"])
 SCOPE_IDS = st.lists(IDS, max_size=3, unique=True).map(tuple)
 STATES = st.one_of(
     st.builds(ApplicationState, id=IDS, deleted=st.booleans(), name=NAMES),
-    st.builds(ResourceState, id=IDS, deleted=st.booleans(), indicator=st.sampled_from(["x", "y"])),
+    st.builds(ResourceState, id=IDS, indicator=st.sampled_from(["x", "y"]), is_default=st.booleans()),
+    st.builds(ResourceState, id=IDS, deleted=st.just(True)),
     st.builds(ScopeState, id=IDS, deleted=st.booleans(), resource_id=IDS, name=NAMES),
     st.builds(RoleState, id=IDS, deleted=st.booleans(), scope_ids=SCOPE_IDS),
     st.builds(AssignmentState, id=IDS, holder_kind=st.just("application"), role_ids=SCOPE_IDS),
@@ -128,6 +129,7 @@ def answers(half: InMemoryDirectory) -> list[object]:
         *map(half.claims_function, TOKEN_KINDS),
         *(half.application(each) for each in "abc"),
         *resources,
+        half.default_resource,
         *(
             held(resource, roles, frozenset({"read", "write", "other"}))
             for resource in resources

@@ -150,6 +150,8 @@ class ResourceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         access_token_ttl_s: Lifetime of its access tokens.
         tokens_valid_after: Milliseconds, in whole seconds; tokens issued before are refused, as they are for an earlier
             resource with this indicator.
+        is_default: Whether client credentials that name no target are for it. A change of the default is two events,
+            one for each resource, in either order.
     """
 
     id: str

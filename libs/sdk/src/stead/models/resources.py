@@ -13,6 +13,7 @@ class Resource(Versioned, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         indicator: The ``aud`` of its access tokens; never changes.
         access_token_ttl: Lifetime of its access tokens, in seconds.
+        is_default: Whether client credentials that name neither a resource nor an organization are for it.
     """
 
     id: str

@@ -89,7 +89,8 @@ def client_credentials(
         base_url: Base address of the service.
         client_id: A machine-to-machine application.
         client_secret: One of its valid secrets.
-        resource: Resource indicator of the API to call (RFC 8707).
+        resource: Resource indicator of the API to call (RFC 8707); by default, without ``organization_id``, the default
+            resource.
         organization_id: Limits the token to one organization.
         scope: Scope tokens to request; without any, none is granted.
         revision: State that the response must include, from ``ManagementClient.last_revision``.

@@ -34,7 +34,8 @@ class ResourceAnswer(Answer):
         name: Display name.
         indicator: Absolute URI that identifies the API: ``resource`` in requests, ``aud`` in tokens; it never changes.
         access_token_ttl: Lifetime of access tokens in seconds; 3600 by default.
-        is_default: Whether this is the default resource; at most one is.
+        is_default: Whether client credentials that name neither a resource nor an organization are for this resource;
+            at most one is the default.
     """
 
     tenant_id: str

@@ -49,7 +49,8 @@ class ResourceDefault(Body):
     """Whether the resource is to be the default; at most one is.
 
     Attributes:
-        is_default: Whether this is the default resource; at most one is.
+        is_default: Whether client credentials that name neither a resource nor an organization are for this resource;
+            at most one is the default.
     """
 
     is_default: bool

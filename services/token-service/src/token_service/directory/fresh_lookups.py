@@ -141,6 +141,12 @@ class Directory:
             resource = self.in_memory.resource(indicator)
         return resource
 
+    async def default_resource(self) -> ResourceState | None:
+        """Return the default resource, or None; without one it is looked up again after catching up."""
+        if self.in_memory.default_resource is None:
+            await self.catch_up()
+        return self.in_memory.default_resource
+
     async def person(self, user_id: str, *, at_least: Mapping[str, int]) -> Person | None:
         """Return a user, or None, from records that include these revisions.
 

@@ -74,6 +74,7 @@ class InMemoryDirectory:
         self._origins: dict[str, frozenset[str]] = {}
         self._resources: dict[str, ResourceState] = {}
         self._indicators = NameIndex[str]()
+        self._default_resources: dict[str, ResourceState] = {}  # the newest last; amid a change there may be two
         self._scopes = NameIndex[tuple[str, str]]()  # by the resource's id and the scope's name
         self._role_scopes = RoleContents()
         self._role_names: dict[str, str] = {}
@@ -114,6 +115,11 @@ class InMemoryDirectory:
         """Return the resource with this indicator, compared byte for byte."""
         resource_id = self._indicators.id_of(indicator)
         return None if resource_id is None else self._resources.get(resource_id)
+
+    @property
+    def default_resource(self) -> ResourceState | None:
+        """The resource of client credentials that name no target; None unless one is marked as the default."""
+        return next(reversed(self._default_resources.values()), None)
 
     @property
     def longest_lifetime_s(self) -> int:
@@ -287,3 +293,6 @@ class InMemoryDirectory:
         else:
             self._resources[resource.id] = resource
             self._indicators.put(resource.id, resource.indicator)
+        self._default_resources.pop(resource.id, None)
+        if resource.is_default:
+            self._default_resources[resource.id] = resource

@@ -15,7 +15,7 @@ from token_service.directory import Directory
 from token_service.grants.claims_arguments import client_arguments
 from token_service.grants.form import GrantForm
 from token_service.grants.holders import ScopeHolder, granted_scopes, organization_roles
-from token_service.grants.oauth_errors import invalid_target, unauthorized_client
+from token_service.grants.oauth_errors import unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign
@@ -32,7 +32,8 @@ class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIE
         client_id: Id of the application; must match the Authorization header, if present.
         client_secret: Secret of an application that sends no Authorization header.
         scope: Space-separated scope tokens; those that the subject does not hold are not granted.
-        resource: Indicator of the target API; at most one (RFC 8707).
+        resource: Indicator of the target API; at most one (RFC 8707). Without it and ``organization_id``, the default
+            resource is the target (RFC 9068 section 3).
         organization_id: Id of an organization: the target, or the organization within which a resource is the target.
     """
 
@@ -77,9 +78,7 @@ class ClientCredentialsGrant:
         if client.type != "MachineToMachine":
             raise unauthorized_client("only machine-to-machine applications may use this grant")
         form = request.parameters.as_form(ClientCredentialsForm)
-        target = await self._targets.requested(form, request.parameters)
-        if target is None:
-            raise invalid_target("name a resource or an organization")
+        target = await self._targets.requested(form, request.parameters) or await self._targets.default()
         request.audited.note_target(target.organization_id, target.indicator)
         requested = parse_scope(form.scope or None)
         look = partial(self._holder, client, target, request.awaited)

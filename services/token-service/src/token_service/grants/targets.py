@@ -103,12 +103,7 @@ class Targets:
                 raise invalid_target("the resource is unknown")
             if organization_id is not None and self.is_management_api(resource):
                 raise invalid_target("a token for the Management API cannot belong to an organization")
-            return Target(
-                audience=resource.indicator,
-                lifetime_s=resource.access_token_ttl_s,
-                resource=resource,
-                organization_id=organization_id,
-            )
+            return _resource_target(resource, organization_id)
         if organization_id is not None:
             return Target(
                 audience=organization_audience(self._urn_namespace, organization_id),
@@ -116,6 +111,20 @@ class Targets:
                 organization_id=organization_id,
             )
         return None
+
+    async def default(self) -> Target:
+        """Return the target of a client's request for itself that names none: the default resource.
+
+        Raises:
+            OAuthError: ``invalid_target`` if no resource is the default.
+
+        Source:
+            RFC 9068 section 3 (without ``resource``, a default resource indicator becomes ``aud``).
+        """
+        resource = await self._directory.default_resource()
+        if resource is None:
+            raise invalid_target("name a resource or an organization: no resource is the default")
+        return _resource_target(resource)
 
     def report_unknown_scopes(
         self, target: Target, *, requested: frozenset[str], granted: frozenset[str], grant_type: str, client_id: str
@@ -154,6 +163,15 @@ class Targets:
     def is_management_api(self, resource: ResourceState) -> bool:
         """Return whether a token for this resource gives access to ``/api``."""
         return resource.indicator == self._management_api_resource
+
+
+def _resource_target(resource: ResourceState, organization_id: str | None = None) -> Target:
+    return Target(
+        audience=resource.indicator,
+        lifetime_s=resource.access_token_ttl_s,
+        resource=resource,
+        organization_id=organization_id,
+    )
 
 
 def _refuse_unsupported(parameters: FormParameters) -> None:

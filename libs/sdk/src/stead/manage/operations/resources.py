@@ -66,6 +66,8 @@ def update_resource(
 def set_default_resource(resource_id: str, *, is_default: bool) -> Operation[Resource]:
     """Make an API resource the only default, or no longer the default.
 
+    Client credentials that name neither a resource nor an organization are for the default (RFC 9068 section 3).
+
     Raises:
         NotFound: The id is unknown.
     """
