@@ -39,13 +39,15 @@ class TestResponse:
         assert world.claims(access_token, world.resource)["sub"] == world.customer
 
     def test_the_token_counts_at_once_for_a_user_reinstated_a_moment_ago(self, world: World) -> None:
-        """docs/decisions/0004: it is not dated before tokensValidAfter, which may lie ahead of the clock."""
+        """docs/decisions/0004: whole seconds cannot say so, and ``iat`` must not be ahead of the clock."""
         users, user = world.management.users, world.user()
-        for _ in range(2):
+        for _ in range(3):
             users.suspend(user)
             users.suspend(user, suspended=False)
         answer = world.exchange(world.subject_token(user), resource=None, scope="openid")
         token = answer.json()["access_token"]
+        claims = world.claims(token, f"{world.stack.issuer}/me")
+        assert (claims["iat"] <= time.time(), claims["exp"] - claims["iat"]) == (True, answer.json()["expires_in"])
         me = world.stack.http.get("/oidc/me", headers={"Authorization": f"Bearer {token}"})
 
         assert (me.status_code, me.json()) == (200, {"sub": user})

@@ -53,7 +53,7 @@ class Replicas:
     async def redeem(self, stores: Stores, code: Code) -> tuple[bool, str | None]:
         """Redeem a code as the grant does; return whether it succeeded, and the refresh token."""
         return await stores.refresh_tokens.redeem(
-            code.authorization.id, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER
+            code.authorization.id, tokens_expire_at=self.time() + 3_600_000, issued_at=0, expires_at=LATER
         )
 
     async def family(self, **changes: Any) -> tuple[Authorization, str]:
@@ -69,7 +69,9 @@ class Replicas:
         found = await stores.refresh_tokens.find(refresh_token, application_id="app")
         if found is None or await stores.refresh_tokens.is_replayed(found):
             return None
-        return await stores.refresh_tokens.rotate(found, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER)
+        return await stores.refresh_tokens.rotate(
+            found, tokens_expire_at=self.time() + 3_600_000, issued_at=0, expires_at=LATER
+        )
 
     @property
     def consents(self) -> Consents:
@@ -324,7 +326,7 @@ async def test_a_use_that_is_delayed_beyond_the_grace_is_a_replay(replicas: Repl
     assert second
     replicas.time.pass_s(11)
 
-    assert await replicas.other.refresh_tokens.rotate(found, tokens_expire_at=0, expires_at=LATER) is None
+    assert await replicas.other.refresh_tokens.rotate(found, tokens_expire_at=0, issued_at=0, expires_at=LATER) is None
     assert not await replicas.is_alive(second)
 
 
@@ -336,7 +338,7 @@ async def test_a_use_that_waits_while_its_authorization_ends_yields_nothing(repl
     assert found is not None
     using: Awaitable[str | bool | None]
     if rotates:
-        using = replicas.other.refresh_tokens.rotate(found, tokens_expire_at=LATER, expires_at=LATER)
+        using = replicas.other.refresh_tokens.rotate(found, tokens_expire_at=LATER, issued_at=0, expires_at=LATER)
     else:
         using = replicas.other.refresh_tokens.keep(found, tokens_expire_at=LATER)
     async with replicas.one.engine.begin() as connection:
@@ -357,7 +359,7 @@ async def test_a_revoked_authorization_is_kept_until_its_last_token_expires(
     found = await replicas.other.refresh_tokens.find(refresh_token, application_id="app")
     assert found is not None
     second = replicas.time() + second_ttl_ms
-    assert await replicas.other.refresh_tokens.rotate(found, tokens_expire_at=second, expires_at=LATER)
+    assert await replicas.other.refresh_tokens.rotate(found, tokens_expire_at=second, issued_at=0, expires_at=LATER)
     await replicas.other.authorizations.end(authorization.id)
 
     async with replicas.one.engine.connect() as connection:
@@ -438,7 +440,9 @@ async def test_an_authorization_whose_tokens_have_expired_is_not_revoked(replica
 async def test_only_finished_authorizations_are_deleted(replicas: Replicas) -> None:
     """An authorization is kept while its code can be used or replayed, a refresh token while it can be used."""
     unredeemed, redeemed = await replicas.begun(), await replicas.begun()
-    await replicas.one.refresh_tokens.redeem(redeemed.authorization.id, tokens_expire_at=0, expires_at=None)
+    await replicas.one.refresh_tokens.redeem(
+        redeemed.authorization.id, tokens_expire_at=0, issued_at=0, expires_at=None
+    )
     authorization, refresh_token = await replicas.family()
     ended, _ = await replicas.family()
     await replicas.one.authorizations.end(ended.id)
@@ -504,7 +508,7 @@ async def test_what_began_as_a_first_party_ends_and_what_a_third_party_was_given
     for _ in range(2):
         await replicas.other.authorizations.end_of_third_parties({"app"})
     redeem = replicas.one.refresh_tokens.redeem
-    redeemed = [(await redeem(each.id, tokens_expire_at=LATER, expires_at=None))[0] for each in several]
+    redeemed = [(await redeem(each.id, tokens_expire_at=LATER, issued_at=0, expires_at=None))[0] for each in several]
     assert redeemed == [False, True, True]
 
 

@@ -147,6 +147,8 @@ def test_a_password_change_ends_what_was_issued_before_it(world: World, feed: Fe
     eventually(lambda: feed.not_before(entry_of("user", user)) is not None)
     not_before = feed.not_before(entry_of("user", user))
     assert not_before is not None and abs(not_before - now_ms() / 1000) < 60
+    within_the_second = feed.not_before(entry_of("user", user, str(not_before - 1)))
+    assert within_the_second is not None and 0 < within_the_second <= 1000
 
 
 @pytest.mark.heavy

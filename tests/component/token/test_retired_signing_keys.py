@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from identity_common.access.management_api import SignedToken, UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
+from identity_common.clock import now_ms
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
@@ -203,12 +204,12 @@ async def test_an_id_token_of_a_retired_key_is_no_hint_at_any_replica(replicas: 
         await replicas.one.signing_key(),
         PersonClaims(sub="u1"),
         client_id="c1",
+        issued_at=now_ms(),
         lifetime_s=3600,
         auth_time=0,
         nonce=None,
         session_id=None,
         access_token="x",
-        tokens_valid_after=0,
     )
     hint = await hints.read(id_token)
     assert hint is not None

@@ -85,11 +85,16 @@ def statuses(keys: list[StoredKey]) -> list[str]:
 
 
 async def issue(keys: SigningKeys, time: Time) -> str:
-    issuer, key = Issuer(ISSUER, clock=time), await keys.signing_key()
     content = AccessTokenRequest(
-        subject="u1", audience=RESOURCE, client_id="c1", scopes=frozenset(), lifetime_s=3600, jti=new_jti()
+        subject="u1",
+        audience=RESOURCE,
+        client_id="c1",
+        scopes=frozenset(),
+        issued_at=time(),
+        lifetime_s=3600,
+        jti=new_jti(),
     )
-    return await issuer.issue(key, content)
+    return await Issuer(ISSUER).issue(await keys.signing_key(), content)
 
 
 def verifies(token: str, keys: SigningKeys, time: Time) -> bool:

@@ -6,12 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from token_service.tokens.claims import AccessTokenClaims, Actor, actor_chain, is_outdated, issued_at_s
-
-TIMES = st.integers(min_value=1_600_000_000_000, max_value=2_000_000_000_000)
+from token_service.tokens.claims import AccessTokenClaims, Actor, actor_chain
 
 
 def nested(*subjects: str) -> dict[str, Any] | None:
@@ -69,54 +65,6 @@ class TestActorChain:
         earlier = {"sub": "b", "iss": "https://elsewhere.example", "act": None}
 
         assert actor_chain("a", earlier) == Actor("a", Actor("b"))
-
-
-class TestAge:
-    @given(now=TIMES, tokens_valid_after=TIMES)
-    @example(now=1_700_000_000_999, tokens_valid_after=1_700_000_000_001)
-    @example(now=1_700_000_000_001, tokens_valid_after=1_700_000_000_001)
-    @example(now=1_700_000_000_000, tokens_valid_after=1_700_000_000_000)
-    def test_a_token_issued_under_the_present_rule_is_never_outdated_by_it(
-        self, now: int, tokens_valid_after: int
-    ) -> None:
-        """Whatever the clocks of issuer and writer say, a token issued with knowledge of the change outlives it."""
-        issued_at = issued_at_s(now=now, tokens_valid_after=tokens_valid_after)
-
-        assert not is_outdated(issued_at_ms=issued_at * 1000, tokens_valid_after=tokens_valid_after)
-
-    @given(now=TIMES, earlier=st.integers(min_value=0, max_value=1_600_000_000_000), after=TIMES)
-    def test_a_token_of_an_earlier_second_is_always_outdated(self, now: int, earlier: int, after: int) -> None:
-        """A password change and suspension end everything that was issued before."""
-        issued_at = issued_at_s(now=now, tokens_valid_after=earlier)
-
-        if now // 1000 < after // 1000:
-            assert is_outdated(issued_at_ms=issued_at * 1000, tokens_valid_after=after)
-        if now >= after:
-            assert not is_outdated(
-                issued_at_ms=issued_at_s(now=now, tokens_valid_after=after) * 1000, tokens_valid_after=after
-            )
-
-    @given(now=TIMES, tokens_valid_after=TIMES)
-    def test_a_token_of_the_same_second_but_before_the_change_is_outdated(
-        self, now: int, tokens_valid_after: int
-    ) -> None:
-        """Strict to the millisecond wherever the change does not fall on a whole second."""
-        issued_at = issued_at_s(now=now, tokens_valid_after=0)
-
-        if now < tokens_valid_after and tokens_valid_after % 1000:
-            assert is_outdated(issued_at_ms=issued_at * 1000, tokens_valid_after=tokens_valid_after)
-
-    @given(now=TIMES, tokens_valid_after=TIMES)
-    def test_a_token_is_dated_now_or_less_than_a_second_after_the_change(
-        self, now: int, tokens_valid_after: int
-    ) -> None:
-        issued_at = issued_at_s(now=now, tokens_valid_after=tokens_valid_after)
-
-        assert issued_at == now // 1000 or 0 <= issued_at * 1000 - tokens_valid_after < 1000
-
-    def test_without_a_change_no_token_is_outdated(self) -> None:
-        assert not is_outdated(issued_at_ms=0, tokens_valid_after=0)
-        assert issued_at_s(now=1_700_000_000_999, tokens_valid_after=0) == 1_700_000_000
 
 
 class TestEncoding:

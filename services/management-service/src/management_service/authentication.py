@@ -15,6 +15,7 @@ from identity_common.failures import TemporarilyUnavailable
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
+from stead.verify.access_tokens import issued_at_ms
 
 # One statement and one snapshot for a caller and, where a subject token is minted, for the user that it will stand for;
 # and one for all requests of a tick of the event loop. OFFSET 0: see ``live_caller``.
@@ -72,7 +73,7 @@ class Authentication:
         )
 
     def _facts(self, token: AccessToken, user_id: str) -> "asyncio.Future[asyncpg.Record]":
-        return self._coalescer.submit((token.client_id, token.subject, int(token.issued_at) * 1000, user_id))
+        return self._coalescer.submit((token.client_id, token.subject, issued_at_ms(token), user_id))
 
     async def _look_up(self, questions: Sequence[tuple[str, str, int, str]]) -> Sequence[asyncpg.Record]:
         columns = ([question[column] for question in questions] for column in range(4))

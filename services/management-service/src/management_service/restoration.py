@@ -14,7 +14,7 @@ from identity_common.outbox.restoration import raise_revision, unknown_aggregate
 # As users.rules.next_tokens_valid_after.
 _END_TOKENS: Final = text(
     """
-    UPDATE users SET tokens_valid_after = GREATEST(:now, (tokens_valid_after + 999) / 1000 * 1000) + 1
+    UPDATE users SET tokens_valid_after = GREATEST(:now, tokens_valid_after) + 1
     WHERE tenant_id = :tenant
     """
 )

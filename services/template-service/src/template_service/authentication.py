@@ -11,6 +11,7 @@ from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
+from stead.verify.access_tokens import issued_at_ms
 
 # One statement for all requests of a tick of the event loop.
 SELECT_LIVE: Final = KeyLookup(f"""
@@ -38,7 +39,7 @@ class LiveCallers:
         Raises:
             StoreUnavailable: The database does not answer.
         """
-        caller = (token.client_id, token.subject, int(token.issued_at) * 1000)
+        caller = (token.client_id, token.subject, issued_at_ms(token))
         if await self._coalescer.submit(caller):
             return True
         await self._fresh_reads.catch_up()

@@ -269,6 +269,16 @@ def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> 
     )
 
 
+def issued_at_ms(token: AccessToken) -> int:
+    """Return when a token was issued, milliseconds since the epoch: ``iat_ms``, or else ``iat``.
+
+    A token has ``iat_ms`` if it was issued in the second in which its subject or actor was suspended, reinstated or got
+    a new password: with whole seconds it would look older than that.
+    """
+    exact = token.claims.get("iat_ms")
+    return exact if type(exact) is int else int(token.issued_at) * 1000
+
+
 def _within(token: AccessToken, organization_aware: bool) -> AccessToken:
     if token.organization_id is not None and not organization_aware:
         raise TokenInvalid("organization_only")

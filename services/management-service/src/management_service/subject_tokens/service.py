@@ -94,7 +94,7 @@ class SubjectTokens:
             id=new_id(),
             user_id=creation.user_id,
             issued_to=check.client_id,
-            issued_at=max(now, user.tokens_valid_after),  # may be ahead, after several changes within a second
+            issued_at=max(now, user.tokens_valid_after),  # ahead of this clock if another replica set it
             expires_at=now + self._ttl_s * 1000,
             revision=user.revision,
             minted_at=now,

@@ -153,15 +153,14 @@ def canonical(text: str) -> str:
 def next_tokens_valid_after(*, now: int, tokens_valid_after: int) -> int:
     """Return the new tokensValidAfter: later than the time in any token issued until now.
 
-    A token carries its time of issue, but never a time before the tokensValidAfter at that moment. An access token
-    carries it in whole seconds, rounded up if the last change was in the same second. So the later of two changes
-    within a second must get a time after the end of that second. See docs/decisions/0004.
+    A token carries its time of issue, but never a time before the tokensValidAfter at that moment. See
+    docs/decisions/0004.
 
     Args:
         now: Milliseconds since the epoch.
         tokens_valid_after: The current value, milliseconds since the epoch.
     """
-    return max(now, -(-tokens_valid_after // 1000) * 1000) + 1
+    return max(now, tokens_valid_after) + 1
 
 
 def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:

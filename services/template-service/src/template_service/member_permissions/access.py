@@ -25,6 +25,7 @@ from identity_common.entity_tags import is_known
 from identity_common.failures import AnyFailure, missing_by_id
 from identity_common.projection.fresh_reads import FreshReads
 from stead import AccessToken, TokenInvalid
+from stead.verify.access_tokens import issued_at_ms
 from stead.verify.impersonations import actors_of
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import Member, PermissionState, StateKey
@@ -187,15 +188,15 @@ def _keys(member: Member, token: AccessToken) -> list[StateKey]:
     actors = actors_of(token.actor)
     if actors is None:
         raise unauthorized()
-    issued_at_ms = int(token.issued_at) * 1000
+    issued_at = issued_at_ms(token)
     is_exchanged = token.grant_type is not None
     principals = (token.subject, *actors)
-    return [StateKey(token.client_id, user_id, issued_at_ms, *member, is_exchanged) for user_id in principals]
+    return [StateKey(token.client_id, user_id, issued_at, *member, is_exchanged) for user_id in principals]
 
 
 def _is_from_before(joined_at: int | None, token: AccessToken) -> bool:
     """Whether an organization token was issued before the member joined, in an earlier second."""
-    return joined_at is not None and int(token.issued_at) * 1000 < whole_second(joined_at)
+    return joined_at is not None and issued_at_ms(token) < whole_second(joined_at)
 
 
 def _is_live(states: Sequence[PermissionState]) -> bool:

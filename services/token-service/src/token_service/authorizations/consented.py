@@ -43,8 +43,8 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: Safe to log; ``jti`` of every access token that descends from it begins with it and a dot.
         session_id: The sign-in session, if there was one.
-        auth_time: When the user signed in, milliseconds; never before the user's tokensValidAfter, which may be in the
-            future (docs/decisions/0004).
+        auth_time: When the user signed in, milliseconds; never before the user's tokensValidAfter, by whose clock it
+            may be in the future (docs/decisions/0004).
         consented: The consented access when the code was issued.
         first_party: Whether the application was first-party, so that no consent page was needed.
     """

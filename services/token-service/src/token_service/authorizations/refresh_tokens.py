@@ -130,15 +130,15 @@ class RefreshTokens:
         self._clock = clock
 
     async def redeem(
-        self, authorization_id: str, *, tokens_expire_at: int, expires_at: int | None
+        self, authorization_id: str, *, tokens_expire_at: int, issued_at: int, expires_at: int | None
     ) -> tuple[bool, str | None]:
         """Redeem the code of an authorization for its first refresh token, in one transaction.
 
         Args:
             authorization_id: From the code.
             tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
-            expires_at: When the refresh token expires, milliseconds since the epoch; None for an authorization without
-                one.
+            issued_at: When the refresh token is issued, milliseconds since the epoch.
+            expires_at: When it expires, milliseconds since the epoch; None for an authorization without one.
 
         Returns:
             Whether it could be redeemed, and the refresh token.
@@ -150,7 +150,9 @@ class RefreshTokens:
                 )
                 if not redeemed or expires_at is None:
                     return redeemed, None
-                return True, await self._insert(connection, authorization_id, generation=0, expires_at=expires_at)
+                return True, await self._insert(
+                    connection, authorization_id, generation=0, issued_at=issued_at, expires_at=expires_at
+                )
 
     async def find(self, refresh_token: str, *, application_id: str | None = None) -> FoundRefreshToken | None:
         """Return a refresh token; None if it is unknown or expired, or its family has ended.
@@ -206,7 +208,9 @@ class RefreshTokens:
                 await prolong(connection, self._tenant_id, found.authorization.id, until=tokens_expire_at)
                 return True
 
-    async def rotate(self, found: FoundRefreshToken, *, tokens_expire_at: int, expires_at: int) -> str | None:
+    async def rotate(
+        self, found: FoundRefreshToken, *, tokens_expire_at: int, issued_at: int, expires_at: int
+    ) -> str | None:
         """Use a token; return its successor, or None if its family has ended, or ends now because of a replay.
 
         Uses in a family are serialized by a lock on the authorization's row.
@@ -214,7 +218,8 @@ class RefreshTokens:
         Args:
             found: The token.
             tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
-            expires_at: When the successor expires, milliseconds since the epoch.
+            issued_at: When the successor is issued, milliseconds since the epoch.
+            expires_at: When it expires, milliseconds since the epoch.
         """
         family = {"tenant": self._tenant_id, "authorization": found.authorization.id}
         used, successors = ({**family, "of_generation": found.generation + place} for place in (0, 1))
@@ -230,6 +235,7 @@ class RefreshTokens:
                         connection,
                         found.authorization.id,
                         generation=found.generation + 1,
+                        issued_at=issued_at,
                         expires_at=expires_at,
                         rotated_at=await connection.scalar(_ROTATED_AT, successors),
                     )
@@ -246,6 +252,7 @@ class RefreshTokens:
         authorization_id: str,
         *,
         generation: int,
+        issued_at: int,
         expires_at: int,
         rotated_at: int | None = None,
     ) -> str:
@@ -255,7 +262,7 @@ class RefreshTokens:
             "sha256": hashlib.sha256(secret.encode()).hexdigest(),
             "authorization_id": authorization_id,
             "generation": generation,
-            "issued_at": self._clock(),
+            "issued_at": issued_at,
             "expires_at": expires_at,
             "rotated_at": rotated_at,
         }

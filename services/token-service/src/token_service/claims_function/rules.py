@@ -13,7 +13,7 @@ from token_service.tokens.lengths import is_too_long
 RESERVED: Final = frozenset(
     {
         "iss", "sub", "aud", "exp", "iat", "nbf", "jti", "scope", "client_id", "act", "may_act", "organization_id",
-        "gty", "cnf", "sid", "nonce", "at_hash", "auth_time", "acr", "amr", "azp", "pv",
+        "gty", "cnf", "sid", "nonce", "at_hash", "auth_time", "acr", "amr", "azp", "pv", "iat_ms",
         "active", "token_type", "username", "events",
     }
 )  # fmt: skip

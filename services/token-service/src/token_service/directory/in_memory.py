@@ -227,7 +227,7 @@ class InMemoryDirectory:
         if kind == "revision":
             self._watermarks[source] = _decode_watermark(event.data).revision
             return
-        if event.revision < self._revisions.get(message.subject, -1):
+        if event.revision <= self._revisions.get(message.subject, -1):
             return  # repeated by a relay that died before it deleted what it had published
         self._revisions[message.subject] = event.revision
         if source == "template":

@@ -13,7 +13,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from identity_common.clock import Clock, now_ms
 from identity_common.fields import Id
 from identity_common.oauth import GRANT_AUTHORIZATION_CODE
 from identity_common.projection.freshness import highest
@@ -24,6 +23,7 @@ from token_service.claims_function import Reservation
 from token_service.grants.form import GrantForm, unsupported
 from token_service.grants.oauth_errors import unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
+from token_service.grants.token_to_sign import TokenToSign
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
 from token_service.tokens.keys import AwaitedKey
 
@@ -87,14 +87,11 @@ class AuthorizationCodeGrant:
         authorizations: Authorizations,
         refresh_tokens: RefreshTokens,
         tokens: UserTokens,
-        *,
-        clock: Clock = now_ms,
     ) -> None:
         self._codes = codes
         self._authorizations = authorizations
         self._refresh_tokens = refresh_tokens
         self._tokens = tokens
-        self._clock = clock
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedRedemption:
         """Check everything but the code.
@@ -128,8 +125,9 @@ class AuthorizationCodeGrant:
             code, decision = await self._decide(prepared, awaited, reserved)
         redeemed, refresh_token = await self._refresh_tokens.redeem(
             code.authorization.id,
-            tokens_expire_at=decision.tokens_expire_at,
-            expires_at=self._refresh_token_expires_at(code, prepared.client),
+            tokens_expire_at=decision.token.expires_at,
+            issued_at=decision.token.issued_at,
+            expires_at=_refresh_token_expires_at(code, decision.token),
         )
         if not redeemed:
             await self._refuse_ended(code)
@@ -174,11 +172,12 @@ class AuthorizationCodeGrant:
             _log.info("code.refused", reason="its authorization has ended", authorization_id=code.authorization.id)
         raise not_acceptable()
 
-    def _refresh_token_expires_at(self, code: Code, client: ApplicationState) -> int | None:
-        """Return when the refresh token expires, in milliseconds since the epoch; None without a refresh token."""
-        if "offline_access" in code.authorization.consented.scopes or client.always_issue_refresh_token:
-            return self._clock() + client.refresh_token_ttl_days * _DAY_MS
-        return None
+
+def _refresh_token_expires_at(code: Code, token: TokenToSign) -> int | None:
+    """Return when the refresh token expires, in milliseconds since the epoch; None without a refresh token."""
+    if "offline_access" in code.authorization.consented.scopes or token.client.always_issue_refresh_token:
+        return token.issued_at + token.client.refresh_token_ttl_days * _DAY_MS
+    return None
 
 
 def _fits(code: Code, form: AuthorizationCodeForm) -> bool:

@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.clock import now_ms
 from identity_common.fields import Id
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS
 from identity_common.wire.events import ApplicationState
@@ -80,7 +81,7 @@ class ClientCredentialsGrant:
         form = request.parameters.as_form(ClientCredentialsForm)
         target = await self._targets.requested(form, request.parameters) or await self._targets.default()
         request.audited.note_target(target.organization_id, target.indicator)
-        requested = parse_scope(form.scope or None)
+        requested, issued_at = parse_scope(form.scope or None), now_ms()
         look = partial(self._holder, client, target, request.awaited)
         holder, granted = await granted_scopes(self._directory, target, requested, await look(), look)
         if not request.is_waiting:
@@ -88,7 +89,13 @@ class ClientCredentialsGrant:
                 target, requested=requested, granted=granted, grant_type=self.grant_type, client_id=client.id
             )
         token = TokenToSign(
-            subject=client.id, jti=new_jti(), client=client, target=target, scopes=granted, holder=holder
+            subject=client.id,
+            jti=new_jti(),
+            client=client,
+            target=target,
+            scopes=granted,
+            holder=holder,
+            issued_at=issued_at,
         )
         return PreparedClientToken(token, request.audited)
 

@@ -6,7 +6,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from identity_common.clock import Clock, now_ms
 from identity_common.fields import Id
 from identity_common.oauth import GRANT_REFRESH_TOKEN
 from identity_common.telemetry.logs import get_logger
@@ -15,6 +14,7 @@ from token_service.authorizations import FoundRefreshToken, RefreshTokens
 from token_service.grants.form import GrantForm
 from token_service.grants.oauth_errors import unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
+from token_service.grants.token_to_sign import TokenToSign
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
 from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import parse_scope
@@ -57,10 +57,9 @@ class RefreshTokenGrant:
 
     grant_type = GRANT_REFRESH_TOKEN
 
-    def __init__(self, refresh_tokens: RefreshTokens, tokens: UserTokens, *, clock: Clock = now_ms) -> None:
+    def __init__(self, refresh_tokens: RefreshTokens, tokens: UserTokens) -> None:
         self._refresh_tokens = refresh_tokens
         self._tokens = tokens
-        self._clock = clock
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedRefresh:
         """Check everything but the refresh token.
@@ -111,22 +110,24 @@ class RefreshTokenGrant:
     async def _rotate(self, found: FoundRefreshToken, decision: Decision) -> str:
         successor = await self._refresh_tokens.rotate(
             found,
-            tokens_expire_at=decision.tokens_expire_at,
-            expires_at=self._successor_expires_at(found, decision.token.client),
+            tokens_expire_at=decision.token.expires_at,
+            issued_at=decision.token.issued_at,
+            expires_at=_successor_expires_at(found, decision.token),
         )
         if successor is None:
             raise not_acceptable()
         return successor
 
     async def _keep(self, refresh_token: str, found: FoundRefreshToken, decision: Decision) -> str:
-        if not await self._refresh_tokens.keep(found, tokens_expire_at=decision.tokens_expire_at):
+        if not await self._refresh_tokens.keep(found, tokens_expire_at=decision.token.expires_at):
             raise not_acceptable()
         return refresh_token
 
-    def _successor_expires_at(self, found: FoundRefreshToken, client: ApplicationState) -> int:
-        """Return when the successor expires, in milliseconds since the epoch.
 
-        After a full lifetime, but for a SPA no later than its predecessor.
-        """
-        full = self._clock() + client.refresh_token_ttl_days * _DAY_MS
-        return min(full, found.expires_at) if client.type == "SPA" else full
+def _successor_expires_at(found: FoundRefreshToken, token: TokenToSign) -> int:
+    """Return when the successor expires, in milliseconds since the epoch.
+
+    After a full lifetime, but for a SPA no later than its predecessor.
+    """
+    full = token.issued_at + token.client.refresh_token_ttl_days * _DAY_MS
+    return min(full, found.expires_at) if token.client.type == "SPA" else full

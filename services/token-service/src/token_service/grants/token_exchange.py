@@ -74,6 +74,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         requested: The requested scope tokens.
+        issued_at: See ``TokenToSign``.
         exchange: Facts that taking the subject token needs.
     """
 
@@ -81,6 +82,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
     subject_token: str
     target: Target
     requested: frozenset[str]
+    issued_at: int
     exchange: Exchange
 
 
@@ -124,6 +126,7 @@ class TokenExchangeGrant:
         audited = request.audited
         audited.note_target(target.organization_id, target.indicator)
         self._directory.require_people()
+        issued_at = now_ms()
         at_least = {} if request.is_waiting else request.awaited
         actor = await self._actor(form.actor_token, at_least) if form.actor_token else None
         if actor is not None:
@@ -136,7 +139,12 @@ class TokenExchangeGrant:
             audited=audited,
         )
         return PreparedExchange(
-            client=client, subject_token=form.subject_token, target=target, requested=requested, exchange=exchange
+            client=client,
+            subject_token=form.subject_token,
+            target=target,
+            requested=requested,
+            issued_at=issued_at,
+            exchange=exchange,
         )
 
     async def _actor(self, actor_token: str, at_least: Mapping[str, int]) -> ActingParty:
@@ -212,7 +220,13 @@ class TokenExchangeGrant:
             target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=client.id
         )
         token = TokenToSign(
-            subject=record.user_id, jti=taken.token_id, client=client, target=target, scopes=scopes, holder=holder
+            subject=record.user_id,
+            jti=taken.token_id,
+            client=client,
+            target=target,
+            scopes=scopes,
+            holder=holder,
+            issued_at=prepared.issued_at,
         )
         arguments = partial(
             user_arguments,
@@ -225,16 +239,15 @@ class TokenExchangeGrant:
             subject_token_context=record.context,
         )
         extra_claims = await reserved.claims(arguments)
-        actor = exchange.actor.claim if exchange.actor else None
-        content = token.request(extra_claims, grant_type=GRANT_TOKEN_EXCHANGE, actor=actor)
+        content = token.request(extra_claims, grant_type=GRANT_TOKEN_EXCHANGE, actor=exchange.actor)
         access_token = await self._issuer.issue(await key, content)
         scope = format_scope(scopes)
-        exchange.audited.note_exchanged(scope=scope, expires_at=now_ms() + target.lifetime_s * 1000)
+        exchange.audited.note_exchanged(scope=scope, expires_at=token.expires_at)
         _log.info(
             "subject-token.exchanged",
             subject_token_id=record.id,
             user_id=record.user_id,
-            actor_id=actor.sub if actor else None,
+            actor_id=content.actor.sub if content.actor else None,
             client_id=client.id,
         )
         return TokenResponse(

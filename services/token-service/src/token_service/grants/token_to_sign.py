@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from identity_common.clock import whole_second
 from identity_common.wire.events import ApplicationState
 from token_service.grants.holders import ScopeHolder
 from token_service.grants.targets import Target
-from token_service.tokens.claims import Actor
+from token_service.presented_tokens.actor_tokens import ActingParty
 from token_service.tokens.issuer import AccessTokenRequest
 
 
@@ -19,6 +20,8 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
         subject: A user id, or the client's own id.
         jti: From ``new_jti``, or that of the attempt in an exchange.
         holder: The subject, with the roles that the scopes come from.
+        issued_at: Milliseconds since the epoch, read before the holder and the actor. All times of the response come
+            from it.
     """
 
     subject: str
@@ -27,9 +30,15 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     scopes: frozenset[str]
     holder: ScopeHolder
+    issued_at: int
+
+    @property
+    def expires_at(self) -> int:
+        """``exp``, in milliseconds since the epoch."""
+        return whole_second(self.issued_at) + self.target.lifetime_s * 1000
 
     def request(
-        self, extra_claims: Mapping[str, Any], *, grant_type: str | None = None, actor: Actor | None = None
+        self, extra_claims: Mapping[str, Any], *, grant_type: str | None = None, actor: ActingParty | None = None
     ) -> AccessTokenRequest:
         """Return what the issuer needs to know.
 
@@ -43,12 +52,13 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
             audience=self.target.audience,
             client_id=self.client.id,
             scopes=self.scopes,
+            issued_at=self.issued_at,
             lifetime_s=self.target.lifetime_s,
             jti=self.jti,
             organization_id=self.target.organization_claim,
             grant_type=grant_type,
-            actor=actor,
+            actor=actor.claim if actor else None,
             permissions_as_of=self.holder.permissions_as_of,
-            tokens_valid_after=self.holder.tokens_valid_after,
+            tokens_valid_after=max(self.holder.tokens_valid_after, actor.issued_at if actor else 0),
             extra_claims=extra_claims,
         )

@@ -65,7 +65,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         offline_access: Whether a userinfo token has ``offline_access`` beside it: both requested and consented to.
         awaited: Revisions that the user's records must include.
         claims: The ID token's claims; None if no ID token is issued.
-        tokens_expire_at: When the access token expires, milliseconds since the epoch.
         extra_claims: Claims that the custom-claims function adds to the access token.
     """
 
@@ -75,7 +74,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     offline_access: bool
     awaited: Mapping[str, int]
     claims: PersonClaims | None
-    tokens_expire_at: int
     extra_claims: Mapping[str, Any] = {}
 
 
@@ -147,6 +145,7 @@ class UserTokens:
             picked = await self._consents.picked(authorization.user_id, client)
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
+        issued_at = self._clock()
         look = partial(self._live_user, authorization, requested_token)
         holder, scopes = await granted_scopes(self._directory, target, wanted, await look(), look)
         token = TokenToSign(
@@ -156,6 +155,7 @@ class UserTokens:
             target=target,
             scopes=scopes,
             holder=holder,
+            issued_at=issued_at,
         )
         audited.note_token(token.jti, scope=format_scope(scopes))
         return Decision(
@@ -165,7 +165,6 @@ class UserTokens:
             offline_access=target is self._targets.userinfo and "offline_access" in requested & consented.scopes,
             awaited=requested_token.awaited,
             claims=await self._claims(holder.person, requested & consented.scopes, picked, requested_token.awaited),
-            tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
 
     def reserved(self) -> Reservation:
@@ -205,12 +204,12 @@ class UserTokens:
                 key,
                 decision.claims,
                 client_id=token.client.id,
+                issued_at=token.issued_at,
                 lifetime_s=token.client.id_token_ttl_s,
                 auth_time=decision.authorization.auth_time,
                 nonce=nonce,
                 session_id=decision.authorization.session_id,
                 access_token=access_token,
-                tokens_valid_after=decision.person.user.tokens_valid_after,
             )
         granted = token.scopes
         if refresh_token is not None and decision.offline_access:

@@ -8,7 +8,15 @@ import msgspec
 from identity_common.wire.events import ApplicationState, NarrowingState, ResourceState, UserState
 from identity_common.wire.revocations import cutoff_id, retired_key_id
 from stead.event_types import MemberPermissionsState, MemberState, OrganizationState
-from stead.verify.feed.entries import ALWAYS, MAX_LEEWAY_S, Narrowed, NotValid, entry_of, narrowed_entries
+from stead.verify.feed.entries import (
+    ALWAYS,
+    MAX_LEEWAY_S,
+    Narrowed,
+    NotValid,
+    entry_of,
+    narrowed_entries,
+    user_entries,
+)
 
 LEEWAY_S: Final = MAX_LEEWAY_S
 """Seconds: a verifier's maximum leeway, and for how long a token may still be issued from outdated state."""
@@ -97,11 +105,13 @@ def _narrowed(kind: Narrowed, *ids: str, revision: int, changed_at_s: int) -> li
 
 
 def _of_user(user: UserState, changed_at_s: int) -> list[Change]:
-    is_ended = user.deleted or user.is_suspended
-    valid_after_s = -(-user.tokens_valid_after // 1000)  # ``iat`` has whole seconds and is rounded up to it
-    if not is_ended and not valid_after_s:
+    if user.deleted or user.is_suspended:
+        return [Change(entry_of("user", user.id), ALWAYS, changed_at_s)]
+    if not user.tokens_valid_after:
         return []
-    return [_ended(entry_of("user", user.id), is_ended, valid_after_s, changed_at_s)]
+    since_s = -(-user.tokens_valid_after // 1000)
+    entries = user_entries(user.id, user.tokens_valid_after)
+    return [Change(entry, number, since_s) for entry, number in entries.items()]
 
 
 def _of_application(application: ApplicationState, changed_at_s: int) -> list[Change]:

@@ -6,6 +6,7 @@ from typing import NoReturn
 import msgspec
 
 from identity_common.telemetry.logs import get_logger
+from stead.verify.access_tokens import issued_at_ms
 from stead.verify.impersonations import ImpersonationSegments
 from token_service.directory import Directory
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
@@ -32,10 +33,13 @@ class ActingParty(msgspec.Struct, frozen=True):
     Attributes:
         claim: The ``act`` claim.
         within: The impersonations that the actor token was issued in; none if it comes from a sign-in.
+        issued_at: When the actor token was issued, milliseconds since the epoch: not before any tokensValidAfter of the
+            users in ``claim``.
     """
 
     claim: Actor
     within: ImpersonationSegments | None
+    issued_at: int
 
 
 class ActorTokens:
@@ -84,7 +88,8 @@ class ActorTokens:
         actor = actor_chain(token.subject, token.actor)
         if actor is None:
             _refuse("actor token's chain is too deep")
-        return ActingParty(actor, ImpersonationSegments.parse(token.id) if token.grant_type is not None else None)
+        within = ImpersonationSegments.parse(token.id) if token.grant_type is not None else None
+        return ActingParty(actor, within, issued_at_ms(token))
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -6,7 +6,7 @@ import msgspec
 
 from identity_common.wire.events import ApplicationState
 from stead.event_types import MemberType
-from stead.verify.access_tokens import AccessToken
+from stead.verify.access_tokens import AccessToken, issued_at_ms
 from token_service.directory import Membership, Person
 from token_service.tokens.claims import is_outdated
 
@@ -37,8 +37,7 @@ def why_user_not_live(person: Person | None, *, issued_at_ms: int) -> str | None
 
     Args:
         person: The user, from records that are fresh enough; None if there is no such user.
-        issued_at_ms: When it was issued, or when the user signed in for it, milliseconds since the epoch; whole
-            seconds for an access token.
+        issued_at_ms: When it was issued, or when the user signed in for it, milliseconds since the epoch.
     """
     if person is None:
         return "the user was deleted"
@@ -75,7 +74,7 @@ def _why_not_member_since(token: AccessToken, membership: Membership | None) -> 
     reason = why_not_member(membership, "application" if token.subject == token.client_id else "user")
     if membership is None or reason is not None:
         return reason
-    if is_outdated(issued_at_ms=int(token.issued_at) * 1000, tokens_valid_after=membership.tokens_valid_after):
+    if is_outdated(issued_at_ms=issued_at_ms(token), tokens_valid_after=membership.tokens_valid_after):
         return "from before the subject last joined the organization"
     return None
 
@@ -86,21 +85,21 @@ def why_token_not_live(token: AccessToken, state: TokenState) -> str | None:
     Returns:
         The first reason; None if it is live.
     """
-    issued_at_ms = int(token.issued_at) * 1000
+    issued_at = issued_at_ms(token)
     if state.is_revoked:
         return "revoked"
     if state.client is None:
         return "the client was deleted"
-    if token.grant_type is not None and (reason := _why_no_exchange(state.client, issued_at_ms)):
+    if token.grant_type is not None and (reason := _why_no_exchange(state.client, issued_at)):
         return reason
     if state.resource_valid_after is None:
         return "the resource was deleted"
-    if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=state.resource_valid_after):
+    if is_outdated(issued_at_ms=issued_at, tokens_valid_after=state.resource_valid_after):
         return "for an earlier resource of this indicator"
     if state.organization_id is not None and (reason := _why_not_member_since(token, state.membership)):
         return reason
     for person in state.people:
-        reason = why_user_not_live(person, issued_at_ms=issued_at_ms)
+        reason = why_user_not_live(person, issued_at_ms=issued_at)
         if reason is not None:
             return reason
     return None

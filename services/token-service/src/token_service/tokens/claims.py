@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from identity_common.clock import whole_second
 from stead.verify.impersonations import actors_of
 
 MAX_ACTOR_DEPTH: Final = 4
@@ -28,6 +29,7 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     Attributes:
         iat: Seconds since the epoch.
+        iat_ms: Milliseconds since the epoch; only in tokens issued in the second of a change that ended earlier ones.
         exp: Seconds since the epoch.
         jti: ``<authorization id>.<random>`` in tokens that descend from an authorization;
             ``<impersonation ids>.<random>`` in those issued by exchange, at most ``MAX_ACTOR_DEPTH`` ancestors' ids
@@ -51,19 +53,20 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     gty: str | None = None
     act: Actor | None = None
     pv: Mapping[str, int] | None = None
+    iat_ms: int | None = None
 
 
-def issued_at_s(*, now: int, tokens_valid_after: int) -> int:
-    """Return ``iat``: now in whole seconds, but not before the subject's tokensValidAfter.
+def exact_issue_ms(*, now: int, tokens_valid_after: int) -> int | None:
+    """Return ``iat_ms``; None if ``iat``, the whole seconds of now, is not before tokensValidAfter.
 
-    ``iat`` has whole seconds, tokensValidAfter milliseconds: a token issued in the second of a password change would
-    look older than the change. Rounding up here keeps ``is_outdated`` exact.
+    ``iat`` has whole seconds, tokensValidAfter milliseconds: by its ``iat`` alone, a token issued in the second of a
+    password change would look older than the change. See docs/decisions/0004.
 
     Args:
         now: Milliseconds since the epoch.
-        tokens_valid_after: Milliseconds since the epoch.
+        tokens_valid_after: Milliseconds since the epoch; by the clock of another machine, so maybe later than now.
     """
-    return max(now // 1000, -(-tokens_valid_after // 1000))
+    return None if tokens_valid_after <= whole_second(now) else max(now, tokens_valid_after)
 
 
 def is_outdated(*, issued_at_ms: int, tokens_valid_after: int) -> bool:

@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_token_id
 from identity_common.telemetry.logs import get_logger
-from token_service.tokens.claims import AccessTokenClaims, Actor, issued_at_s
+from token_service.tokens.claims import AccessTokenClaims, Actor, exact_issue_ms
 from token_service.tokens.identity import IdTokenClaims, PersonClaims, without_lists
 from token_service.tokens.lengths import MAX_CLAIMS_BYTES
 from token_service.tokens.scopes import format_scope
@@ -35,14 +34,16 @@ class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
         audience: Becomes ``aud``: exactly one.
         client_id: The requesting client.
         scopes: The granted scopes; may be empty.
-        lifetime_s: Seconds from now to ``exp``.
+        issued_at: Milliseconds since the epoch, read from the clock before the subject was read: a later change of the
+            subject then ends the token. Becomes ``iat``.
+        lifetime_s: Seconds from ``iat`` to ``exp``.
         jti: From ``new_jti``, or that of the attempt in an exchange.
         organization_id: Becomes ``organization_id``; only in a token for a resource within an organization.
         grant_type: Becomes ``gty``; for tokens issued by exchange.
         actor: Becomes ``act``.
         permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
-        tokens_valid_after: The later of the subject's and its membership's tokensValidAfter, milliseconds since the
-            epoch.
+        tokens_valid_after: The latest tokensValidAfter of the subject, its membership and the actors, milliseconds
+            since the epoch.
         extra_claims: Further claims; they never replace one of the above.
     """
 
@@ -50,6 +51,7 @@ class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     audience: str
     client_id: str
     scopes: frozenset[str]
+    issued_at: int
     lifetime_s: int
     jti: str
     organization_id: str | None = None
@@ -63,9 +65,8 @@ class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Issuer:
     """Signs all tokens."""
 
-    def __init__(self, issuer: str, *, clock: Clock = now_ms) -> None:
+    def __init__(self, issuer: str) -> None:
         self._issuer = issuer
-        self._clock = clock
 
     async def issue(self, key: SigningKey, request: AccessTokenRequest) -> str:
         """Return a signed access token (RFC 9068).
@@ -73,7 +74,7 @@ class Issuer:
         Raises:
             TooLarge: The token would be longer than verifiers accept.
         """
-        issued_at = issued_at_s(now=self._clock(), tokens_valid_after=request.tokens_valid_after)
+        issued_at = request.issued_at // 1000
         claims = AccessTokenClaims(
             iss=self._issuer,
             sub=request.subject,
@@ -87,6 +88,7 @@ class Issuer:
             gty=request.grant_type,
             act=request.actor,
             pv=request.permissions_as_of,
+            iat_ms=exact_issue_ms(now=request.issued_at, tokens_valid_after=request.tokens_valid_after),
         )
         extra = request.extra_claims
         return await key.sign({**extra, **msgspec.to_builtins(claims)} if extra else claims)
@@ -97,12 +99,12 @@ class Issuer:
         person: PersonClaims,
         *,
         client_id: str,
+        issued_at: int,
         lifetime_s: int,
         auth_time: int,
         nonce: str | None,
         session_id: str | None,
         access_token: str,
-        tokens_valid_after: int,
     ) -> str:
         """Return a signed ID token (OpenID Connect Core 1.0 section 2).
 
@@ -113,19 +115,19 @@ class Issuer:
             key: To sign with.
             person: Claims about the subject.
             client_id: Becomes ``aud``.
-            lifetime_s: Seconds from now to ``exp``.
+            issued_at: Milliseconds since the epoch; becomes ``iat``.
+            lifetime_s: Seconds from ``iat`` to ``exp``.
             auth_time: When the subject signed in, milliseconds since the epoch.
             nonce: From the authorization request.
             session_id: Becomes ``sid``.
             access_token: The access token issued with it; becomes ``at_hash``.
-            tokens_valid_after: The subject's tokensValidAfter, milliseconds since the epoch.
         """
-        issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
+        issued_at_s = issued_at // 1000
         claims = IdTokenClaims(
             iss=self._issuer,
             aud=client_id,
-            iat=issued_at,
-            exp=issued_at + lifetime_s,
+            iat=issued_at_s,
+            exp=issued_at_s + lifetime_s,
             auth_time=auth_time // 1000,
             nonce=UNSET if nonce is None else nonce,
             sid=UNSET if session_id is None else session_id,

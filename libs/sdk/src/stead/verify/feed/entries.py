@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
-from stead.verify.access_tokens import AccessToken
+from stead.verify.access_tokens import AccessToken, issued_at_ms
 from stead.verify.impersonations import ImpersonationSegments, organization_of, parties_of, party, readable_actors_of
 
 Kind = Literal["token", "key", "user", "client", "exchange", "resource", "organization", "member", "permissions"]
@@ -20,7 +20,7 @@ Kind = Literal["token", "key", "user", "client", "exchange", "resource", "organi
 
 - ``token``: a whole ``jti``, or one of its segments between dots: an authorization or an impersonation;
 - ``key``: the ``kid`` of a signing key;
-- ``user``: the subject or an actor;
+- ``user``: the subject or an actor, for a token with ``iat_ms`` once more with a second: see ``user_entries``;
 - ``client``: the client; ``exchange``: its tokens that were issued by token exchange;
 - ``resource``: the audience;
 - ``organization``: an organization; ``member``: an organization and one of its members.
@@ -122,13 +122,15 @@ def lookups_of(token: AccessToken, *, stale_permissions: bool) -> list[Lookup]:
         stale_permissions: Whether permissions that it has lost since end it too (``permissions``).
     """
     issued_at, organization_id = token.issued_at, organization_of(token)
-    is_exchanged = token.grant_type is not None
+    is_exchanged, is_exact = token.grant_type is not None, "iat_ms" in token.claims
     actor_ids = readable_actors_of(token)
     lookups = [
-        (issued_at, _own_names(token, organization_id)),
+        (issued_at, _own_names(token, organization_id, with_user=not is_exact)),
         (issued_at, _shared_names(token.key_id, token.client_id, token.audience, is_exchanged, organization_id)),
     ]
-    if actor_ids:
+    if is_exact:
+        lookups += _exact_user_lookups(token, actor_ids)
+    elif actor_ids:
         lookups.append((issued_at, _names_of_users(actor_ids)))
     if is_exchanged:
         lookups += impersonation_lookups(token)
@@ -137,13 +139,13 @@ def lookups_of(token: AccessToken, *, stale_permissions: bool) -> list[Lookup]:
     return lookups
 
 
-def _own_names(token: AccessToken, organization_id: str | None) -> Names:
+def _own_names(token: AccessToken, organization_id: str | None, *, with_user: bool) -> Names:
     names = Names({entry_of("token", token.id): "token"})
     segments = token.id.split(".")
     if len(segments) > 1:
         for segment in segments:
             names[entry_of("token", segment)] = "token"
-    if token.subject != token.client_id:
+    if with_user and token.subject != token.client_id:
         names[entry_of("user", token.subject)] = "user"
     if organization_id is not None:
         names[entry_of("member", organization_id, token.subject)] = "member"
@@ -159,6 +161,29 @@ def _shared_names(key_id: str, client_id: str, audience: str, is_exchanged: bool
     if organization_id is not None:
         names[entry_of("organization", organization_id)] = "organization"
     return names
+
+
+def user_entries(user_id: str, tokens_valid_after: int) -> dict[bytes, int]:
+    """Return the entries of a user whose earlier tokens have ended, each with its ``not_before``.
+
+    The first has whole seconds, rounded up: it covers every token that has no ``iat_ms``. The second names the last
+    second before that, and has the milliseconds within it, at most 1000: of the tokens with ``iat_ms`` from this
+    second, it ends those from before the change.
+
+    Args:
+        user_id: The user.
+        tokens_valid_after: Milliseconds since the epoch; above 0.
+    """
+    second, within = divmod(tokens_valid_after - 1, 1000)
+    return {entry_of("user", user_id): second + 1, entry_of("user", user_id, str(second)): within + 1}
+
+
+def _exact_user_lookups(token: AccessToken, actor_ids: tuple[str, ...]) -> list[Lookup]:
+    """Return the lookups for the users of a token with ``iat_ms``; its subject may be a client, which has no entry."""
+    second, within = divmod(issued_at_ms(token), 1000)
+    user_ids = (token.subject, *actor_ids)
+    exact = Names((entry_of("user", each, str(second)), "user") for each in user_ids)
+    return [(second + 1, _names_of_users(user_ids)), (within, exact)]
 
 
 @functools.lru_cache(maxsize=_SHARED)
