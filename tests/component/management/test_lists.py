@@ -5,12 +5,17 @@ import re
 import httpx2 as httpx
 import pytest
 
+from identity_common.names import sort_key
 from tests.support.management_api import Management, refusal, unique
 
 
 def links(answer: httpx.Response) -> dict[str, str]:
     """Return the URLs of a ``Link`` header by relation."""
     return {relation: url for url, relation in re.findall(r'<([^>]+)>; rel="(\w+)"', answer.headers["Link"])}
+
+
+def in_order(listed: dict[str, str]) -> str:
+    return sort_key(listed["name"])
 
 
 async def test_users_are_paged_by_name_and_id_and_the_links_lead_through_all_pages(
@@ -125,14 +130,14 @@ async def test_every_list_is_searched_by_name_and_description_case_insensitively
     searched = marker.upper()
     for path, text, expected in (
         ("users", searched, [user]),
-        ("applications", f"%{searched}%", sorted((application, second), key=lambda found: found["name"])),
+        ("applications", f"%{searched}%", sorted((application, second), key=in_order)),
         ("resources", searched, [resource]),
         ("resources", resource["indicator"].upper(), [resource]),
-        ("roles", searched, sorted((role, user_role), key=lambda found: found["name"])),
+        ("roles", searched, sorted((role, user_role), key=in_order)),
         (f"resources/{resource['id']}/scopes", searched, [scopes[1]]),
         (f"resources/{resource['id']}/scopes", scopes[0]["name"].lower(), [scopes[0]]),
         (f"roles/{role['id']}/scopes", searched, [scopes[1]]),
-        (f"roles/{role['id']}/applications", marker, sorted((application, second), key=lambda found: found["name"])),
+        (f"roles/{role['id']}/applications", marker, sorted((application, second), key=in_order)),
         (f"roles/{user_role['id']}/users", searched, [user]),
         (f"roles/{user_role['id']}/users", "nowhere", []),
         (f"users/{user['id']}/roles", searched, [user_role]),

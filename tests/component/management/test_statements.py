@@ -107,4 +107,4 @@ async def test_the_table_names_every_list_of_the_document(management_api: httpx.
 async def test_the_order_of_every_list_is_indexed(management: Management, order: str) -> None:
     database: asyncpg.Connection = management.database
     definition = await database.fetchval("SELECT indexdef FROM pg_indexes WHERE indexname = $1", order)
-    assert definition.endswith("(tenant_id, name, id)")
+    assert definition.endswith("(tenant_id, sort_key, name, id)")

@@ -17,6 +17,7 @@ from sqlalchemy import (
     text,
 )
 
+from identity_common.stores.names import sort_key
 from identity_common.stores.tables import Key, reference, tenant_id
 
 metadata = MetaData()
@@ -43,10 +44,11 @@ users = Table(
     Column("search_key", Key, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    sort_key(),
     UniqueConstraint("tenant_id", "username_key", name="users_username_unique"),
     UniqueConstraint("tenant_id", "primary_email_key", name="users_primary_email_unique"),
     UniqueConstraint("tenant_id", "primary_phone_key", name="users_primary_phone_unique"),
-    Index("users_by_name", "tenant_id", "name", "id"),
+    Index("users_by_name", "tenant_id", "sort_key", "name", "id"),
 )
 
 invitations = Table(
@@ -86,9 +88,10 @@ applications = Table(
     Column("custom_data", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    sort_key(),
     CheckConstraint("NOT (is_third_party AND allow_token_exchange)", name="applications_third_party_exchange"),
     CheckConstraint("require_pkce OR NOT is_third_party", name="applications_third_party_pkce"),
-    Index("applications_by_name", "tenant_id", "name", "id"),
+    Index("applications_by_name", "tenant_id", "sort_key", "name", "id"),
 )
 
 application_secrets = Table(
@@ -100,6 +103,7 @@ application_secrets = Table(
     Column("sha256", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
+    sort_key(),
     reference("application_secrets", "application_id", "applications"),
 )
 
@@ -114,8 +118,9 @@ resources = Table(
     Column("tokens_valid_after", BigInteger, nullable=False, server_default="0"),
     Column("is_default", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    sort_key(),
     UniqueConstraint("tenant_id", "indicator", name="resources_indicator_unique"),
-    Index("resources_by_name", "tenant_id", "name", "id"),
+    Index("resources_by_name", "tenant_id", "sort_key", "name", "id"),
 )
 
 scopes = Table(
@@ -127,6 +132,7 @@ scopes = Table(
     Column("name", Key, nullable=False),
     Column("description", Text),
     Column("created_at", BigInteger, nullable=False),
+    sort_key(),
     UniqueConstraint("tenant_id", "resource_id", "name", name="scopes_name_unique"),
     reference("scopes", "resource_id", "resources"),
 )
@@ -141,6 +147,7 @@ roles = Table(
     Column("type", Text, nullable=False),
     Column("is_default", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    sort_key(),
     UniqueConstraint("tenant_id", "name", name="roles_name_unique"),
 )
 Index("roles_default", roles.c.tenant_id, roles.c.id, postgresql_where=roles.c.is_default)

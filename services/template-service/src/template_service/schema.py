@@ -21,6 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from identity_common.stores.names import sort_key
 from identity_common.stores.tables import Key, reference, tenant_id
 
 metadata = MetaData()
@@ -37,6 +38,7 @@ permissions = Table(
     Column("description", Text),
     # Incremented by every change of the row: part of the ETag of a member's permissions.
     Column("version", BigInteger, nullable=False),
+    sort_key(),
     UniqueConstraint("tenant_id", "name", name="permissions_name_unique"),
 )
 
@@ -50,6 +52,7 @@ roles = Table(
     Column("type", Text, nullable=False),
     # Incremented by every change of the row or of what the role grants: part of the ETag of a member's permissions.
     Column("version", BigInteger, nullable=False),
+    sort_key(),
     UniqueConstraint("tenant_id", "name", name="roles_name_unique"),
 )
 
@@ -92,7 +95,8 @@ organizations = Table(
     Column("branding", Text, nullable=False),
     Column("custom_css", Text),
     Column("created_at", BigInteger, nullable=False),
-    Index("organizations_by_name", "tenant_id", "name", "id"),
+    sort_key(),
+    Index("organizations_by_name", "tenant_id", "sort_key", "name", "id"),
 )
 
 # Neither members nor member_roles has a foreign key to organizations or roles: the time to delete one of those must not
@@ -114,8 +118,9 @@ members = Table(
     # The list that the member is in. While its statistics predate the growth of an organization, the planner would use
     # an index that begins with the organization's id even to look up one member.
     Column("listed_in", Key, Computed(LISTED_IN, persisted=True)),
+    sort_key(),
     Index("members_by_member", "tenant_id", "member_id", "organization_id"),
-    Index("members_by_name", "listed_in", "name", "member_id"),
+    Index("members_by_name", "listed_in", "sort_key", "name", "member_id"),
 )
 
 member_roles = Table(
@@ -218,6 +223,7 @@ known_scopes = Table(
     Column("resource_id", Key, nullable=False),
     Column("name", Key, nullable=False),
     _revision(),
+    sort_key(),
     Index("known_scopes_by_resource", "tenant_id", "resource_id", "id"),
 )
 

@@ -89,7 +89,7 @@ _DELETE: Final = delete(applications).where(*_BY_ID).returning(applications.c.ty
 _LIST: Final = (
     select(*COLUMNS)
     .where(applications.c.tenant_id == bindparam("tenant"))
-    .order_by(applications.c.name, applications.c.id)
+    .order_by(applications.c.sort_key, applications.c.name, applications.c.id)
 )
 _HOLDS_ROLE: Final = (
     select(application_roles.c.role_id)
@@ -104,7 +104,9 @@ _SECRETS: Final = (
     application_secrets.c.tenant_id == bindparam("tenant"),
     application_secrets.c.application_id == bindparam("application"),
 )
-_LIST_SECRETS: Final = select(*_SECRET_COLUMNS).where(*_SECRETS).order_by(application_secrets.c.name)
+_LIST_SECRETS: Final = (
+    select(*_SECRET_COLUMNS).where(*_SECRETS).order_by(application_secrets.c.sort_key, application_secrets.c.name)
+)
 _SECRET: Final = (*_SECRETS, application_secrets.c.name == bindparam("secret"))
 _RENAME_SECRET: Final = (
     update(application_secrets).where(*_SECRET).values(name=bindparam("new_name")).returning(*_SECRET_COLUMNS)

@@ -173,7 +173,7 @@ async def list_roles_of(
         select(*ROLE_COLUMNS)
         .join(relation, (relation.c.tenant_id == roles.c.tenant_id) & (relation.c.role_id == roles.c.id))
         .where(relation.c.tenant_id == _TENANT, holder_id == bindparam("holder"))
-        .order_by(roles.c.name, roles.c.id)
+        .order_by(roles.c.sort_key, roles.c.name, roles.c.id)
     )
     rows, total = await fetch_page(
         connection, statement, {"tenant": tenant_id, "holder": holder}, page, searched=role_store.SEARCHED
@@ -187,7 +187,7 @@ def _holders_of(kind: HolderKind, columns: Sequence[ColumnElement[Any]]) -> Sele
         select(*columns)
         .join(relation, (relation.c.tenant_id == holders.c.tenant_id) & (holder_id == holders.c.id))
         .where(relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"))
-        .order_by(holders.c.name, holders.c.id)
+        .order_by(holders.c.sort_key, holders.c.name, holders.c.id)
     )
 
 

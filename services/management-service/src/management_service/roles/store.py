@@ -52,7 +52,11 @@ _FIND_BY_NAME: Final = select(*ROLE_COLUMNS).where(
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _UPDATE: Final = update(roles).where(*_BY_ID)
 _DELETE: Final = delete(roles).where(*_BY_ID)
-_LIST: Final = select(*ROLE_COLUMNS).where(roles.c.tenant_id == bindparam("tenant")).order_by(roles.c.name, roles.c.id)
+_LIST: Final = (
+    select(*ROLE_COLUMNS)
+    .where(roles.c.tenant_id == bindparam("tenant"))
+    .order_by(roles.c.sort_key, roles.c.name, roles.c.id)
+)
 _HELD_BY_USER: Final = (
     select(user_roles.c.role_id)
     .where(
@@ -84,7 +88,7 @@ _LIST_SCOPES: Final = (
     select(*SCOPE_COLUMNS)
     .join(role_scopes, (role_scopes.c.tenant_id == scopes.c.tenant_id) & (role_scopes.c.scope_id == scopes.c.id))
     .where(*_GRANTED)
-    .order_by(scopes.c.name, scopes.c.id)
+    .order_by(scopes.c.sort_key, scopes.c.name, scopes.c.id)
 )
 _REVOKE: Final = delete(role_scopes).where(
     *_GRANTED, role_scopes.c.scope_id == any_(bindparam("ids", type_=ARRAY(Text)))

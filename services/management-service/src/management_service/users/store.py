@@ -74,7 +74,7 @@ _LOCK: Final = _FIND.with_for_update(key_share=True)
 _INSERT: Final = insert(users)
 _UPDATE: Final = update(users).where(*_BY_ID)
 _DELETE: Final = delete(users).where(*_BY_ID)
-_IN_TENANT: Final = select(users.c.id, users.c.name).where(users.c.tenant_id == bindparam("tenant"))
+_IN_TENANT: Final = select(users.c.id, users.c.name, users.c.sort_key).where(users.c.tenant_id == bindparam("tenant"))
 # A search scans every user's key, as there is no trigram index; strpos() has no wildcards to escape. OFFSET 0 keeps the
 # planner from walking the index of names and testing one user after the other until a page is full.
 _MATCHES: Final = func.strpos(users.c.search_key, bindparam("term", type_=Text)) > 0
@@ -178,12 +178,13 @@ async def list_users(
         matching = matching.where(join(*conditions)).offset(_UNINDEXED)
     total = await connection.scalar(select(func.count()).select_from(matching.subquery()), values)
     found = matching.subquery()
-    ids = select(found.c.id).order_by(found.c.name, found.c.id).limit(page.size).offset(page.offset).subquery()
+    order = (found.c.sort_key, found.c.name, found.c.id)
+    ids = select(found.c.id).order_by(*order).limit(page.size).offset(page.offset).subquery()
     statement = (
         select(*COLUMNS)
         .join(ids, users.c.id == ids.c.id)
         .where(users.c.tenant_id == bindparam("tenant"))
-        .order_by(users.c.name, users.c.id)
+        .order_by(users.c.sort_key, users.c.name, users.c.id)
     )
     rows = (await connection.execute(statement, values)).mappings()
     return [user_from(row) for row in rows], total or 0

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.failures import Issue
 from identity_common.fields import MAX_RELATED, Answer, Body, Description, Name
+from identity_common.names import by_name
 from identity_common.scope_names import ScopeName, is_scope_name
 from stead.event_types import GrantedPermission, OrganizationRoleType, permission_order
 from template_service.permissions.rules import PermissionDescription
@@ -331,9 +332,9 @@ def document_of(template: Template) -> TemplateDocument:
     return TemplateDocument(
         permissions=tuple(
             TemplatePermission(name=name, description=description)
-            for name, description in sorted(template.permissions.items(), key=lambda item: item[0])
+            for name, description in sorted(template.permissions.items(), key=lambda item: by_name(item[0]))
         ),
-        roles=tuple(_entry(name, template.roles[name]) for name in sorted(template.roles)),
+        roles=tuple(_entry(name, template.roles[name]) for name in sorted(template.roles, key=by_name)),
     )
 
 
@@ -343,7 +344,7 @@ def _entry(name: str, role: Role) -> TemplateRole:
         name=name,
         description=role.description,
         type=role.type,
-        permissions=tuple(sorted(each.name for each in role.grants if each.resource is None)),
+        permissions=tuple(sorted((each.name for each in role.grants if each.resource is None), key=by_name)),
         scopes=tuple(TemplateScope(resource=resource, name=scope) for resource, scope in scopes),
     )
 
@@ -352,13 +353,13 @@ def permission_changes(before: Template, after: Template) -> PermissionChanges:
     """Return the differences of the permissions."""
     old, new = before.permissions, after.permissions
     return PermissionChanges(
-        created=tuple(sorted(new.keys() - old.keys())),
+        created=tuple(sorted(new.keys() - old.keys(), key=by_name)),
         updated=tuple(
             PermissionChange(name=name, description=DescriptionChange(before=old[name], after=new[name]))
-            for name in sorted(new.keys() & old.keys())
+            for name in sorted(new.keys() & old.keys(), key=by_name)
             if old[name] != new[name]
         ),
-        deleted=tuple(sorted(old.keys() - new.keys())),
+        deleted=tuple(sorted(old.keys() - new.keys(), key=by_name)),
     )
 
 
@@ -366,13 +367,13 @@ def role_changes(before: Template, after: Template) -> RoleChanges:
     """Return the differences of the roles."""
     old, new = before.roles, after.roles
     return RoleChanges(
-        created=tuple(sorted(new.keys() - old.keys())),
+        created=tuple(sorted(new.keys() - old.keys(), key=by_name)),
         updated=tuple(
             _role_change(name, old[name], new[name])
-            for name in sorted(new.keys() & old.keys())
+            for name in sorted(new.keys() & old.keys(), key=by_name)
             if old[name] != new[name]
         ),
-        deleted=tuple(sorted(old.keys() - new.keys())),
+        deleted=tuple(sorted(old.keys() - new.keys(), key=by_name)),
     )
 
 

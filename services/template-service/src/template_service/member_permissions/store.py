@@ -140,9 +140,9 @@ _PERMISSIONS: Final = KeyLookup("""
         WHERE held.tenant_id = $1 AND held.organization_id = requested.organization_id
             AND held.member_id = requested.member_id
     ) AS held, LATERAL (
-        SELECT id, name, description FROM permissions WHERE tenant_id = $1 AND id = held.id OFFSET 0
+        SELECT id, name, sort_key, description FROM permissions WHERE tenant_id = $1 AND id = held.id OFFSET 0
     ) AS permission
-    ORDER BY requested.position, permission.name, permission.id
+    ORDER BY requested.position, permission.sort_key, permission.name, permission.id
 """)
 
 

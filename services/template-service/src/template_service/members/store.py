@@ -340,7 +340,7 @@ def _roles_of(member: FromClause) -> ScalarSelect[str]:
     """Return a subquery for the roles, as JSON, by name, of a member of the enclosing statement."""
     role = _by_key(roles, "role", member_roles.c.role_id)
     named = func.json_build_object("id", role.c.id, "name", role.c.name)
-    together = func.json_agg(aggregate_order_by(named, role.c.name, role.c.id))
+    together = func.json_agg(aggregate_order_by(named, role.c.sort_key, role.c.name, role.c.id))
     return (
         select(func.coalesce(cast(together, Text), "[]"))
         .select_from(member_roles.join(role, true()))
@@ -366,9 +366,9 @@ _ORGANIZATION_EXISTS: Final = (
     .exists()
 )
 _LIST: Final = (
-    select(_ORGANIZATION.label("organization_id"), members.c.member_id, members.c.name)
+    select(_ORGANIZATION.label("organization_id"), members.c.member_id, members.c.name, members.c.sort_key)
     .where(members.c.listed_in == _TENANT + "/" + _ORGANIZATION + "/" + _TYPE, _ORGANIZATION_EXISTS)
-    .order_by(members.c.name, members.c.member_id)
+    .order_by(members.c.sort_key, members.c.name, members.c.member_id)
 )
 _MATCHES: Final = func.strpos(members.c.search_key, bindparam("term", type_=Text)) > 0
 _ROLE_OF_MEMBER: Final = _by_key(roles, "role", member_roles.c.role_id)
@@ -380,14 +380,14 @@ _LIST_ROLES: Final = (
         member_roles.c.organization_id == _ORGANIZATION,
         member_roles.c.member_id == _MEMBER,
     )
-    .order_by(_ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.id)
+    .order_by(_ROLE_OF_MEMBER.c.sort_key, _ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.id)
 )
 _OF_MEMBER: Final = _by_key(organizations, "organization", members.c.organization_id)
 _LIST_ORGANIZATIONS: Final = (
     select(*(_OF_MEMBER.c[name] for name in Organization.__struct_fields__), _roles_of(members).label("roles"))
     .select_from(members.join(_OF_MEMBER, true()))
     .where(members.c.tenant_id == _TENANT, members.c.member_id == _MEMBER, members.c.member_type == _TYPE)
-    .order_by(_OF_MEMBER.c.name, _OF_MEMBER.c.id)
+    .order_by(_OF_MEMBER.c.sort_key, _OF_MEMBER.c.name, _OF_MEMBER.c.id)
 )
 
 
@@ -415,7 +415,7 @@ def _with_roles(member_type: MemberType) -> Callable[[Subquery], Select[Any]]:
         return (
             select(known.c.state, _roles_of(page).label("roles"))
             .select_from(page.join(known, true()))
-            .order_by(page.c.name, page.c.member_id)
+            .order_by(page.c.sort_key, page.c.name, page.c.member_id)
         )
 
     return completed

@@ -87,7 +87,7 @@ _DELETE: Final = delete(organizations).where(*_BY_ID)
 _LIST: Final = (
     select(*_COLUMNS)
     .where(organizations.c.tenant_id == bindparam("tenant"))
-    .order_by(organizations.c.name, organizations.c.id)
+    .order_by(organizations.c.sort_key, organizations.c.name, organizations.c.id)
 )
 
 
@@ -116,8 +116,10 @@ def _with_featured(page: Subquery) -> Select[Any]:
     featured = func.json_build_object("id", first.c.id, "name", first.c.name, "avatar", avatar)
     together = func.coalesce(cast(func.json_agg(aggregate_order_by(featured, first.c.id)), Text), "[]")
     return select(
-        page, count.label("users_count"), select(together).scalar_subquery().label("featured_users")
-    ).order_by(page.c.name, page.c.id)
+        *(page.c[column.name] for column in _COLUMNS),
+        count.label("users_count"),
+        select(together).scalar_subquery().label("featured_users"),
+    ).order_by(page.c.sort_key, page.c.name, page.c.id)
 
 
 def _is_member(member_type: MemberType) -> ColumnElement[bool]:
@@ -188,13 +190,15 @@ async def list_organizations(
         without: Only organizations that this user or application is not a member of; None does not filter.
     """
     searched = (organizations.c.id, organizations.c.name, organizations.c.description)
-    statement = _LIST
+    statement: Select[Any] = _LIST
     parameters = {"tenant": tenant_id}
     for member_type, member_id in without.items():
         if member_id is not None:
             statement = statement.where(~_is_member(member_type))
             parameters[member_type] = member_id
-    completed = _with_featured if with_featured else None
+    completed = None
+    if with_featured:
+        statement, completed = statement.add_columns(organizations.c.sort_key), _with_featured
     rows, total = await fetch_page(connection, statement, parameters, page, searched=searched, completed=completed)
     found: list[tuple[Organization, Featured | None]] = []
     for row in rows:

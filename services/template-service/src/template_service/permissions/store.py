@@ -19,7 +19,7 @@ _DELETE: Final = delete(permissions).where(*_BY_ID)
 _LIST: Final = (
     select(*PERMISSION_COLUMNS)
     .where(permissions.c.tenant_id == bindparam("tenant"))
-    .order_by(permissions.c.name, permissions.c.id)
+    .order_by(permissions.c.sort_key, permissions.c.name, permissions.c.id)
 )
 
 

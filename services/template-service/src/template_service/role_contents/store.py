@@ -97,7 +97,7 @@ _LIST_PERMISSIONS: Final = (
         & (role_permissions.c.permission_id == permissions.c.id),
     )
     .where(role_permissions.c.tenant_id == _TENANT, role_permissions.c.role_id == _ROLE)
-    .order_by(permissions.c.name, permissions.c.id)
+    .order_by(permissions.c.sort_key, permissions.c.name, permissions.c.id)
 )
 _LIST_SCOPES: Final = (
     select(
@@ -113,7 +113,7 @@ _LIST_SCOPES: Final = (
         (role_scopes.c.tenant_id == known_scopes.c.tenant_id) & (role_scopes.c.scope_id == known_scopes.c.id),
     )
     .where(role_scopes.c.tenant_id == _TENANT, role_scopes.c.role_id == _ROLE)
-    .order_by(known_scopes.c.name, known_scopes.c.id)
+    .order_by(known_scopes.c.sort_key, known_scopes.c.name, known_scopes.c.id)
 )
 
 

@@ -111,7 +111,11 @@ _IS_ASSIGNED: Final = select(
 _PERMISSION: Final = func.json_build_object("id", permissions.c.id, "name", permissions.c.name)
 _RESOURCE: Final = func.json_build_object("id", known_resources.c.id, "name", known_resources.c.name)
 _SCOPE: Final = func.json_build_object("id", known_scopes.c.id, "name", known_scopes.c.name, "resource", _RESOURCE)
-_LIST: Final = select(*_COLUMNS).where(roles.c.tenant_id == bindparam("tenant")).order_by(roles.c.name, roles.c.id)
+_LIST: Final = (
+    select(*_COLUMNS, roles.c.sort_key)
+    .where(roles.c.tenant_id == bindparam("tenant"))
+    .order_by(roles.c.sort_key, roles.c.name, roles.c.id)
+)
 
 
 def _with_contents(page: Subquery) -> Select[Any]:
@@ -143,14 +147,17 @@ def _with_contents(page: Subquery) -> Select[Any]:
         .where(role_scopes.c.tenant_id == page.c.tenant_id, role_scopes.c.role_id == page.c.id)
         .scalar_subquery()
     )
-    return select(page, granted.label("granted_permissions"), granted_scopes.label("granted_scopes")).order_by(
-        page.c.name, page.c.id
+    columns = (page.c[column.name] for column in _COLUMNS)
+    return select(*columns, granted.label("granted_permissions"), granted_scopes.label("granted_scopes")).order_by(
+        page.c.sort_key, page.c.name, page.c.id
     )
 
 
 def _together(item: ColumnElement[Any], table: Table) -> ColumnElement[str]:
     """Return the aggregate of these JSON objects, ordered by the name and then the id of a table's rows."""
-    return func.coalesce(cast(func.json_agg(aggregate_order_by(item, table.c.name, table.c.id)), Text), "[]")
+    return func.coalesce(
+        cast(func.json_agg(aggregate_order_by(item, table.c.sort_key, table.c.name, table.c.id)), Text), "[]"
+    )
 
 
 _decode_permissions = msgspec.json.Decoder(tuple[Named, ...]).decode

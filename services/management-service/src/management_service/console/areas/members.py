@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
+from identity_common.names import by_name
 from management_service.console.areas.names import batches
 from management_service.console.areas.organizations import NAME, PATH
 from management_service.console.confirmations import Deletion, ask, carry_out
@@ -244,7 +245,7 @@ async def _member_page(
         kind=operations.kind,
         member_id=member_id,
         name=name,
-        roles=sorted((role for role in contents.values() if role.id in named), key=lambda role: role.name),
+        roles=sorted((role for role in contents.values() if role.id in named), key=lambda role: by_name(role.name)),
         others=[role for role in offered.items if role.id not in named],
         total=offered.total,
         has_more=offered.following is not None,
@@ -290,7 +291,7 @@ async def _removal(request: ConsoleRequest, organization_id: str, kind: str, mem
             "member_id": member_id,
             "name": name,
             "organization": organization.name,
-            "roles": sorted(role.name for role in roles),
+            "roles": sorted((role.name for role in roles), key=by_name),
         },
         delete=functools.partial(operations.remove, organization_id, member_id),
         then=here,
@@ -307,7 +308,12 @@ def granted_by(roles: Sequence[OrganizationRole]) -> list[Granted]:
             sources.setdefault(("", permission.name), []).append(role.name)
         for scope in role.resource_scopes or ():
             sources.setdefault((scope.resource.name, scope.name), []).append(role.name)
-    return [Granted(name, resource, names) for (resource, name), names in sorted(sources.items())]
+    return [Granted(name, resource, names) for (resource, name), names in sorted(sources.items(), key=_by_resource)]
+
+
+def _by_resource(source: tuple[tuple[str, str], list[str]]) -> tuple[str, ...]:
+    (resource, name), _ = source
+    return *by_name(resource), *by_name(name)
 
 
 def _read_lines(text: str) -> list[Line]:

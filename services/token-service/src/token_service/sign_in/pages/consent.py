@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from litestar import Response
 
+from identity_common.names import by_name
 from identity_common.wire.events import ApplicationState, UserState
 from stead.event_types import OrganizationState
 from token_service.authorizations import Consented
@@ -82,7 +83,7 @@ def consent_page(
         groups=_groups(wanted, before, descriptions),
         in_organizations=[
             _permission(name, descriptions.permissions.get(name), is_new=name not in before.organization_permissions)
-            for name in sorted(wanted.organization_permissions)
+            for name in sorted(wanted.organization_permissions, key=by_name)
         ],
         organizations=[Choice(each.id, each.name, each.id in picked) for each in organizations or ()],
         **msgspec.structs.asdict(form),
@@ -102,7 +103,7 @@ def _groups(wanted: Consented, before: Consented, descriptions: Descriptions) ->
         known = before.resource_scopes.get(indicator)
         items = [
             _permission(name, descriptions.scopes.get((indicator, name)), is_new=name not in (known or ()))
-            for name in sorted(names)
+            for name in sorted(names, key=by_name)
         ]
         groups.append(Group(descriptions.resources.get(indicator, indicator), items, is_new=known is None))
     return groups
