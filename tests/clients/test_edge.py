@@ -79,6 +79,9 @@ class Replica:
             self.received.append(read)
             if self._behaviour == "answers":
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            elif self._behaviour == "redirects":
+                location = b"Location: https://app.example.com/callback?state=" + b"%E4%B8" * (8 * 1024 // 2) + b"\r\n"
+                connection.sendall(b"HTTP/1.1 303 See Other\r\nContent-Length: 0\r\n" + location + b"\r\n")
             elif self._behaviour == "hangs":
                 self._stopped.wait()
 
@@ -213,6 +216,13 @@ def test_a_request_with_the_longest_token_passes(edge: Edge) -> None:
         assert edge.http.get("/oidc/me", headers={"Authorization": f"Bearer {token}"}).status_code == 200
         assert edge.http.get("/oidc/session/end", params={"id_token_hint": token}).status_code == 200
     assert [token.encode() in each for replica in running for each in replica.received] == [True, True]
+
+
+def test_the_longest_state_passes_in_both_directions(edge: Edge) -> None:
+    query = f"state={'%E4%B8' * (8 * 1024 // 2)}"
+    with replicas(edge, *ADDRESSES, behaviour="redirects"):
+        answer = edge.http.get(f"/oidc/auth?{query}")
+    assert (answer.status_code, answer.headers["Location"].endswith(query)) == (303, True)
 
 
 @pytest.mark.parametrize("method", METHODS)

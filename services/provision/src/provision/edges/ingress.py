@@ -15,6 +15,7 @@ _NGINX: Final = {
     "nginx.ingress.kubernetes.io/use-regex": "true",
     "nginx.ingress.kubernetes.io/proxy-body-size": "11m",
     "nginx.ingress.kubernetes.io/proxy-read-timeout": "75",
+    "nginx.ingress.kubernetes.io/proxy-buffer-size": "32k",  # a redirect has a state of up to 8 KiB, encoded
     "nginx.ingress.kubernetes.io/enable-access-log": "false",
     # Without "timeout": a slow request is not sent again.
     "nginx.ingress.kubernetes.io/proxy-next-upstream": "error",

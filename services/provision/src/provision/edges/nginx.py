@@ -33,6 +33,8 @@ UPSTREAMSserver {
     server_tokens off;
     client_max_body_size 11m;
     large_client_header_buffers 4 32k;  # a token has up to 16 KiB
+    proxy_buffer_size 32k;  # a redirect has a state of up to 8 KiB, encoded
+    proxy_buffers 8 32k;
     proxy_http_version 1.1;
     proxy_read_timeout 75s;
     proxy_set_header Connection "";
