@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2 as httpx
 import pytest
@@ -59,6 +60,29 @@ def test_a_signed_in_user_is_asked_again_for_prompt_login_and_max_age_only(perso
         answer = person.authorize(spa, **demand)
         assert "/sign-in" in answer.headers["Location"]
         assert callback(person.sign_in(person.follow(answer)))["code"]
+
+
+def test_a_form_of_another_site_begins_when_the_browser_sends_its_cookies(
+    world: World, person: Person, spa: Client
+) -> None:
+    """OpenID Connect Core 3.1.2.1: POST; cookies with ``SameSite=Lax`` do not come with it."""
+    page = person.follow(person.authorize(spa))
+    assert heading(page) == "Sign in"
+    arrived = person.post_authorization(spa, ui_locales="de")
+    assert "Set-Cookie" not in arrived.headers, "other tabs keep their cookie"
+    assert callback(person.sign_in(page))["code"]
+    assert callback(person.follow(arrived))["code"], "the session is seen"
+    assert heading(person.follow(arrived)) == "Bitte von vorn beginnen"
+    assert callback(person.follow(person.post_authorization(spa, prompt="none")))["code"]
+    assert callback(person.post_authorization(spa, prompt="none login"))["error"] == "invalid_request"
+    other = Person(world)
+    assert callback(other.follow(other.post_authorization(spa, prompt="none")))["error"] == "login_required"
+    at_pages = person.follow(person.post_authorization(spa, prompt="login", ui_locales="de"))
+    assert heading(person.follow(at_pages)) == "Anmelden"
+    pending = dict(parse_qsl(urlsplit(at_pages.headers["Location"]).query))["request"]
+    again = person.browser.get("/oidc/auth/continue", params={"request": pending})
+    assert heading(again) == "Start again", "a request of a browser does not begin again"
+    assert callback(person.sign_in(person.follow(at_pages)))["code"]
 
 
 def test_prompt_none_shows_no_page(person: Person, spa: Client, partner: Client) -> None:
@@ -215,7 +239,7 @@ FORM = "application/x-www-form-urlencoded"
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
-        (FORM, b"identifier=" + b"a" * 40_000),
+        (FORM, b"identifier=" + b"a" * 200_000),
         (FORM, [b"identifier=", *[b"a" * 65_536] * 200]),  # chunked, without a Content-Length
         (FORM, b"&".join(b"p%d=1" % number for number in range(1000))),
         (FORM, b"identifier=a%00b"),

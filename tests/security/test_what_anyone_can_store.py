@@ -30,11 +30,13 @@ MORE = 3
 WINDOW_S = 900
 MIB = 1024 * 1024
 LARGEST = {
-    "state": "s" * 2048,
+    "state": "s" * 3000,
     "nonce": "n" * 512,
     "login_hint": "h" * 512,
     "scope": " ".join(f"scope-{n}" for n in range(100)),
 }
+"""One that counts once."""
+COUNTED = 6 * 1024
 
 
 class Row(NamedTuple):
@@ -239,6 +241,23 @@ def test_authorization_requests(world: World, spa: Client, address: str) -> None
             person.authorize(spa, **LARGEST)
 
     assert_bounded(world, stored_by(world, row, send), number=PENDING, size=row.bytes)
+
+
+@pytest.mark.parametrize("scopes", [60, 300, 370])
+def test_large_authorization_requests(world: World, spa: Client, address: str, scopes: int) -> None:
+    """A request counts once for every 6 KiB begun: all of an address together are as small as small ones."""
+    row, person = ROWS["pending-authorization:*"], Person(world)
+    person.browser.headers["X-Forwarded-For"] = address
+    scope = " ".join(f"{number:03}:".ljust(128, "s") for number in range(scopes))
+
+    def send() -> None:
+        for _ in range(PENDING + MORE):
+            person.post_authorization(spa, scope=scope, state="s" * 8192)
+
+    keys = stored_by(world, row, send)
+    weights = [-(-world.redis.strlen(key) // COUNTED) for key in keys]
+    assert len(keys) == PENDING // weights[0] > 0
+    assert all(memory(world, key) <= weight * row.bytes for key, weight in zip(keys, weights, strict=True))
 
 
 def test_wrong_passwords(world: World, spa: Client, address: str) -> None:

@@ -54,6 +54,15 @@ class Person:
 
     def authorize(self, client: Client, *, verifier: Verifier | None = None, **changes: Any) -> httpx.Response:
         """Send a valid authorization request with these changes; None leaves a parameter out."""
+        return self.browser.get("/oidc/auth", params=self._request(client, verifier, changes))
+
+    def post_authorization(self, client: Client, *, verifier: Verifier | None = None, **changes: Any) -> httpx.Response:
+        """Send the same as a form of another site, which comes without cookies (``SameSite=Lax``)."""
+        with self.new_browser() as without_cookies:
+            without_cookies.headers.update(self.browser.headers)
+            return without_cookies.post("/oidc/auth", data=self._request(client, verifier, changes))
+
+    def _request(self, client: Client, verifier: Verifier | None, changes: dict[str, Any]) -> dict[str, Any]:
         parameters = {
             "client_id": client.id,
             "redirect_uri": REDIRECT_URI,
@@ -66,8 +75,7 @@ class Person:
             "code_challenge_method": "S256",
             **changes,
         }
-        given = {name: value for name, value in parameters.items() if value is not None}
-        return self.browser.get("/oidc/auth", params=given)
+        return {name: value for name, value in parameters.items() if value is not None}
 
     def follow(self, answer: httpx.Response) -> httpx.Response:
         """Follow a redirect to one of our pages."""

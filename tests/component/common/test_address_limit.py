@@ -23,6 +23,9 @@ async def test_one_attempt_of_a_window_is_the_first_beyond_the_limit(servers: Se
     assert sorted(each.is_first for each in throttled) == [False] * 9 + [True]
     assert all(1 <= each.wait_s <= 60 for each in throttled)
     assert await limit.count("192.0.2.2") is None
+    assert await limit.count("192.0.2.2", weight=2) is not None, "there is room for one more"
+    await limit.forgive("192.0.2.2", weight=5)
+    assert await limit.count("192.0.2.2", weight=2) is None
     await limit.forgive("192.0.2.1")
     assert await limit.count("192.0.2.1") is None
     again = await limit.count("192.0.2.1")

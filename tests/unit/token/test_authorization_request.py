@@ -120,7 +120,6 @@ def test_a_valid_request_is_parsed() -> None:
         ({"max_age": "soon"}, "invalid_request"),
         ({"request": "eyJ..."}, "request_not_supported"),
         ({"request_uri": "https://evil.example.com/r"}, "request_uri_not_supported"),
-        ({"state": "s" * 5000}, "invalid_request"),
         ({"scope": ["openid", "profile"]}, "invalid_request"),
     ],
 )
@@ -128,12 +127,13 @@ def test_an_error_is_reported_at_the_redirect_uri(changed: dict[str, str | list[
     assert refusal(**changed) == error
 
 
-@pytest.mark.parametrize("encoded", [b"state=%00", b"state=%ff", b"state=" + b"x" * 40_000, b"&".join([b"a=1"] * 65)])
+@pytest.mark.parametrize("encoded", [b"state=%00", b"state=%ff", b"state=" + b"x" * 200_000, b"&".join([b"a=1"] * 65)])
 def test_an_unreadable_request_is_not_redirected(encoded: bytes) -> None:
     with pytest.raises(BadRequest):
         parse_parameters(encoded)
 
 
-def test_a_state_that_came_twice_is_not_sent_back() -> None:
+def test_a_state_that_came_twice_or_is_too_long_is_not_sent_back() -> None:
     assert state_of(parse_parameters(b"state=a&state=b")) is None
+    assert state_of(parse_parameters(b"state=" + b"s" * 8193)) is None
     assert state_of(parse_parameters(b"state=a")) == "a"

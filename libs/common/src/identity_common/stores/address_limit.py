@@ -14,18 +14,22 @@ from prometheus_client import Counter
 from identity_common.addresses import network_of
 from identity_common.stores.redis import RedisCommands
 
-# KEYS: the counter, a mark that the limit was met. ARGV: the window in seconds, the limit. Returns 0 if the attempt is
-# counted; otherwise the seconds to wait, and whether it is the first refused attempt of the window.
+# KEYS: the counter, a mark that the limit was met. ARGV: the window in seconds, the limit, the weight of the attempt.
+# Returns 0 if it is counted; otherwise the seconds to wait, and whether it is the first refused attempt of the window.
+# Not INCRBY, which the user of management-service has no permission for; weights are small.
 _TRY: Final = """
-if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[2]) then
+if tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[3]) > tonumber(ARGV[2]) then
     local wait = math.max(redis.call('TTL', KEYS[1]), 1)
     return {wait, redis.call('SET', KEYS[2], '1', 'NX', 'EX', wait) and 1 or 0}
 end
-if redis.call('INCR', KEYS[1]) == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
+local counted
+for _ = 1, tonumber(ARGV[3]) do counted = redis.call('INCR', KEYS[1]) end
+if counted == tonumber(ARGV[3]) then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
 return {0, 0}
 """
 _FORGIVE: Final = """
-if tonumber(redis.call('GET', KEYS[1]) or '0') > 0 then redis.call('DECR', KEYS[1]) end
+local counted = tonumber(redis.call('GET', KEYS[1]) or '0')
+for _ = 1, math.min(counted, tonumber(ARGV[1])) do redis.call('DECR', KEYS[1]) end
 return 0
 """
 
@@ -69,27 +73,32 @@ class AddressLimit:
         self._limit = limit
         self._throttled = throttled.labels(f"{kind}-per-address")
 
-    async def count(self, address: str) -> Throttled | None:
-        """Count an attempt; at the limit, do not count it and return how long to wait.
+    async def count(self, address: str, *, weight: int = 1) -> Throttled | None:
+        """Count an attempt; beyond the limit, do not count it and return how long to wait.
+
+        Args:
+            address: Where it comes from.
+            weight: How many attempts it counts as.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
         key = self._key(address)
         keys = (key, f"{key}:throttled")
-        wait_s, is_first = await self._commands.execute("EVAL", _TRY, len(keys), *keys, self._window_s, self._limit)
+        bounds = (self._window_s, self._limit, weight)
+        wait_s, is_first = await self._commands.execute("EVAL", _TRY, len(keys), *keys, *bounds)
         if not wait_s:
             return None
         self._throttled.inc()
         return Throttled(wait_s, bool(is_first))
 
-    async def forgive(self, address: str) -> None:
-        """Take an attempt back.
+    async def forgive(self, address: str, *, weight: int = 1) -> None:
+        """Take an attempt of this weight back.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        await self._commands.execute("EVAL", _FORGIVE, 1, self._key(address))
+        await self._commands.execute("EVAL", _FORGIVE, 1, self._key(address), weight)
 
     def _key(self, address: str) -> str:
         source = hashlib.sha256(network_of(address).encode()).hexdigest()

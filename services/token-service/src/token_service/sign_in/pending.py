@@ -1,6 +1,6 @@
 """Pending authorization requests, in Redis; each belongs to the browser that sent it.
 
-Any visitor can cause one to be stored, so its size is limited by validation, the number per address by ``throttle``,
+Any visitor can cause one to be stored, so its size is limited by validation, the bytes per address by ``AddressLimit``,
 and its lifetime until a user has signed in.
 """
 
@@ -17,6 +17,11 @@ from token_service.sign_in.request import AuthorizationRequest
 PENDING_TTL_S: Final = 900
 SIGNED_IN_TTL_S: Final = 3600
 """TTL, in seconds, of a request whose user has signed in and now decides about consent."""
+ARRIVED_TTL_S: Final = 60
+"""TTL, in seconds, of a request that came without the browser's cookies, and begins when the browser sends them."""
+
+_COUNTED_BYTES: Final = 6 * 1024
+_ANY_BROWSER: Final = ""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorization.v1"):
@@ -25,6 +30,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorizat
     Attributes:
         browser: Hash of the secret of the browser that sent it; a link to it does not work in another browser.
         csrf_token: Part of every form of its pages.
+        weight: How many requests it counts as at its address.
         created_at: Milliseconds since the epoch; a later sign-in satisfies ``prompt=login`` and ``select_account``.
     """
 
@@ -32,10 +38,16 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorizat
     browser: str
     csrf_token: str
     created_at: int
+    weight: int = 1
 
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Pending).decode
+
+
+def weight_of(request: AuthorizationRequest) -> int:
+    """Return how many requests this one counts as: one for every 6 KiB begun, so that their bytes are limited."""
+    return -(-len(_encode(request)) // _COUNTED_BYTES)
 
 
 class PendingAuthorizations:
@@ -53,9 +65,33 @@ class PendingAuthorizations:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        pending_id = new_secret()
-        pending = Pending(request=request, browser=_hash(browser_secret), csrf_token=new_secret(), created_at=now)
         ttl_s = SIGNED_IN_TTL_S if is_signed_in else PENDING_TTL_S
+        return await self._store(request, browser=_hash(browser_secret), now=now, ttl_s=ttl_s)
+
+    async def keep_arrived(self, request: AuthorizationRequest, *, now: int) -> str:
+        """Store a request until its browser, which is not known yet, sends its cookies; return its id.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return await self._store(request, browser=_ANY_BROWSER, now=now, ttl_s=ARRIVED_TTL_S)
+
+    async def take_arrived(self, pending_id: str) -> Pending | None:
+        """Return a request that ``keep_arrived`` has stored, and delete it; none if it is unknown or expired.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        stored = await self._commands.execute("GET", self._key(pending_id))
+        if not stored or (pending := _decode(stored)).browser != _ANY_BROWSER:
+            return None
+        return pending if await self.take(pending_id) else None
+
+    async def _store(self, request: AuthorizationRequest, *, browser: str, now: int, ttl_s: int) -> str:
+        pending_id = new_secret()
+        pending = Pending(
+            request=request, browser=browser, csrf_token=new_secret(), created_at=now, weight=weight_of(request)
+        )
         await self._commands.execute("SET", self._key(pending_id), _encode(pending), "EX", ttl_s)
         return pending_id
 

@@ -17,13 +17,16 @@ from token_service.tokens.scopes import parse_scope
 Prompt = Literal["none", "login", "consent", "select_account"]
 PROMPTS: Final[tuple[Prompt, ...]] = get_args(Prompt)
 
-MAX_BYTES: Final = 32 * 1024
+MAX_BYTES: Final = 192 * 1024
+"""Of a query or form as sent, where each byte of a value may be encoded as three."""
 _MAX_PARAMETERS: Final = 64
 _ORGANIZATION: Final = b"organization="  # a user may pick many: only their size is limited
-_MAX_CHARACTERS: Final = {"state": 2048, "nonce": 512, "login_hint": 512}
-_MAX_SCOPES: Final = 100
+_MAX_CHARACTERS: Final = {"nonce": 512, "login_hint": 512}
+_MAX_STATE_BYTES: Final = 8 * 1024
+_MAX_SCOPES: Final = 500
+_MAX_SCOPE_BYTES: Final = 48 * 1024
 _MAX_RESOURCES: Final = 20
-_MAX_STORED_BYTES: Final = 6 * 1024
+_MAX_STORED_BYTES: Final = 64 * 1024
 _encode: Final = msgspec.json.Encoder().encode
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636 section 4.2: base64url of a SHA-256
 
@@ -140,8 +143,9 @@ def _decode(text: bytes) -> str:
 
 
 def state_of(parameters: Parameters) -> str | None:
-    """Return the ``state`` to send back; None if it is missing or repeated."""
-    return None if "state" in parameters.repeated else parameters.get("state")
+    """Return the ``state`` to send back; None if it is missing, repeated or too long."""
+    state = parameters.get("state")
+    return None if state is None or "state" in parameters.repeated or _is_too_long(state) else state
 
 
 def judge(
@@ -202,10 +206,19 @@ def _require_small(parameters: Parameters) -> None:
     for name, limit in _MAX_CHARACTERS.items():
         if len(parameters.get(name) or "") > limit:
             raise Refusal("invalid_request", f"{name} is longer than {limit} characters")
-    if len(parse_scope(parameters.get("scope"))) > _MAX_SCOPES:
-        raise Refusal("invalid_request", f"scope has more than {_MAX_SCOPES} tokens")
+    if _is_too_long(parameters.get("state") or ""):
+        raise Refusal("invalid_request", f"state is longer than {_MAX_STATE_BYTES} bytes")
+    scope = parameters.get("scope") or ""
+    if len(scope.encode()) > _MAX_SCOPE_BYTES:
+        raise Refusal("invalid_scope", f"scope is longer than {_MAX_SCOPE_BYTES} bytes")
+    if len(parse_scope(scope)) > _MAX_SCOPES:
+        raise Refusal("invalid_scope", f"scope has more than {_MAX_SCOPES} tokens")
     if len(parameters.resources) > _MAX_RESOURCES:
         raise Refusal("invalid_request", f"resource is given more than {_MAX_RESOURCES} times")
+
+
+def _is_too_long(state: str) -> bool:
+    return len(state.encode()) > _MAX_STATE_BYTES
 
 
 def _code_challenge(parameters: Parameters, *, is_required: bool) -> str | None:

@@ -4,6 +4,7 @@ The flow decides the next step; a page asks for what is missing. Errors go to th
 client and redirect URI were validated; before that a page shows them.
 """
 
+from collections.abc import Awaitable
 from typing import Final
 from urllib.parse import urlencode
 
@@ -38,7 +39,7 @@ from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
-from token_service.sign_in.pending import Pending, PendingAuthorizations
+from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
 from token_service.sign_in.redirect_uris import destination, with_parameters
 from token_service.sign_in.request import (
     AuthorizationRequest,
@@ -50,6 +51,7 @@ from token_service.sign_in.request import (
 from token_service.sign_in.sessions import REMEMBERED_TTL_S
 
 PATH: Final = "/oidc/auth"
+_ARRIVED: Final = "/oidc/auth/continue"
 _SIGN_IN: Final = "/sign-in"
 _CANCEL: Final = "/sign-in/cancel"
 _ACCOUNT: Final = "/sign-in/account"
@@ -110,7 +112,12 @@ class AuthorizationPages:
         @post(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def authorize_by_form(request: AnyRequest) -> Answer:
             browser = self._browser(request)
-            return await self._authorize(browser, await browser.form())
+            return await self._authorize(browser, await browser.form(), is_form=True)
+
+        @get(_ARRIVED, include_in_schema=False, exception_handlers=PROBLEMS)
+        async def authorize_arrived(request: AnyRequest) -> Answer:
+            browser = self._browser(request)
+            return await self._begin_arrived(browser, browser.query().get("request") or "")
 
         @get([_SIGN_IN, _ACCOUNT, _CONSENT], include_in_schema=False, exception_handlers=PROBLEMS)
         async def show(request: AnyRequest) -> Answer:
@@ -142,31 +149,62 @@ class AuthorizationPages:
             browser = self._browser(request)
             return await self._switch(browser, await browser.form())
 
-        pages = [authorize, authorize_by_form, show, sign_in, cancel, select_account, consent, switch]
-        return [*pages, *asset_routes()]
+        endpoint = [authorize, authorize_by_form, authorize_arrived]
+        return [*endpoint, show, sign_in, cancel, select_account, consent, switch, *asset_routes()]
 
-    async def _authorize(self, browser: Browser, parameters: Parameters) -> Answer:
-        """Validate a new request, and take its first step."""
+    async def _authorize(self, browser: Browser, parameters: Parameters, *, is_form: bool = False) -> Answer:
+        """Validate a new request, and take its first step.
+
+        A form of another site comes without the browser's cookies (``SameSite=Lax``): a session would not be seen, and
+        other tabs would lose their requests to a new cookie. Its request begins when the browser follows a redirect.
+        """
         application, redirect_uri = await self._flow.client_of(parameters)
-        state = state_of(parameters)
-        try:
+        language = LANGUAGES.requested(parameters.get("ui_locales"))
+
+        async def answer() -> Answer:
             request = await self._flow.judge(parameters, application, redirect_uri)
-            who = await self._flow.signed_in(browser.session_cookie)
-            step = await self._flow.begin(request, who)
-            if not isinstance(step, Granted):
-                await self._require_place(browser)
+            if is_form and browser.secret is None and browser.session_cookie is None:
+                return await self._keep_arrived(browser, request, language)
+            return await self._begin(browser, request, language)
+
+        return await self._or_refuse(answer(), redirect_uri, state_of(parameters))
+
+    async def _keep_arrived(self, browser: Browser, request: AuthorizationRequest, language: str | None) -> Answer:
+        await self._require_place(browser, request)
+        pending_id = await self._pending.keep_arrived(request, now=self._clock())
+        query = _query(request=pending_id, client_id=request.client_id, ui_locales=language)
+        return redirect(f"{self._base_url}{_ARRIVED}?{query}")
+
+    async def _begin_arrived(self, browser: Browser, pending_id: str) -> Answer:
+        pending = await self._pending.take_arrived(pending_id)
+        if pending is None:
+            raise self._expired(browser)
+        await self._waiting.forgive(browser.address, weight=pending.weight)
+        request, language = pending.request, LANGUAGES.requested(browser.query().get("ui_locales"))
+        return await self._or_refuse(self._begin(browser, request, language), request.redirect_uri, request.state)
+
+    async def _begin(self, browser: Browser, request: AuthorizationRequest, language: str | None) -> Answer:
+        who = await self._flow.signed_in(browser.session_cookie)
+        step = await self._flow.begin(request, who)
+        if not isinstance(step, Granted):
+            await self._require_place(browser, request)
+        return await self._continue(browser, request, step, language)
+
+    async def _or_refuse(self, answer: Awaitable[Answer], redirect_uri: str, state: str | None) -> Answer:
+        """Return the answer; an error goes to the client."""
+        try:
+            return await answer
         except Refusal as refusal:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
         except (NotYetThere, TemporarilyUnavailable) as failure:
             return self._refuse(redirect_uri, state, oauth_error_of(failure).error, "try again in a moment")
-        return await self._continue(browser, request, step, LANGUAGES.requested(parameters.get("ui_locales")))
 
-    async def _require_place(self, browser: Browser) -> None:
+    async def _require_place(self, browser: Browser, request: AuthorizationRequest) -> None:
         """Count a request that is about to be stored; refuse it beyond the limit of its address.
 
         The client gets ``temporarily_unavailable`` (RFC 6749 section 4.1.2.1).
         """
-        if await self._waiting.count(browser.address) is not None:
+        if await self._waiting.count(browser.address, weight=weight_of(request)) is not None:
             raise Refusal("temporarily_unavailable", "too many requests from this address are waiting for a sign-in")
 
     async def _continue(
@@ -227,7 +265,7 @@ class AuthorizationPages:
         ]
         request, who = pending.request, begun.who
         if not request.accepts(who.person.user.id):
-            await self._take(browser, pending_id)
+            await self._take(browser, pending_id, pending)
             description = "the user who signed in is not the one of id_token_hint"
             return self._refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
         return await self._resume(browser, pending_id, pending, who, cookies=cookies)
@@ -258,7 +296,7 @@ class AuthorizationPages:
         pending_id, pending = await self._posted(browser, form)
         decision = form.get("decision")
         if decision == "cancel":
-            await self._take(browser, pending_id)
+            await self._take(browser, pending_id, pending)
             request, description = pending.request, "the user did not select an account"
             return self._refuse(request.redirect_uri, request.state, "account_selection_required", description)
         if decision == "another":
@@ -273,7 +311,7 @@ class AuthorizationPages:
 
     async def _cancel(self, browser: Browser, form: Parameters) -> Answer:
         pending_id, pending = await self._posted(browser, form)
-        await self._take(browser, pending_id)
+        await self._take(browser, pending_id, pending)
         return self._deny(pending.request)
 
     async def _consent(self, browser: Browser, form: Parameters) -> Answer:
@@ -281,7 +319,7 @@ class AuthorizationPages:
         pending_id, pending = await self._posted(browser, form)
         decision = form.get("decision")
         if decision == "deny":
-            await self._take(browser, pending_id)
+            await self._take(browser, pending_id, pending)
             return self._deny(pending.request)
         if decision in _SELECTIONS:
             return await self._show(browser, pending_id, select_all=_SELECTIONS[decision])
@@ -292,7 +330,7 @@ class AuthorizationPages:
         if decision != "allow":
             raise BadRequest("decision must be allow or deny")
         picked = await self._picked(pending.request, who, application, form)
-        await self._take(browser, pending_id)
+        await self._take(browser, pending_id, pending)
         step = await self._flow.agree(pending, who, application, organizations=picked)
         return await self._continue(
             browser, pending.request, step, LANGUAGES.requested(browser.query().get("ui_locales"))
@@ -322,13 +360,13 @@ class AuthorizationPages:
         *,
         cookies: list[Cookie] | None = None,
     ) -> Answer:
-        await self._take(browser, pending_id)
+        await self._take(browser, pending_id, pending)
         return self._grant(pending.request, step, cookies=cookies)
 
-    async def _take(self, browser: Browser, pending_id: str) -> None:
+    async def _take(self, browser: Browser, pending_id: str, pending: Pending) -> None:
         if not await self._pending.take(pending_id):
             raise self._expired(browser)
-        await self._waiting.forgive(browser.address)
+        await self._waiting.forgive(browser.address, weight=pending.weight)
 
     async def _find(self, browser: Browser, pending_id: str | None) -> Pending:
         pending = await self._pending.find(pending_id, browser_secret=browser.secret)
