@@ -359,6 +359,22 @@ async def test_no_site_can_embed_a_page_in_a_frame(browser: Browser, site: Appli
         assert (urlsplit(request.url).path, request.failure) == ("/sign-in", "net::ERR_BLOCKED_BY_RESPONSE")
 
 
+async def test_a_form_of_another_site_finds_the_session(visitor: Visitor, site: ApplicationSite) -> None:
+    """Chromium sends no cookies with it (``SameSite=Lax``), and sends them with the redirect that follows."""
+    many = [f"{number:03}:".ljust(128, ":") for number in range(300)]
+    with site.client(site.ours, "read:orders", *many) as client:
+        form = client.sign_in_form(site.redirect_uri, "none")
+        fields = "".join(f'<input type="hidden" name="{name}" value="{value}">' for name, value in form.fields)
+        site.pages["/start"] = f'<form method="post" action="{form.action}">{fields}<button>Start</button></form>'
+        await visitor.open(site.client(site.ours))
+        await visitor.sign_in()
+        await visitor.is_back()
+        await visitor.page.goto(f"{site.origin.replace('127.0.0.1', 'localhost')}/start")
+        await visitor.press("Start")
+        await visitor.is_back()
+        assert client.handle_callback(visitor.page.url)["sub"] == visitor.person.user_id
+
+
 @pytest.mark.parametrize("chain", ["onward", "to_app"])
 async def test_whatever_the_callback_redirects_to_is_reached(
     world: World, visitor: Visitor, site: ApplicationSite, chain: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -53,3 +54,22 @@ def test_a_storage_is_used_even_if_it_is_empty(kind: type[IdentityClient | Async
     storage = Sized()
     kind("https://id.example.com", CLIENT_ID, storage=storage).sign_in_url("https://app.example.com/callback")
     assert len(storage) == 1
+
+
+@pytest.mark.parametrize("kind", [IdentityClient, AsyncIdentityClient])
+def test_a_request_that_is_too_long_for_a_url_is_a_form(kind: type[IdentityClient | AsyncIdentityClient]) -> None:
+    storage, back = MemoryStorage(), "https://app.example.com/callback"
+    scopes, resources = [f"{number:03}".ljust(128, ":") for number in range(300)], ["https://a.test", "https://b.test"]
+    client = kind("https://id.example.com", CLIENT_ID, scopes=scopes, resources=resources, storage=storage)
+    with pytest.raises(ValueError, match="use sign_in_form"):
+        client.sign_in_url(back)
+    assert storage.get(f"{client.state._key}:sign-ins") is None
+    form = client.sign_in_form(back, "consent", login_hint="ada")
+    assert form.action == "https://id.example.com/oidc/auth"
+    assert [value for name, value in form.fields if name == "resource"] == resources
+    fields = dict(form.fields)
+    assert fields["scope"].split(" ") == ["openid", "offline_access", "profile", *scopes]
+    assert (fields["prompt"], fields["login_hint"], fields["redirect_uri"]) == ("consent", "ada", back)
+    short = kind("https://id.example.com", CLIENT_ID, resources=resources, storage=storage)
+    url = urlsplit(short.sign_in_url(back))
+    assert [name for name, _ in parse_qsl(url.query)] == [name for name, _ in short.sign_in_form(back).fields]

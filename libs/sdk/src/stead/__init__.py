@@ -84,7 +84,7 @@ from stead.models import (
     TestedClaims,
     User,
 )
-from stead.sign_in.identity_client import AsyncIdentityClient, IdentityClient, MemoryStorage, Storage
+from stead.sign_in.identity_client import AsyncIdentityClient, IdentityClient, MemoryStorage, SignInForm, Storage
 from stead.sign_in.invitations import accept_invitation, async_accept_invitation
 from stead.sign_in.token_endpoint import (
     TokenResponse,
@@ -116,6 +116,7 @@ __all__ = [
     "AsyncIdentityClient",
     "Storage",
     "MemoryStorage",
+    "SignInForm",
     "accept_invitation",
     "async_accept_invitation",
     # the Management API

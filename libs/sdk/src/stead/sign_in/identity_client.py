@@ -20,9 +20,9 @@ from stead._transport.operations import Steps, T, async_run, run
 from stead._transport.tls import default_ssl_context
 from stead.errors import Unavailable
 from stead.sign_in.operations import OidcOperations, ScopesWatch
-from stead.sign_in.state import ClientState, MemoryStorage, Storage
+from stead.sign_in.state import ClientState, MemoryStorage, SignInForm, Storage
 
-__all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "Storage"]
+__all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "SignInForm", "Storage"]
 
 _TIMEOUT_S: Final = 10.0
 _RETRY_DELAY_S: Final = 1.0
@@ -65,6 +65,21 @@ class _Client:
             prompt: ``login`` forces a new sign-in; ``consent`` asks for consent again, which is necessary after scopes
                 were added; ``select_account`` offers the user another account; ``none`` never shows a page. Several are
                 separated by spaces.
+            login_hint: Prefills the user name.
+
+        Raises:
+            ValueError: The address is longer than proxies accept: use ``sign_in_form``.
+        """
+        return self.state.begin_by_url(redirect_uri, prompt=prompt, login_hint=login_hint)
+
+    def sign_in_form(
+        self, redirect_uri: str, prompt: str | None = None, *, login_hint: str | None = None
+    ) -> SignInForm:
+        """Begin a sign-in: return the form that a page of the application posts, however many scopes it asks for.
+
+        Args:
+            redirect_uri: The callback address, registered for the application.
+            prompt: See ``sign_in_url``.
             login_hint: Prefills the user name.
         """
         return self.state.begin(redirect_uri, prompt=prompt, login_hint=login_hint)

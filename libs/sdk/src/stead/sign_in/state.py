@@ -20,6 +20,8 @@ from stead.sign_in.token_endpoint import TokenResponse
 _ORGANIZATIONS: Final = ":scope:organizations"
 _RENEW_AHEAD_S: Final = 30.0
 _MAX_SIGN_INS: Final = 16
+_MAX_URL_CHARS: Final = 32_000
+"""As long as the edges of the service accept; other proxies may accept less."""
 _ANSWER: Final = frozenset({"code", "state", "iss", "error", "error_description"})
 
 
@@ -105,6 +107,18 @@ class SignedIn(msgspec.Struct, frozen=True):
         return f"SignedIn({self.claims.get('sub')!r})"
 
 
+class SignInForm(msgspec.Struct, frozen=True):
+    """The form by which a browser requests a sign-in, where the request is too long for a URL.
+
+    Attributes:
+        action: The address to which the browser posts it, as ``application/x-www-form-urlencoded``.
+        fields: Names and values of its hidden fields, in order; ``resource`` may come several times.
+    """
+
+    action: str
+    fields: tuple[tuple[str, str], ...]
+
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -139,27 +153,47 @@ class ClientState:
         holder = f"{self.base_url}\n{client_id}"
         self._key = f"identity:{hashlib.sha256(holder.encode()).hexdigest()[:32]}"
 
-    def begin(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> str:
-        """Store a pending sign-in; return the address of its authorization request."""
-        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+    def begin(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> SignInForm:
+        """Store a pending sign-in; return its authorization request as a form."""
+        sign_in, form = self._requested(redirect_uri, prompt=prompt, login_hint=login_hint)
+        self._keep_sign_in(sign_in, form)
+        return form
+
+    def begin_by_url(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> str:
+        """Store a pending sign-in; return the address of its authorization request.
+
+        Raises:
+            ValueError: The address is too long to be sent; nothing is stored.
+        """
+        sign_in, form = self._requested(redirect_uri, prompt=prompt, login_hint=login_hint)
+        url = f"{form.action}?{urlencode(form.fields)}"
+        if len(url) > _MAX_URL_CHARS:
+            raise ValueError(f"a URL of {len(url)} characters is too long for proxies: use sign_in_form")
+        self._keep_sign_in(sign_in, form)
+        return url
+
+    def _keep_sign_in(self, sign_in: SignIn, form: SignInForm) -> None:
         with self._lock:
             sign_ins = dict(list(self._sign_ins().items())[-_MAX_SIGN_INS + 1 :])
-            sign_ins[state] = SignIn(verifier, nonce, redirect_uri)
+            sign_ins[dict(form.fields)["state"]] = sign_in
             self._storage.set(f"{self._key}:sign-ins", _encode(sign_ins).decode())
+
+    def _requested(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> tuple[SignIn, SignInForm]:
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-        query = {
-            "client_id": self.client_id,
-            "redirect_uri": redirect_uri,
-            "response_type": "code",
-            "scope": " ".join(self.scopes),
-            "resource": list(self.resources),
-            "state": state,
-            "nonce": nonce,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-        }
-        query |= {name: value for name, value in (("prompt", prompt), ("login_hint", login_hint)) if value}
-        return f"{self.issuer}/auth?{urlencode(query, doseq=True)}"
+        fields = (
+            ("client_id", self.client_id),
+            ("redirect_uri", redirect_uri),
+            ("response_type", "code"),
+            ("scope", " ".join(self.scopes)),
+            *(("resource", resource) for resource in self.resources),
+            ("state", state),
+            ("nonce", nonce),
+            ("code_challenge", challenge),
+            ("code_challenge_method", "S256"),
+            *((name, value) for name, value in (("prompt", prompt), ("login_hint", login_hint)) if value),
+        )
+        return SignIn(verifier, nonce, redirect_uri), SignInForm(f"{self.issuer}/auth", fields)
 
     def answered(self, url: str) -> tuple[SignIn, str]:
         """Return the pending sign-in of a callback, and its code. A callback cannot be replayed.
