@@ -422,6 +422,31 @@ def test_what_is_not_there_is_a_page(administrator: Administrator, organization:
     assert (page.status_code, heading(page)) == (404, "There is no such thing")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/users/nobody/no/such/page", 404),
+        ("GET", "/users/a%2Fb/roles/x", 404),
+        ("GET", "/%ff%00", 404),
+        ("GET", "/sign-out", 405),
+        ("POST", "/nothing", 404),
+        ("POST", "/users", 405),
+        ("PUT", "", 405),
+    ],
+)
+def test_a_wrong_address_is_a_page_for_everyone(
+    stack: RunningStack, administrator: Administrator, method: str, path: str, status: int
+) -> None:
+    for browser in (administrator.browser, stack.http):
+        page = browser.request(method, f"{CONSOLE}{path}", headers={"Accept-Language": "de"})
+        assert (page.status_code, heading(page)) == (status, "Das gibt es nicht")
+        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+        assert ("Allow" in page.headers) == (status == 405)
+    elsewhere = stack.http.get(f"{CONSOLE}s")
+    assert (elsewhere.status_code, elsewhere.json()["code"]) == (404, "entity.not_found")
+
+
 @pytest.mark.parametrize("cell", ["", "x", "0", "12.0", "-1.0", "0.0.0", "1e3.2"])
 def test_cells_that_no_page_shows_change_nothing(administrator: Administrator, cell: str) -> None:
     page = administrator.opens(TEMPLATE)

@@ -14,7 +14,7 @@ import pytest
 from management_service.console.routes import _AREAS
 from stead import NotFound
 from tests.support.administrator import CONSOLE, Administrator
-from tests.support.edited_objects import mark
+from tests.support.edited_objects import KIND, mark
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 MANY = 26
 """More than a page shows."""
 
-KIND = "client-credentials"
 WITHOUT_LISTS = {
     "/audit/chain",
     "/audit/{entry_id:str}",

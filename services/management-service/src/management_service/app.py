@@ -14,6 +14,7 @@ from management_service.api_reference.routes import reference_router, status, sw
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.audit.routes import LogController, LogKeyController, audit_jwks
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
+from management_service.console.problems import wrong_addresses
 from management_service.console.routes import console_router
 from management_service.impersonations.own_routes import OwnImpersonationController, readable_by_pages
 from management_service.impersonations.routes import (
@@ -69,6 +70,7 @@ _CONTROLLERS: Final = (
 def create_app(settings: Settings) -> Litestar:
     """Return the ASGI app; its lifespan starts and stops everything that runs beside the requests."""
     shared = Shared(settings, versions=VERSIONS)
+    pages = console(settings, shared)
     return create_service_app(
         service="management",
         title="Management API",
@@ -82,7 +84,7 @@ def create_app(settings: Settings) -> Litestar:
             ),
             *_api(settings),
             Router("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
-            console_router(console(settings, shared)),
+            console_router(pages),
         ],
         provide={
             "base_url": settings.base_url,
@@ -94,6 +96,7 @@ def create_app(settings: Settings) -> Litestar:
         samples=shared.samples,
         lifespan=shared.lifespan,
         cors=readable_by_pages,
+        exception_handlers=wrong_addresses(pages.pages),
     )
 
 

@@ -10,7 +10,7 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import ASGIRouteHandler
-from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
+from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandlersMap, Receive, Scope, Send
 from prometheus_client import CollectorRegistry
 
 from identity_common.http import health
@@ -58,6 +58,7 @@ def create_service_app(
     samples: Samples,
     lifespan: Lifespan,
     cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    exception_handlers: "ExceptionHandlersMap | None" = None,
 ) -> Litestar:
     """Return the app with health, metrics, request ids, strict bodies, one error body and OpenAPI at ``/schema``.
 
@@ -72,6 +73,7 @@ def create_service_app(
         samples: Those of its metrics whose values are fetched when the metrics are read.
         lifespan: Starts and stops the service's background work and stores.
         cors: Adds the CORS layer.
+        exception_handlers: Replace those of the API, for addresses that lead nowhere too.
     """
     measure_version(registry, service=service)
     everything = {**provide, "readiness": readiness, "metrics_registry": registry, "metrics_samples": samples}
@@ -79,7 +81,7 @@ def create_service_app(
         route_handlers=[*route_handlers, health.live, health.ready, metrics, schema_route(title, base_url)],
         dependencies={name: provided(value) for name, value in everything.items()},
         state=State(everything, deep_copy=False),
-        exception_handlers=API_EXCEPTION_HANDLERS,
+        exception_handlers={**API_EXCEPTION_HANDLERS, **(exception_handlers or {})},
         before_request=refuse_undeclared_parameters,
         lifespan=[*tracing().lifespan, lifespan, _startup_objects_frozen],
         request_class=JsonRequest,

@@ -4,16 +4,17 @@ from functools import partial
 from typing import Any, Final
 
 from litestar import Response
+from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
 from identity_common.failures import log_fields
-from identity_common.http.problems import API_EXCEPTION_HANDLERS, temporary_failure
+from identity_common.http.problems import API_EXCEPTION_HANDLERS, refusal_of, temporary_failure
 from identity_common.telemetry.logs import get_logger
 from management_service.console.console import Forged
 from management_service.console.credentials import NotConfigured
 from management_service.console.forms import BadForm
 from management_service.console.rendering import Pages
-from management_service.console.requests import AnyRequest, NoRights, NoSuchPage, language_of
+from management_service.console.requests import HOME, AnyRequest, NoRights, NoSuchPage, language_of
 from stead.errors import ApiError, InvalidId, NotFound, Unavailable
 
 _log = get_logger(__name__)
@@ -44,6 +45,15 @@ def _show_not_found(pages: Pages, request: AnyRequest, error: Exception) -> Resp
     return pages.render("not_found.html", language_of(request), status=404)
 
 
+def _show_wrong_address(pages: Pages, request: AnyRequest, error: HTTPException) -> Response[Any]:
+    """Answer with a page below ``/console``, signed in or not, and elsewhere as the API does."""
+    if not f"{request.scope['path']}/".startswith(f"{HOME}/"):
+        answer: Response[Any] = API_EXCEPTION_HANDLERS[HTTPException](request, error)
+        return answer
+    refusal = refusal_of(error)
+    return pages.render("not_found.html", language_of(request), status=refusal.status, headers=refusal.headers)
+
+
 def _show_refusal(pages: Pages, request: AnyRequest, error: ApiError) -> Response[str]:
     """Show a refusal that no page handles: a change by another administrator at the same time, for example."""
     language = language_of(request)
@@ -70,6 +80,11 @@ _HANDLERS: Final[dict[int | type[Exception], Any]] = {
     ApiError: _show_refusal,
     Unavailable: _show_unavailable,
 }
+
+
+def wrong_addresses(pages: Pages) -> ExceptionHandlersMap:
+    """Return the handler, of the whole app, of what the router itself refuses: it belongs to no page."""
+    return {HTTPException: partial(_show_wrong_address, pages)}
 
 
 def problem_pages(pages: Pages) -> ExceptionHandlersMap:
