@@ -7,14 +7,14 @@ import secrets
 from urllib.parse import parse_qs
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Dialog, Page, expect
 
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.at_a_browser import PASSWORD
 from tests.support.browser import Inspector
 from tests.support.edited_objects import EDITED, KIND, members, received
 from tests.support.running_stack import RunningStack
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_here
 
 pytestmark = pytest.mark.clients
 
@@ -197,6 +197,76 @@ async def test_the_matrix_counts_what_differs(page: Page, administrator: Adminis
     role = next(each for each in management.organization_roles.list() if each.name == f"clerk {mark}")
     granted = {each.name for each in management.organization_roles.permissions(role.id)}
     assert granted == {f"read:{mark}", f"write:{mark}"}
+
+
+class Leaving:
+    """Follows links, and stays where the browser asks whether to."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._asked: list[str] = []
+        page.on("dialog", self._stay)
+
+    async def is_asked(self) -> None:
+        """Follow a link out of the page; the browser asks, and the page stays."""
+        here = self._page.url
+        await self._page.get_by_role("link", name="Users", exact=True).first.click()
+        await eventually_here(lambda: bool(self._asked))
+        assert (self._asked.pop(), self._page.url) == ("beforeunload", here)
+
+    async def is_not_asked(self, link: str = "Users") -> None:
+        """Follow a link out of the page; the next page is the users."""
+        await self._page.get_by_role("link", name=link, exact=True).first.click()
+        await self._page.wait_for_url(f"**{CONSOLE}/users")
+        assert self._asked == []
+
+    async def _stay(self, dialog: Dialog) -> None:
+        self._asked.append(dialog.type)
+        await dialog.dismiss()
+
+
+async def test_leaving_a_page_with_unsaved_work_asks_first(page: Page, administrator: Administrator) -> None:
+    management, mark, origin = administrator.stack.management, secrets.token_hex(4), administrator.stack.base_url
+    management.organization_permissions.create(f"read:{mark}")
+    management.organization_roles.create(f"clerk {mark}")
+    user = management.users.create(name=f"Ada {mark}").id
+    leaving = Leaving(page)
+    await signed_in(page, administrator, f"{CONSOLE}/template?permissions={mark}&roles={mark}")
+    box = page.locator(".matrix input[type=checkbox]")
+    await box.check()
+    await leaving.is_asked()
+    await expect(box).to_be_checked()
+    await page.get_by_role("button", name="Show what this changes").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("What this changes")
+    await leaving.is_asked()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Saved the organization template")
+    await leaving.is_not_asked()
+
+    await page.goto(f"{origin}{CONSOLE}/claims/access-token")
+    await page.get_by_label("Script", exact=True).fill(SCRIPT)
+    await page.get_by_role("button", name="Run with the sample").click()
+    await expect(page.get_by_role("heading", name="What the script gives")).to_be_visible()
+    await leaving.is_asked()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Saved as version")
+    await leaving.is_not_asked()
+    management.custom_claims.delete("access-token")
+
+    await page.goto(f"{origin}{CONSOLE}/users/{user}")
+    name = page.get_by_label("Name", exact=True)
+    await name.fill("Augusta")
+    await leaving.is_asked()
+    await name.fill(f"Ada {mark}")
+    await leaving.is_not_asked()
+
+    await page.goto(f"{origin}{CONSOLE}/users/new")
+    await name.fill("Augusta")
+    await page.get_by_label("E-mail", exact=True).fill("no address")
+    await page.get_by_role("button", name="Create user").click()
+    await expect(page.get_by_text("must be an e-mail address")).to_be_visible()
+    await leaving.is_asked()
+    await leaving.is_not_asked("Cancel")
 
 
 async def test_a_user_can_be_deleted_only_by_name(page: Page, administrator: Administrator) -> None:

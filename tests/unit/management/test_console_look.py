@@ -20,6 +20,7 @@ FRAME: dict[str, Any] = {
     "csrf_token": "token",
     "path": "/console",
     "now": 0,
+    "unsaved": False,
 }
 REQUIRED = {
     "BASE_URL": "https://id.example.com",

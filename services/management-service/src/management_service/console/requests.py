@@ -169,6 +169,7 @@ class ConsoleRequest:
         self.original = request
         self.session = session
         self.scope = ""
+        self._has_unsaved = request.method == "POST"
         self._context = context
         self._client = context.client(session.tokens.storage)
         self._forwarded = context.forwarded(request)
@@ -215,6 +216,7 @@ class ConsoleRequest:
         if draft is None or draft.path.partition("?")[0] != self.original.url.path:
             return None
         self.session.memory.draft = None
+        self._has_unsaved = True
         self.session.memory.notices.append(Notice("draft"))
         return Form(draft.fields)
 
@@ -243,6 +245,7 @@ class ConsoleRequest:
             csrf_token=self.session.csrf_token,
             path=self.original.url.path,
             now=int(time.time() * 1000),
+            unsaved=self._has_unsaved,
             **values,
         )
 

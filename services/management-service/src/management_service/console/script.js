@@ -86,6 +86,33 @@ if (matrix) {
   });
 }
 
+/* Leaving a page with unsaved work asks first, except by sending or cancelling it. A page that answers a form, or shows
+   again what was typed before a sign-in, begins with unsaved work: what is stored is in the fields "was.…", if anywhere. */
+const saved = [...document.querySelectorAll("main form[method=post]:not([data-transient])")];
+const isRefilled = document.querySelector("main[data-unsaved]") !== null;
+const initial = (field) => {
+  const shown = [...field.form.elements].filter((each) => each.name.startsWith("was."));
+  if (shown.length || isRefilled) return shown.filter((each) => each.name === `was.${field.name}`).map((each) => each.value);
+  if (field.type === "checkbox") return field.defaultChecked ? [field.value] : [];
+  if (field.type !== "select-one") return [field.defaultValue];
+  return [[...field.options].find((each) => each.defaultSelected)?.value ?? field.options[0]?.value];
+};
+const isEdited = (field) => {
+  if (!field.name || field.disabled || ["hidden", "submit", "file"].includes(field.type) || field.dataset.expected) return false;
+  const was = initial(field);
+  return field.type === "checkbox" ? field.checked !== was.includes(field.value) : field.value !== (was[0] ?? "");
+};
+let left = null; /* the form that is being sent or cancelled */
+const isUnsaved = (form) => form !== left && ("unsaved" in form.dataset || [...form.elements].some(isEdited));
+document.addEventListener("submit", (event) => { left = event.target; });
+for (const form of saved) {
+  for (const link of form.querySelectorAll(".actions a, .problem a")) link.addEventListener("click", () => { left = form; });
+}
+window.addEventListener("beforeunload", (event) => {
+  if (saved.some(isUnsaved)) event.preventDefault();
+  left = null;
+});
+
 /* A file fills the field beside it. */
 for (const input of document.querySelectorAll("input[type=file][data-fills]")) {
   input.parentElement.hidden = false;
