@@ -9,7 +9,7 @@ from html import escape
 
 import pytest
 
-from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.administrator import CONSOLE, ENDED, STALE, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -168,7 +168,7 @@ def test_a_user_is_created_changed_and_deleted(administrator: Administrator) -> 
     refused = administrator.sends(page, confirmation="somebody else")
     assert (refused.status_code, errors(refused)) == (422, {"confirmation": "This is not the name."})
     page = administrator.follows(administrator.sends(page, confirmation=name))
-    assert notices(page) == [f"Deleted {name}. Their tokens are no longer valid."]
+    assert notices(page) == [f"Deleted {name}. {ENDED}"]
     assert administrator.opens(f"{USERS}/{user_id}").status_code == 404
 
 
@@ -195,7 +195,7 @@ def test_a_suspension_and_its_end(administrator: Administrator, user: str) -> No
     suspension = f"{USERS}/{user}/suspension"
     page = administrator.follows(administrator.sends(administrator.opens(suspension)))
     assert users.get(user).is_suspended
-    assert notices(page) == ["Suspended Katherine Johnson. Their tokens are no longer valid."]
+    assert notices(page) == [f"Suspended Katherine Johnson. {ENDED}"]
     administrator.sends(administrator.opens(suspension))
     assert not users.get(user).is_suspended
 
@@ -206,7 +206,7 @@ def test_roles_are_added_and_removed(administrator: Administrator, user: str) ->
     page = administrator.opens(f"{USERS}/{user}/roles?search={role.name}")
     page = administrator.follows(administrator.sends(page, add=[role.id]))
     assert [each.id for each in management.users.roles(user)] == [role.id]
-    assert notices(page) == ["Changed the roles."]
+    assert notices(page) == [f"Changed the roles. {STALE}"]
     administrator.sends(administrator.opens(f"{USERS}/{user}/roles"), remove=[role.id])
     assert list(management.users.roles(user)) == []
 
@@ -293,7 +293,7 @@ def test_a_change_of_the_template_is_shown_before_it_is_saved(administrator: Adm
     assert [each.id for each in management.organization_roles.permissions(role.id)] == [permission.id]
 
     saved = administrator.follows(administrator.sends(preview, f"{TEMPLATE}/changes"))
-    assert notices(saved) == ["Saved the organization template. Members' permissions follow at once. Undo"]
+    assert notices(saved) == [f"Saved the organization template. {STALE} Undo"]
     assert list(management.organization_roles.permissions(role.id)) == []
 
     _, values = administrator.form(saved, f"{TEMPLATE}/changes")
@@ -376,7 +376,7 @@ def test_a_members_permissions_name_the_roles_that_they_come_from(
     path = f"{ORGANIZATIONS}/{organization}/users/{user}"
     page = administrator.sends(administrator.opens(path), role=[role.id for role in roles])
     page = administrator.follows(page)
-    assert notices(page) == ["Saved the roles. Permissions follow at once."]
+    assert notices(page) == [f"Saved the roles. {STALE}"]
     table = " ".join(re.sub("<[^>]+>", " ", page.text).split())
     assert f"read:{mark} the organization clerk {mark} editor {mark}" in table
 

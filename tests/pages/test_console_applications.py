@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 
 from stead import NotFound
-from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.administrator import CONSOLE, ENDED, STALE, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -85,7 +85,7 @@ def test_an_application_is_created_changed_and_deleted(stack: RunningStack, admi
     refused = administrator.sends(deletion, confirmation=name)
     assert (refused.status_code, list(errors(refused))) == (422, ["confirmation"])
     gone = administrator.follows(administrator.sends(deletion, confirmation=f"{name} 2"))
-    assert notices(gone) == [f"Deleted {name} 2. Its tokens are no longer valid."]
+    assert notices(gone) == [f"Deleted {name} 2. {ENDED}"]
     with pytest.raises(NotFound):
         stack.management.applications.get(application_id)
 
@@ -191,7 +191,7 @@ def test_a_resource_its_permissions_and_a_role_that_grants_them(
     granting = f"{ROLES}/{role_id}/scopes"
     page = administrator.opens(f"{granting}?resource={resource_id}")
     page = administrator.follows(administrator.sends(page, add=stored.id))
-    assert notices(page) == ["Changed what the role grants. Tokens follow within a second."]
+    assert notices(page) == [f"Changed what the role grants. {STALE}"]
     assert [each.id for each in stack.management.roles.scopes(role_id)] == [stored.id]
     assert "read:&lt;things&gt;" in administrator.opens(f"{ROLES}/{role_id}").text
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from tests.support.administrator import CONSOLE, Administrator, heading, notices
+from tests.support.administrator import CONSOLE, STALE, Administrator, heading, notices
 from tests.support.running_stack import RunningStack
 
 ORGANIZATIONS = f"{CONSOLE}/organizations"
@@ -198,7 +198,7 @@ def test_the_template_is_saved_only_as_the_preview_showed_it(administrator: Admi
     assert list(management.organization_roles.permissions(role.id)) == []
 
     saved = administrator.follows(administrator.sends(refused, changes))
-    assert notices(saved) == ["Saved the organization template. Members' permissions follow at once. Undo"]
+    assert notices(saved) == [f"Saved the organization template. {STALE} Undo"]
     for each in (role, other):
         assert [permission.id for permission in management.organization_roles.permissions(each.id)] == [read]
 

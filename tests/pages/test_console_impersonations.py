@@ -10,7 +10,7 @@ from html import unescape
 import pytest
 
 from stead import NotFound
-from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.administrator import CONSOLE, ENDED, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -59,10 +59,14 @@ def test_an_impersonation_is_seen_told_and_ended(stack: RunningStack, administra
     told = set(re.findall(r"<code>([a-z.-]+)</code></td>", story.text))
     assert told == {event.key for event in stack.management.impersonations.get(impersonation_id).events}
 
-    administrator.sends(administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}/end"))
+    asked = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}/end")
+    assert re.search(r"(?s)This one expires at .* UTC</bdi>\.", asked.text)
+    administrator.sends(asked)
     story = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
-    assert notices(story) == ["Ended. Its tokens are refused everywhere within a second."]
+    assert notices(story) == [f"Ended. {ENDED}"]
     eventually(lambda: "this one was ended" in administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}").text)
+    ended = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
+    assert re.search(r"(?s)nor introspect accept the token until .* UTC</bdi>\.", ended.text)
     assert "Grace Hopper" in administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}").text
     over = administrator.opens(f"{IMPERSONATIONS}?userId={user}&state=over")
     assert impersonation_id in over.text
@@ -80,7 +84,7 @@ def test_all_of_a_user_are_ended_after_the_name_was_typed(stack: RunningStack, a
     assert (refused.status_code, errors(refused)) == (422, {"confirmation": "This is not the name."})
     assert stack.management.impersonations.get(impersonation_id).ended_at is None
     listed = administrator.follows(administrator.sends(page, confirmation="Mary Jackson"))
-    assert notices(listed) == ["Ended. Their tokens are refused everywhere within a second."]
+    assert notices(listed) == [f"Ended. {ENDED}"]
     eventually(lambda: stack.management.impersonations.get(impersonation_id).reason == "user")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.administrator import CONSOLE, STALE, Administrator, errors, heading, notices
 from tests.support.organization_template import OrganizationTemplate
 from tests.support.running_stack import RunningStack
 
@@ -100,7 +100,7 @@ def test_the_file_is_downloaded_compared_and_applied(stack: RunningStack, admini
     assert f"New: {name}" in text(compared)
     assert stored(stack, "permissions", name) is None
     applied = administrator.follows(administrator.sends(compared))
-    assert notices(applied) == ["Replaced the organization template. Members' permissions follow at once. Undo"]
+    assert notices(applied) == [f"Replaced the organization template. {STALE} Undo"]
     assert [each.name for each in stored(stack, "roles", f"Role {name}").scopes] == [name]
 
     document["roles"] = [each for each in document["roles"] if each["name"] != f"Role {name}"]
@@ -145,7 +145,7 @@ def test_a_file_that_was_applied_is_taken_back(stack: RunningStack, administrato
     assert "No member holds a new role" in text(preview)
     assert stored(stack, "roles", role_name) is None
     page = administrator.follows(administrator.sends(preview, f"{TEMPLATE}/file"))
-    assert notices(page) == ["Replaced the organization template. Members' permissions follow at once. Undo"]
+    assert notices(page) == [f"Replaced the organization template. {STALE} Undo"]
     assert [each.name for each in stored(stack, "roles", role_name).scopes] == [name]
     assert f"Deleted: {role_name}" in text(administrator.opens(undo))
 

@@ -15,6 +15,16 @@ from tests.support.at_a_browser import PASSWORD, Form, heading
 from tests.support.running_stack import RunningStack
 
 CONSOLE = "/console"
+ENDED = (
+    "APIs that follow the not-valid feed or introspect refuse earlier tokens within a second;"
+    " others accept them until they expire."
+)
+"""What notices say of tokens after what ends them."""
+STALE = (
+    "New tokens follow. Earlier ones keep their permissions until they expire, except at APIs that reject stale"
+    " permissions."
+)
+"""What notices say of tokens after a change of permissions."""
 
 
 class Forms(HTMLParser):

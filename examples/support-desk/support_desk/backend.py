@@ -9,7 +9,8 @@ Stead does not decide that: it mints subject tokens for any client of its Manage
 3. Agents can act as customers only, not as colleagues; customers are the users with the API role of customers.
 4. A reason and a ticket are required. They are stored with the subject token, as its context.
 
-Agents can end their own impersonations; then no token of the impersonation is accepted anywhere.
+Agents can end their own impersonations; then APIs that follow the not-valid feed, such as the Orders API, refuse the
+tokens within a second.
 """
 
 from typing import Annotated, Any, Final

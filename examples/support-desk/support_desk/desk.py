@@ -136,7 +136,9 @@ class Desk:
         self._of_customer(session, await self._send("POST", url, impersonation.bearer), Order)
 
     async def stop(self, session: Session) -> None:
-        """End the impersonation: its token is refused everywhere within a second, by this desk's Orders API too.
+        """End the impersonation.
+
+        This desk's Orders API follows the not-valid feed, and refuses the token within a second.
 
         Raises:
             Refused: The backend refused.

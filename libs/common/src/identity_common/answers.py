@@ -17,7 +17,7 @@ class UserAnswer(Answer):
         custom_data: Free-form object for the integrator.
         profile: Free-form object with more data about the user, such as ``locale``.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
-        is_suspended: Whether the user is suspended: it cannot sign in, and its tokens are refused.
+        is_suspended: Whether the user is suspended: it cannot sign in, and its tokens are inactive.
         has_password: Whether the user has a password.
         created_at: Time of creation, milliseconds since the epoch.
         updated_at: Time of the last change, milliseconds since the epoch.

@@ -259,7 +259,11 @@ class ApplicationController(Controller):
     async def delete_application(
         self, application_id: FromPath[str], applications: NamedDependency[Applications]
     ) -> None:
-        """Delete an application; its tokens are no longer accepted."""
+        """Delete an application.
+
+        Its tokens become inactive at introspection; APIs that follow the not-valid feed refuse them within a second,
+        others accept them until they expire.
+        """
         await applications.delete(application_id)
 
 

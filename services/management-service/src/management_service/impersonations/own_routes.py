@@ -125,8 +125,9 @@ class OwnImpersonationController(Controller):
         refused.
 
         An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
-        this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
-        recorded and not be in effect yet: repeat the request.
+        this request may succeed; introspection refuses its token from the response on. APIs that follow the not-valid
+        feed refuse it within a second, others accept it until it expires. After a 503 the end may be recorded and not
+        be in effect yet: repeat the request.
         """
         user_id = admitted_caller(request).user_id or ""
         await impersonations.end_own(user_id, impersonation_id)

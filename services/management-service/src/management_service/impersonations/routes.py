@@ -139,8 +139,9 @@ class ImpersonationController(Controller):
         nothing.
 
         An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
-        this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
-        recorded and not be in effect yet: repeat the request.
+        this request may succeed; introspection refuses its token from the response on. APIs that follow the not-valid
+        feed refuse it within a second, others accept it until it expires. After a 503 the end may be recorded and not
+        be in effect yet: repeat the request.
         """
         await impersonations.end(caller, impersonation_id)
 
@@ -163,8 +164,9 @@ class ImpersonationsController(Controller):
         less than the difference before this request may go on.
 
         An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
-        this request may succeed; introspection refuses its token from the response on. After a 503 the end may be
-        recorded and not be in effect yet: repeat the request.
+        this request may succeed; introspection refuses its token from the response on. APIs that follow the not-valid
+        feed refuse it within a second, others accept it until it expires. After a 503 the end may be recorded and not
+        be in effect yet: repeat the request.
         """
         await impersonations.end_all(selected_party(data))
 

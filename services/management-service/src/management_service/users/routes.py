@@ -149,7 +149,11 @@ class UserController(Controller):
         opt=documented(refuses=(422,)),
     )
     async def delete_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> None:
-        """Delete a user; its tokens are no longer accepted. The last administrator is refused."""
+        """Delete a user. The last administrator is refused.
+
+        Its tokens become inactive at introspection; APIs that follow the not-valid feed refuse them within a second,
+        others accept them until they expire.
+        """
         await users.delete(user_id)
 
     @get("/{user_id:str}/custom-data", operation_id="GetUserCustomData", summary="Get a user's custom data")
@@ -180,7 +184,10 @@ class UserController(Controller):
     async def set_suspended(
         self, user_id: FromPath[str], data: JSONBody[Suspension], users: NamedDependency[Users]
     ) -> UserAnswer:
-        """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
+        """Suspend a user, which ends its sessions, or lift the suspension.
+
+        Earlier tokens become inactive at introspection, for good; APIs that follow the not-valid feed refuse them
+        within a second, others accept them until they expire.
 
         The last administrator is refused: the last user who can sign in with a password and holds the Management API's
         scope ``all`` by a role.
@@ -197,7 +204,11 @@ class UserController(Controller):
     async def set_password(
         self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
     ) -> UserAnswer:
-        """Set a new password, which invalidates earlier tokens and resets the limit on sign-in attempts."""
+        """Set a new password, which ends earlier sessions and resets the limit on sign-in attempts.
+
+        Earlier tokens become inactive at introspection; APIs that follow the not-valid feed refuse them within a
+        second, others accept them until they expire.
+        """
         return user_answer(await users.set_password(user_id, data.password))
 
     @post(

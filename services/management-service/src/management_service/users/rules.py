@@ -83,7 +83,7 @@ class Suspension(Body):
     """Suspends a user, or lifts the suspension.
 
     Attributes:
-        is_suspended: True also ends all sessions and tokens of the user.
+        is_suspended: True also ends all sessions of the user, and makes its tokens inactive.
     """
 
     is_suspended: bool

@@ -77,7 +77,10 @@ class ConsentController(Controller):
         directory: NamedDependency[Directory],
         authorizations: NamedDependency[Authorizations],
     ) -> None:
-        """Withdraw a consent: the application's tokens for the user are revoked, and the user is asked again."""
+        """Withdraw a consent: the application's tokens for the user are revoked, and the user is asked again.
+
+        APIs that neither introspect nor follow the not-valid feed accept revoked tokens until they expire.
+        """
         await _require_user(directory, user_id)
         if not await authorizations.withdraw_consent(user_id, application_id):
             raise missing_by_id("entity.not_found")

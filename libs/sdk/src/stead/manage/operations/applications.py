@@ -140,7 +140,10 @@ def update_application(
 
 
 def delete_application(application_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
-    """Delete an application and its secrets. Its tokens become invalid.
+    """Delete an application and its secrets.
+
+    Its tokens become inactive at introspection; verifiers with the not-valid
+    feed refuse them within a second, others accept them until they expire.
 
     Raises:
         NotFound: The id is unknown.

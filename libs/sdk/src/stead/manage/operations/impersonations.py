@@ -76,7 +76,8 @@ def end_impersonation(impersonation_id: str) -> Operation[None]:
     """End an impersonation: its subject token, and every access token obtained with it.
 
     An exchange that is sent after this has returned is refused, and introspection refuses the token of one that
-    overlapped with it. Ending it again changes nothing. After ``Unavailable``, call this again.
+    overlapped with it. Verifiers with the not-valid feed refuse its tokens within a second, others accept them until
+    they expire. Ending it again changes nothing. After ``Unavailable``, call this again.
 
     Args:
         impersonation_id: ``SubjectToken.impersonation_id``.

@@ -146,7 +146,10 @@ def update_user(
 
 
 def delete_user(user_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
-    """Delete a user. Their tokens become invalid.
+    """Delete a user.
+
+    Their tokens become inactive at introspection; verifiers with the not-valid
+    feed refuse them within a second, others accept them until they expire.
 
     Raises:
         NotFound: The id is unknown.
@@ -157,7 +160,10 @@ def delete_user(user_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
 
 
 def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
-    """Suspend a user, or lift the suspension. Tokens issued before a suspension stay invalid after it.
+    """Suspend a user, or lift the suspension.
+
+    Earlier tokens become, and stay, inactive at introspection; verifiers with the not-valid feed refuse them within a
+    second, others accept them until they expire.
 
     Raises:
         NotFound: The id is unknown.
@@ -167,7 +173,10 @@ def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
 
 
 def set_user_password(user_id: str, password: str) -> Operation[None]:
-    """Set a user's password. All tokens issued before become invalid; the limit of sign-in attempts is lifted.
+    """Set a user's password, which lifts the limit of sign-in attempts.
+
+    Earlier tokens become inactive at introspection; verifiers with the not-valid
+    feed refuse them within a second, others accept them until they expire.
 
     Raises:
         NotFound: The id is unknown.
@@ -262,7 +271,10 @@ def list_user_consents(user_id: str) -> Operation[list[Consent]]:
 
 
 def withdraw_user_consent(user_id: str, application_id: str) -> Operation[None]:
-    """Withdraw a user's consent for an application. The tokens it obtained for the user become invalid.
+    """Withdraw a user's consent for an application.
+
+    The tokens that it obtained for the user become inactive at introspection; verifiers with the not-valid feed refuse
+    them within a second, others accept them until they expire.
 
     Raises:
         NotFound: The user has given this application no consent.
