@@ -188,7 +188,7 @@ def test_pages_of_any_origin_may_request_it(world: World) -> None:
 def test_other_methods_are_refused(world: World, method: str) -> None:
     answer = world.stack.http.request(method, PATH)
 
-    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, POST")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD, POST")
 
 
 @pytest.mark.parametrize("body", [b"access_token=a%00", b"access_token=%ff", b"access_token=" + b"a" * 70_000])

@@ -71,11 +71,11 @@ def posted(
         content, further = await answer(scope, receive)
         return RawAnswer(operation.status, [*of_success, *_raw(further)], content)
 
-    return _route(path, handle, methods=("POST",), operation=operation)
+    return _route(path, handle, method="POST", operation=operation)
 
 
 def read(path: str, handle: Handle, *, operation: Operation) -> ASGIRouteHandler:
-    """Return a route that takes ``GET`` and ``HEAD``.
+    """Return a route that takes ``GET``.
 
     Args:
         path: Its whole path, in the router's syntax; the route is found without the router. The values of its
@@ -83,21 +83,21 @@ def read(path: str, handle: Handle, *, operation: Operation) -> ASGIRouteHandler
         handle: Returns the response with its entity tag, 304 included, or raises the error that refuses the request.
         operation: As the OpenAPI document describes it.
     """
-    return _route(path, handle, methods=("GET", "HEAD"), operation=operation)
+    return _route(path, handle, method="GET", operation=operation)
 
 
-def _route(path: str, handle: Handle, *, methods: tuple[str, ...], operation: Operation) -> ASGIRouteHandler:
-    wrong_method = method_not_allowed(["OPTIONS", *methods])
+def _route(path: str, handle: Handle, *, method: str, operation: Operation) -> ASGIRouteHandler:
+    wrong_method = method_not_allowed(["OPTIONS", method, *(["HEAD"] if method == "GET" else [])])
 
     @asgi(path, copy_scope=False, opt=operation_opt(operation))
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        method: str = scope["method"]  # type: ignore[typeddict-item]
-        if method == "OPTIONS":
+        requested: str = scope["method"]  # type: ignore[typeddict-item]
+        if requested == "OPTIONS":
             await _send(send, 204, _raw(wrong_method.headers))
             return
         try:
-            answer = await handle(scope, receive) if method in methods else _refused(wrong_method)
+            answer = await handle(scope, receive) if requested == method else _refused(wrong_method)
         except Exception as error:  # noqa: BLE001 - the edge
             answer = _refused(refusal_of(error))
         if answer.status == 304:
@@ -105,7 +105,7 @@ def _route(path: str, handle: Handle, *, methods: tuple[str, ...], operation: Op
             return
         body = _encode(answer.content)
         headers = [_JSON, *answer.headers, (b"content-length", str(len(body)).encode())]
-        await _send(send, answer.status, headers, b"" if method == "HEAD" else body)
+        await _send(send, answer.status, headers, body)
 
     return route
 

@@ -196,7 +196,7 @@ async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -
 
 
 async def _refuse(error: OAuthError, send: Send) -> None:
-    headers = [*HEADERS, *refusal_headers(error, allow=b"GET")]
+    headers = [*HEADERS, *refusal_headers(error, allow=b"GET, HEAD")]
     await send_answer(send, error.status, headers, error_body(error))
 
 

@@ -134,5 +134,5 @@ async def _refuse(error: OAuthError, send: Send) -> None:
     if error.status in {400, 401, 403}:
         headers.append(_challenge(error))
     elif error.status == 405:
-        headers.append((b"allow", b"GET, POST"))
+        headers.append((b"allow", b"GET, HEAD, POST"))
     await send_answer(send, error.status, headers, error_body(error))
