@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from identity_common.sealing import is_sealing_key
+from identity_common.uris import is_usable_uri
 
 Environment = Literal["development", "production"]
 
@@ -168,11 +169,10 @@ def _base_address(base_url: str) -> SplitResult | None:
     Source:
         RFC 8414 section 2 (an issuer has no query and no fragment).
     """
-    try:
-        address = urlsplit(base_url)
-        well_formed = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
-    except ValueError:
+    if not is_usable_uri(base_url):
         return None
+    address = urlsplit(base_url)
+    well_formed = address.scheme in {"http", "https"} and bool(address.hostname)
     return address if well_formed and not base_url.endswith("/") and not set("?#@") & set(base_url) else None
 
 

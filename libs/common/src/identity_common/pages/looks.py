@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from identity_common.colors import contrast
 from identity_common.pages.design import LEGIBLE
+from identity_common.uris import is_usable_uri
 
 CARD: Final = "#ffffff"
 """Background of forms, in the light scheme."""
@@ -44,13 +45,7 @@ def is_logo_uri(uri: str) -> bool:
     Source:
         Content Security Policy Level 3 section 2.3.1 (a source names a host; it cannot be an IPv6 address).
     """
-    if not _URI_CHARACTERS.fullmatch(uri):
+    if not _URI_CHARACTERS.fullmatch(uri) or not is_usable_uri(uri):
         return False
-    try:
-        parts = urlsplit(uri)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return False
-    return (
-        parts.scheme == "https" and "@" not in parts.netloc and host is not None and _DOMAIN.fullmatch(host) is not None
-    )
+    parts = urlsplit(uri)
+    return parts.scheme == "https" and parts.hostname is not None and _DOMAIN.fullmatch(parts.hostname) is not None

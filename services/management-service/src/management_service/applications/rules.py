@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, Description, FreeForm, Name
 from identity_common.pages.looks import color_problem, is_logo_uri
+from identity_common.uris import is_usable_uri
 from identity_common.wire.events import ApplicationType, SecretMethod
 
 MAX_SECRETS: Final = 100
@@ -153,19 +154,13 @@ def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
     Source:
         RFC 8252 sections 7.1 (private-use schemes) and 7.3 (loopback); RFC 9700 section 2.1 (exact, no wildcard).
     """
-    if not _URI_CHARACTERS.fullmatch(uri) or "#" in uri:
+    if "#" in uri or "*" in uri or not is_usable_uri(uri):
         return False
-    try:
-        parts = urlsplit(uri)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return False
-    if parts.username is not None or parts.password is not None:
-        return False
+    parts = urlsplit(uri)
     if parts.scheme == "https":
-        return _is_host(host)
+        return _is_host(parts.hostname)
     if parts.scheme == "http":
-        return host is not None and _is_loopback(host)
+        return parts.hostname is not None and _is_loopback(parts.hostname)
     return application_type == "Native" and _PRIVATE_USE.fullmatch(parts.scheme) is not None
 
 

@@ -1,6 +1,5 @@
 """The rules for resources and scopes."""
 
-import re
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
@@ -9,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, Description, Name
 from identity_common.scope_names import ScopeName
+from identity_common.uris import is_usable_uri
 
 DEFAULT_ACCESS_TOKEN_TTL_S: Final = 3600
 MANAGEMENT_API_ID: Final = "management-api"
@@ -81,28 +81,20 @@ class ScopeUpdate(Body):
 
 
 def is_resource_indicator(indicator: str, *, urn_namespace: str, issuer: str) -> bool:
-    """Return whether this is an acceptable indicator: an absolute URI without fragment, outside of our own namespaces.
+    """Return whether this is an acceptable indicator: a usable URI without fragment, outside of our own namespaces.
 
     Source:
         RFC 8707 section 2.
     """
-    if "#" in indicator or not _is_uri_text(indicator):
+    if "#" in indicator or not is_usable_uri(indicator):
         return False
-    try:
-        parts = urlsplit(indicator)
-    except ValueError:
-        return False
+    parts = urlsplit(indicator)
     return (
-        re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", indicator) is not None
-        and bool(parts.netloc or parts.path)
+        bool(parts.netloc or parts.path)
         and not (parts.scheme in {"http", "https"} and not parts.hostname)
         and not _is_below(indicator.lower(), issuer.lower())
         and not indicator.lower().startswith(f"urn:{urn_namespace}:".lower())
     )
-
-
-def _is_uri_text(text: str) -> bool:
-    return re.fullmatch(r"[\x21-\x7E]+", text) is not None and not set(text) & set('"<>\\^`{|}')
 
 
 def _is_below(indicator: str, issuer: str) -> bool:

@@ -1,6 +1,7 @@
 """Creates, reads, changes and deletes API resources and their scopes."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -26,6 +27,10 @@ _REFUSALS = {
     ),
     "scopes_name_unique": lambda: duplicate("scope.name_exists", "The resource already has a scope with this name."),
 }
+_INVALID_INDICATOR: Final = (
+    "The indicator must be an absolute URI with complete escapes and a port that exists, without fragment and user"
+    " information, outside of this service's namespaces."
+)
 
 
 def resource_state(resource: Resource) -> ResourceState:
@@ -80,8 +85,7 @@ class Resources:
             Conflict: The indicator is not valid, or in use.
         """
         if not rules.is_resource_indicator(creation.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
-            message = "The indicator must be an absolute URI without fragment, outside of this service's namespaces."
-            raise Conflict("resource.invalid_indicator", message)
+            raise Conflict("resource.invalid_indicator", _INVALID_INDICATOR)
         async with self._changes.transaction() as transaction:
             return await self._insert(transaction, creation.name, creation.indicator, creation.access_token_ttl)
 
