@@ -1,53 +1,41 @@
 """Names of every kind of object: their order in lists, the form in which they are stored, and what is refused."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
+import httpx2 as httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from identity_common.names import sort_key
-from tests.support.management_api import Management, unique
+from identity_common.names import by_name, canonical_name, sort_key
+from tests.support.management_api import Management, issues, refusal, unique
 from tests.support.template_api import Template
 
-Create = Callable[[Template, str], Awaitable[Any]]
+
+class _Kind(NamedTuple):
+    """A kind of objects that have names.
+
+    Attributes:
+        others: The required members besides the name.
+        is_unique: Whether no two may have the same name.
+    """
+
+    others: Callable[[], dict[str, Any]] = dict
+    is_unique: bool = False
+
+    def members(self, name: str) -> dict[str, Any]:
+        return {"name": name, **self.others()}
 
 
-async def _user(template: Template, name: str) -> Any:
-    return await template.management.created("users", name=name)
-
-
-async def _application(template: Template, name: str) -> Any:
-    return await template.management.created("applications", name=name, type="MachineToMachine")
-
-
-async def _resource(template: Template, name: str) -> Any:
-    indicator = f"https://{unique('r')}.example.com"
-    return await template.management.created("resources", name=name, indicator=indicator)
-
-
-async def _role(template: Template, name: str) -> Any:
-    return await template.management.created("roles", name=name, description="", type="User")
-
-
-async def _organization(template: Template, name: str) -> Any:
-    return await template.organization(name=name)
-
-
-async def _organization_role(template: Template, name: str) -> Any:
-    return await template.role(name=name)
-
-
-KINDS: Final[dict[str, tuple[Create, bool]]] = {
-    "users": (_user, False),
-    "applications": (_application, False),
-    "resources": (_resource, False),
-    "roles": (_role, True),
-    "organizations": (_organization, False),
-    "organization-roles": (_organization_role, True),
+KINDS: Final[dict[str, _Kind]] = {
+    "users": _Kind(),
+    "applications": _Kind(lambda: {"type": "MachineToMachine"}),
+    "resources": _Kind(lambda: {"indicator": f"https://{unique('r')}.example.com"}),
+    "roles": _Kind(lambda: {"type": "User", "description": ""}, is_unique=True),
+    "organizations": _Kind(),
+    "organization-roles": _Kind(is_unique=True),
 }
-"""How an object of each kind is made, and whether its name is unique."""
 
 of_every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -55,6 +43,11 @@ of_every_kind = pytest.mark.parametrize("kind", KINDS)
 def of(template: Template, kind: str) -> Management | Template:
     """Return the service of a kind."""
     return template if kind.startswith("organization") else template.management
+
+
+async def created(template: Template, kind: str, name: str) -> httpx.Response:
+    """Return the response to the creation of an object with this name."""
+    return await of(template, kind).client.post(f"/api/{kind}", json=KINDS[kind].members(name))
 
 
 async def names(service: Management | Template, path: str, **params: Any) -> list[str]:
@@ -71,8 +64,8 @@ WORDS: Final = ("apple", "Apple pie", "Äpfel", "Banana", "Łódź", "naïve", "
 async def test_a_list_is_in_the_order_of_people_not_of_code_points(template: Template, kind: str) -> None:
     marker = unique("o")
     for word in sorted(WORDS, reverse=True):
-        await KINDS[kind][0](template, f"{word} {marker}")
-    expected = sorted((f"{word} {marker}" for word in WORDS), key=lambda name: (sort_key(name), name))
+        assert (await created(template, kind, f"{word} {marker}")).is_success
+    expected = sorted((f"{word} {marker}" for word in WORDS), key=by_name)
     assert [name.removesuffix(f" {marker}") for name in expected[:4]] == ["Äpfel", "apple", "Apple pie", "Banana"]
     service = of(template, kind)
     assert await names(service, kind, q=marker) == expected
@@ -85,7 +78,7 @@ async def test_relations_and_names_for_machines_are_in_the_same_order(template: 
     expected = ["apple", "Banana", "Zucchini"]
     resource = await template.resource(*tokens)
     scope_ids = [scope["id"] for scope in resource["scopes"]]
-    application = await _application(template, unique("a"))
+    application = (await created(template, "applications", unique("a"))).json()
     for token in tokens:
         await management.created(f"applications/{application['id']}/secrets", name=token)
     marker = unique(":")
@@ -95,9 +88,9 @@ async def test_relations_and_names_for_machines_are_in_the_same_order(template: 
         "resourceScopeIds": scope_ids,
     }
     roles = [await template.role(name=f"{token}{marker}", **of_role) for token in tokens]
-    user = await _user(template, unique("u"))
+    user = (await created(template, "users", unique("u"))).json()
     organization = await template.organization()
-    people = [await _user(template, token) for token in tokens]
+    people = [(await created(template, "users", token)).json() for token in tokens]
     member = f"organizations/{organization['id']}/users"
     await template.caught_up()
     for path, body in (
@@ -139,7 +132,7 @@ async def test_the_key_in_the_database_is_the_one_in_the_code(management: Manage
     texts: list[str] = []
     characters = st.characters(exclude_categories=["Cn", "Cs"], exclude_characters="\0")
 
-    @settings(max_examples=300, database=None)
+    @settings(max_examples=150, database=None)
     @given(st.text(characters, max_size=20) | st.text(st.sampled_from(SPECIAL), max_size=8))
     def collected(text: str) -> None:
         texts.append(text)
@@ -150,3 +143,112 @@ async def test_the_key_in_the_database_is_the_one_in_the_code(management: Manage
             "SELECT name, name_sort_key(name) AS key FROM unnest($1::text[]) AS name", texts
         )
         assert [row["key"] for row in keys] == [sort_key(row["name"]) for row in keys]
+
+
+VARIANTS: Final = ("Zoe\u0308 {0} Muller", "  Zoë\u00a0{0}\tMuller\n", "Zoë {0}  Muller")
+"""Texts that look alike: decomposed, with other blanks, with too many of them."""
+
+
+@of_every_kind
+async def test_names_that_look_alike_are_stored_alike(template: Template, kind: str) -> None:
+    marker, service = unique("c"), of(template, kind)
+    canonical = f"Zoë {marker} Muller"
+    for number, variant in enumerate(VARIANTS):
+        answer = await created(template, kind, variant.format(marker))
+        if KINDS[kind].is_unique and number:
+            assert refusal(answer) == (422, "entity.unique_integrity_violation")
+        else:
+            assert answer.json()["name"] == canonical
+    other = (await created(template, kind, unique("other"))).json()
+    path = f"/api/{kind}/{other['id']}"
+    renamed = await service.client.patch(path, json={"name": VARIANTS[0].format(marker)})
+    if KINDS[kind].is_unique:
+        assert refusal(renamed) == (422, "entity.unique_integrity_violation")
+    else:
+        assert (renamed.status_code, renamed.json()["name"]) == (200, canonical)
+    found = await names(service, kind, q=f"zoe\u0308 {marker}".upper())
+    assert set(found) == {canonical}
+
+
+@of_every_kind
+async def test_blank_and_invisible_names_are_refused(template: Template, kind: str) -> None:
+    service, before = of(template, kind), unique("kept")
+    path = f"/api/{kind}/{(await created(template, kind, before)).json()['id']}"
+    blank = "\u3000\t"
+    for name in (blank, "a\u200bb", "\u202eadmin", "\u0958" * 200):
+        for answer in (await created(template, kind, name), await service.client.patch(path, json={"name": name})):
+            if kind == "users" and name == blank:  # a user need not have a name
+                assert answer.json()["name"] is None
+                continue
+            assert refusal(answer) == (422, "entity.invalid_name")
+            assert [issue["path"] for issue in answer.json()["data"]["issues"]] == ["name"]
+    assert (await service.client.get(path)).json()["name"] == (None if kind == "users" else before)
+
+
+TABLES: Final = {"organization-roles": "roles"}
+EARLIER: Final = ("Zoe\u0308 {0}", "\u200b{0}", "  {0}  ")
+
+
+@of_every_kind
+async def test_a_name_of_an_earlier_release_stays_until_it_is_changed(template: Template, kind: str) -> None:
+    service = of(template, kind)
+    for name in EARLIER:
+        stored = name.format(unique("e"))
+        made = (await created(template, kind, unique("new"))).json()
+        table = TABLES.get(kind, kind)
+        await service.database.execute(f"UPDATE {table} SET name = $1 WHERE id = $2", stored, made["id"])
+        path = f"/api/{kind}/{made['id']}"
+        other = {"accessTokenTtl": 60} if kind == "resources" else {"avatar": "https://example.com/"}
+        if kind not in {"users", "resources"}:
+            other = {"description": "changed"}
+        answer = await service.client.patch(path, json={"name": stored, **other})
+        assert (answer.status_code, answer.json()["name"]) == (200, stored)
+        if KINDS[kind].is_unique and "\u200b" not in stored:
+            alike = await created(template, kind, canonical_name(stored))
+            assert refusal(alike) == (422, "entity.unique_integrity_violation")
+        renamed = await service.client.patch(path, json={"name": f"{canonical_name(stored).strip(chr(0x200B))} "})
+        assert renamed.json()["name"] == canonical_name(stored).strip("\u200b")
+
+
+async def test_a_secret_is_named_and_found_in_canonical_form(template: Template) -> None:
+    client = template.management.client
+    application = (await created(template, "applications", unique("a"))).json()
+    path = f"/api/applications/{application['id']}/secrets"
+    made = await client.post(path, json={"name": " Zoe\u0308  1"})
+    assert (made.status_code, made.json()["name"]) == (201, "Zoë 1")
+    assert refusal(await client.post(path, json={"name": "Zoë 1 "})) == (422, "application.secret_name_exists")
+    assert refusal(await client.post(path, json={"name": " "})) == (422, "entity.invalid_name")
+    assert refusal(await client.post(path, json={"name": "a\u200bb"})) == (400, "guard.invalid_input")
+    assert refusal(await client.patch(f"{path}/Zoë 1", json={"name": "\u3000"})) == (422, "entity.invalid_name")
+    renamed = await client.patch(f"{path}/Zoe\u0308 1", json={"name": "Zoe\u0308\u00a02"})
+    assert (renamed.status_code, renamed.json()["name"]) == (200, "Zoë 2")
+    assert (await client.patch(f"{path}/Zoe\u0308 2", json={})).json()["name"] == "Zoë 2"
+    assert (await client.delete(f"{path}/Zoe\u0308 2")).status_code == 204
+    assert refusal(await client.delete(f"{path}/Zoe\u0308 2")) == (404, "entity.not_found")
+
+
+async def test_roles_are_assigned_by_names_that_look_alike(template: Template) -> None:
+    marker = unique("n")
+    role = await template.role(name=f"Zoë {marker}")
+    earlier = await template.role(name=unique("earlier"))
+    await template.database.execute("UPDATE roles SET name = $1 WHERE id = $2", f"Zoe\u0308 {marker}", earlier["id"])
+    user, organization = (await created(template, "users", unique("u"))).json(), await template.organization()
+    await template.caught_up()
+    await template.join(organization["id"], user["id"])
+    path = f"/api/organizations/{organization['id']}/users/{user['id']}/roles"
+    for name, expected in (
+        (f"Zoë  {marker}", role),
+        (f"Zoe\u0308 {marker}", earlier),  # its exact name
+        (f"Zoe\u0308  {marker}", role),
+    ):
+        assert (await template.client.put(path, json={"organizationRoleNames": [name]})).status_code == 204
+        assert [each["id"] for each in (await template.client.get(path)).json()] == [expected["id"]]
+    unknown = await template.client.put(path, json={"organizationRoleNames": [f"\u200bZoë {marker}"]})
+    assert refusal(unknown) == (422, "organization.role_names_not_found")
+
+
+@pytest.mark.parametrize("username", ["a\u3164b", "\u3164", "a\ufe0f", "\u2800"])
+async def test_what_identifies_a_user_is_visible(template: Template, username: str) -> None:
+    for member in ({"username": username}, {"primaryEmail": f"{username}@example.com"}):
+        answer = await template.management.client.post("/api/users", json=member)
+        assert (refusal(answer), issues(answer)) == ((400, "guard.invalid_input"), set(member))

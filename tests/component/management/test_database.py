@@ -207,6 +207,44 @@ async def test_entries_of_the_audit_trail_get_their_targets(
 
 @pytest.mark.servers
 @pytest.mark.heavy
+async def test_names_from_before_are_ordered_and_those_that_are_not_acceptable_are_logged(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await migrated_before("0022", settings, tmp_path_factory)
+    store = """
+        INSERT INTO users (
+            tenant_id, id, name, is_email_verified, is_suspended, tokens_valid_after, custom_data, profile,
+            search_key, created_at, updated_at
+        )
+        SELECT 'default', id, name, false, false, 0, '{}', '{}', '', 0, 0
+        FROM unnest($1::text[], $2::text[]) AS given (id, name)
+    """
+    acceptable = {"u1": "Zucchini", "u2": "apple", "u3": "Äpfel", "u4": None}
+    others = {"u5": "\u200b", "u6": "A\u0308", "u7": " two  blanks ", "u8": ""} | {f"x{n:03}": " " for n in range(200)}
+    users = acceptable | others
+    await query(settings, store, list(users), list(users.values()))
+    await query(
+        settings,
+        "INSERT INTO roles (tenant_id, id, name, description, type, is_default, created_at)"
+        " VALUES ('default', 'r1', 'reader', '', 'User', false, 0), ('default', 'r2', '', '', 'User', false, 0)",
+    )
+    with captured_logs("management-service") as log:
+        await asyncio.to_thread(migrate, settings)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [(line["event"], line["kind"], line["count"], line["ids"]) for line in lines] == [
+        ("migration.unacceptable-names", "users", len(others), " ".join(list(others)[:100])),
+        ("migration.unacceptable-names", "roles", 1, "r2"),
+    ]
+    assert {row["id"]: row["name"] for row in await query(settings, "SELECT id, name FROM users")} == users
+    await query(settings, store, ["u9"], ["ÄPFEL"])  # by a replica of the previous release
+    ordered = (
+        "SELECT id FROM users WHERE name LIKE '%p%' OR name LIKE '%P%' OR name IS NULL ORDER BY sort_key, name, id"
+    )
+    assert [row["id"] for row in await query(settings, ordered)] == ["u9", "u3", "u2", "u4"]
+
+
+@pytest.mark.servers
+@pytest.mark.heavy
 async def test_replicas_may_migrate_concurrently(settings: Settings, tmp_path: Path) -> None:
     logs = [tmp_path / f"{number}.log" for number in range(3)]
     processes = [ForkedService(PACKAGE, "migrate", environment=environment_of(settings), log=log) for log in logs]

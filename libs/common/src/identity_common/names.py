@@ -94,7 +94,7 @@ def accepted_name(name: str, *, stored: str | None = None) -> str:
 
 def invalid_name(*issues: Issue) -> Conflict:
     """Return the failure of names that no object can have."""
-    message = "A name must have visible characters only. See data.issues."
+    message = "No object can have this name. See data.issues."
     return Conflict("entity.invalid_name", message, data=ErrorData(issues=list(issues)))
 
 

@@ -62,6 +62,24 @@ async def test_a_template_is_shown_sorted_by_name_with_what_roles_grant(template
     assert (changed.status_code, changed.headers["ETag"] != answer.headers["ETag"]) == (200, True)
 
 
+async def test_a_role_is_known_by_its_name_in_any_form(template: Template) -> None:
+    await put(template, document("a", role("Zoë M", "a"), role("one"), role("two"), role("three")))
+    ids = await role_ids(template)
+    earlier = {"one": "Ko\u0308ln", "two": "Köln", "three": "x\u200b"}  # the first and the last from an earlier release
+    for name, stored in earlier.items():
+        await template.database.execute("UPDATE roles SET name = $1 WHERE id = $2", stored, ids[name])
+    read = await shown(template)
+    assert await put(template, read) == UNCHANGED
+    other = document("a", role("  Zoe\u0308\u00a0M", "a"), *(role(name) for name in earlier.values()))
+    assert await put(template, other) == UNCHANGED
+    stored_ids = {name: ids[before] for before, name in earlier.items()} | {"Zoë M": ids["Zoë M"]}
+    assert await role_ids(template) == stored_ids
+    report = await put(template, document("a", role(" Zoë M"), role("Köln "), role("\tNew\n")))
+    assert report["roles"]["created"] == ["New"]
+    assert report["roles"]["deleted"] == ["Ko\u0308ln", "x\u200b"]
+    assert [each["name"] for each in report["roles"]["updated"]] == ["Zoë M"]
+
+
 async def test_a_document_that_was_read_can_be_put_back_and_changes_nothing(
     template: Template, resource: Any, fan_outs: RequestedFanOuts
 ) -> None:

@@ -81,6 +81,14 @@ async def test_an_invalid_permission_name_is_refused(template: Template, name: s
     assert await refused_paths(template, wanted, (422, "scope.invalid_name")) == {"permissions[1].name"}
 
 
+async def test_an_invalid_role_name_is_refused(template: Template) -> None:
+    wanted = document("a", role("r", "a"), role(" "), role("s\u200b"), role("\u202et"), role("\u0958" * 256))
+    expected = {f"roles[{number}].name" for number in range(1, 5)}
+    assert await refused_paths(template, wanted, (422, "entity.invalid_name")) == expected
+    alike = document("", role("Zoë"), role("r"), role(" Zoe\u0308"))
+    assert await refused_paths(template, alike, (400, "guard.invalid_input")) == {"roles[2].name"}
+
+
 async def test_a_role_grants_only_permissions_of_the_document_and_known_scopes(
     template: Template, resource: Any
 ) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import logging
 import time
+import unicodedata
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
@@ -201,7 +202,9 @@ async def fetch_page(
             PostgreSQL would compute it for every row before the page as well.
     """
     if page.search and searched:
-        statement = statement.where(or_(*(_contains(column, page.search) for column in searched)))
+        # Names are composed (NFC), descriptions are stored as they were given.
+        terms = {page.search, unicodedata.normalize("NFC", page.search)}
+        statement = statement.where(or_(*(_contains(column, term) for column in searched for term in terms)))
     count = select(func.count()).select_from(statement.order_by(None).subquery())
     total = await connection.scalar(count, values)
     statement = statement.limit(page.size).offset(page.offset)

@@ -52,6 +52,7 @@ ADD_SORT_KEY: Final = 'ADD COLUMN sort_key text COLLATE "C" GENERATED ALWAYS AS 
 
 _TENANT: Final = bindparam("tenant", type_=Text)
 _NAME: Final = bindparam("name", type_=Text)
+_ID: Final = bindparam("id", type_=Text)
 _BLANKS: Final = "[\\s\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 
 
@@ -60,16 +61,23 @@ def sort_key() -> Column[str]:
     return Column("sort_key", Key, Computed("name_sort_key(name)", persisted=True))
 
 
-async def has_alike(connection: AsyncConnection, table: Table, tenant_id: str, name: str) -> bool:
-    """Whether a table has a name from before names were stored in canonical form, and this is its canonical form.
+async def has_alike(connection: AsyncConnection, table: Table, tenant_id: str, name: str, *, other_than: str) -> bool:
+    """Whether this is the canonical form of a name that an earlier release has stored in another form.
 
     The unique constraint of the table compares names as they are stored.
+
+    Args:
+        connection: Of the transaction that stores the name.
+        table: The table.
+        tenant_id: The tenant.
+        name: A canonical name.
+        other_than: Id of the row that gets the name.
     """
     canonical = func.btrim(func.regexp_replace(func.normalize(table.c.name), _BLANKS, " ", "g"))
-    statement = select(
-        select(table.c.id).where(table.c.tenant_id == _TENANT, table.c.name != _NAME, canonical == _NAME).exists()
+    alike = select(table.c.id).where(
+        table.c.tenant_id == _TENANT, table.c.name != _NAME, canonical == _NAME, table.c.id != _ID
     )
-    return bool(await connection.scalar(statement, {"tenant": tenant_id, "name": name}))
+    return bool(await connection.scalar(select(alike.exists()), {"tenant": tenant_id, "name": name, "id": other_than}))
 
 
 def report_names(connection: Connection, table: str, *, of: str = "id") -> None:

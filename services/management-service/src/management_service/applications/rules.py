@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, Description, FreeForm, Name
+from identity_common.names import canonical_name
 from identity_common.pages.looks import color_problem, is_logo_uri
 from identity_common.uris import is_usable_uri
 from identity_common.wire.events import ApplicationType, SecretMethod
@@ -244,6 +245,7 @@ def unsuitable_setting(application_type: ApplicationType, custom: CustomClientMe
 
 def secret_name_problems(name: str) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the name of a secret, which must be usable in a path."""
+    name = canonical_name(name)
     if "/" in name or name in {".", ".."} or not name.isprintable():
         yield "name", "must not contain a slash or control characters"
 

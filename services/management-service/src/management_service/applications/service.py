@@ -20,6 +20,7 @@ from identity_common.failures import (
 )
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
 from identity_common.identifiers import new_id, new_secret
+from identity_common.names import accepted_name, canonical_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
@@ -174,9 +175,10 @@ class Applications:
         """Create an application, without a secret.
 
         Raises:
-            Conflict: The type, or a third-party application, may not have a setting.
+            Conflict: The name is not valid; or the type, or a third-party application, may not have a setting.
         """
         members = _members(creation.type, creation)
+        members["name"] = accepted_name(creation.name)
         now = self._clock()
         application = Application(
             tenant_id=self._tenant_id, id=new_id(), type=creation.type, created_at=now, updated_at=now, **members
@@ -207,11 +209,14 @@ class Applications:
         """Change the given members of an application.
 
         Raises:
-            Conflict: The type, or a third-party application, may not have a setting.
+            Conflict: The name is not valid; or the type, or a third-party application, may not have a setting.
         """
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id, otherwise="entity.not_exists")
-            return await self._store_change(transaction, application, _members(application.type, update))
+            members = _members(application.type, update)
+            if update.name is not UNSET:
+                members["name"] = accepted_name(update.name, stored=application.name)
+            return await self._store_change(transaction, application, members)
 
     @retry_on_conflict
     async def merge_custom_data(self, application_id: str, members: FreeForm) -> Application:
@@ -242,18 +247,19 @@ class Applications:
         """Create a secret; its value is returned but not stored.
 
         Raises:
-            Conflict: The name is in use, it is one secret too many, or the client is public.
+            Conflict: The name is blank or in use, it is one secret too many, or the client is public.
         """
         issues = [
             Issue(path=path, message=message) for path, message in rules.secret_problems(creation, now=self._clock())
         ]
         if issues:
             raise invalid_input(*issues)
+        name = accepted_name(creation.name)
         value = new_secret()
         secret = Secret(
             tenant_id=self._tenant_id,
             application_id=application_id,
-            name=creation.name,
+            name=name,
             sha256=hashlib.sha256(value.encode()).hexdigest(),
             created_at=self._clock(),
             expires_at=creation.expires_at,
@@ -282,7 +288,7 @@ class Applications:
         """Rename a secret, if a new name is given.
 
         Raises:
-            Conflict: The name is in use.
+            Conflict: The name is blank or in use.
         """
         new_name = name if update.name is UNSET else update.name
         if new_name != name:
@@ -290,15 +296,19 @@ class Applications:
             issues = [Issue(path=path, message=message) for path, message in problems]
             if issues:
                 raise invalid_input(*issues)
+            new_name = accepted_name(new_name)
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
+            stored_name = await self._stored_secret_name(transaction, application_id, name)
+            if update.name is UNSET:
+                new_name = stored_name
             with refusals(_REFUSALS):
                 secret = await store.rename_secret(
-                    transaction.connection, self._tenant_id, application_id, name, new_name
+                    transaction.connection, self._tenant_id, application_id, stored_name, new_name
                 )
             if secret is None:
                 raise missing_by_id("entity.not_exists")
-            if new_name != name:
+            if new_name != stored_name:
                 await self._record(transaction, application)
         return secret
 
@@ -307,9 +317,16 @@ class Applications:
         """Delete a secret."""
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
+            name = await self._stored_secret_name(transaction, application_id, name)
             if not await store.delete_secret(transaction.connection, self._tenant_id, application_id, name):
                 raise missing_by_id("entity.not_found")
             await self._record(transaction, application)
+
+    async def _stored_secret_name(self, transaction: Transaction, application_id: str, name: str) -> str:
+        """Return the name that a path means: as it is if there is such a secret, else in canonical form."""
+        if await store.has_secret(transaction.connection, self._tenant_id, application_id, name):
+            return name
+        return canonical_name(name)
 
     async def _lock(
         self, transaction: Transaction, application_id: str, *, otherwise: str = "entity.not_exists_with_id"

@@ -111,6 +111,7 @@ _SECRET: Final = (*_SECRETS, application_secrets.c.name == bindparam("secret"))
 _RENAME_SECRET: Final = (
     update(application_secrets).where(*_SECRET).values(name=bindparam("new_name")).returning(*_SECRET_COLUMNS)
 )
+_HAS_SECRET: Final = select(select(application_secrets.c.name).where(*_SECRET).exists())
 _DELETE_SECRET: Final = delete(application_secrets).where(*_SECRET)
 
 
@@ -195,6 +196,12 @@ async def list_secrets(
     values = {"tenant": tenant_id, "application": application_id}
     rows, total = await fetch_page(connection, _LIST_SECRETS, values, page, searched=(application_secrets.c.name,))
     return [Secret(**row) for row in rows], total
+
+
+async def has_secret(connection: AsyncConnection, tenant_id: str, application_id: str, name: str) -> bool:
+    """Return whether this application has a secret with this name."""
+    values = {"tenant": tenant_id, "application": application_id, "secret": name}
+    return bool(await connection.scalar(_HAS_SECRET, values))
 
 
 async def rename_secret(

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.clock import Clock, now_ms, whole_second
 from identity_common.failures import Conflict, Invalid, duplicate, invalid_scope_name, missing_by_id
 from identity_common.identifiers import new_id
+from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.scope_names import is_scope_name
@@ -82,12 +83,13 @@ class Resources:
         """Create a resource.
 
         Raises:
-            Conflict: The indicator is not valid, or in use.
+            Conflict: The indicator is not valid, or in use; or the name is not valid.
         """
         if not rules.is_resource_indicator(creation.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
             raise Conflict("resource.invalid_indicator", _INVALID_INDICATOR)
+        name = accepted_name(creation.name)
         async with self._changes.transaction() as transaction:
-            return await self._insert(transaction, creation.name, creation.indicator, creation.access_token_ttl)
+            return await self._insert(transaction, name, creation.indicator, creation.access_token_ttl)
 
     async def get(self, resource_id: str) -> Resource:
         """Return a resource."""
@@ -114,12 +116,13 @@ class Resources:
 
         Raises:
             Invalid: It is the resource of the Management API.
+            Conflict: The name is not valid.
         """
         async with self._changes.transaction() as transaction:
             resource = await self._lock_editable(transaction, resource_id, otherwise="entity.not_exists")
             changed = resource
             if update.name is not UNSET:
-                changed = msgspec.structs.replace(changed, name=update.name)
+                changed = msgspec.structs.replace(changed, name=accepted_name(update.name, stored=resource.name))
             if update.access_token_ttl is not UNSET:
                 ttl = update.access_token_ttl or rules.DEFAULT_ACCESS_TOKEN_TTL_S
                 changed = msgspec.structs.replace(changed, access_token_ttl_s=ttl)

@@ -10,6 +10,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.failures import Conflict, duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
 from identity_common.fields import MAX_RELATED
 from identity_common.identifiers import new_id
+from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
@@ -20,7 +21,12 @@ from management_service.resources.store import Scope
 from management_service.roles import rules, store
 from management_service.roles.store import Role, RoleFilter
 
-_REFUSALS = {"roles_name_unique": lambda: duplicate(message="A role with this name already exists.")}
+
+def _name_in_use() -> Conflict:
+    return duplicate(message="A role with this name already exists.")
+
+
+_REFUSALS = {"roles_name_unique": _name_in_use}
 
 
 def role_state(role: Role, scope_ids: tuple[str, ...]) -> RoleState:
@@ -55,20 +61,21 @@ class Roles:
         """Create a role that grants the given scopes.
 
         Raises:
-            Conflict: The name is in use, a scope is unknown, or a default role has the wrong type.
+            Conflict: The name is not valid or in use, a scope is unknown, or a default role has the wrong type.
         """
         if creation.is_default and not rules.may_be_default(creation.type):
             raise _default_of_wrong_type()
         role = Role(
             tenant_id=self._tenant_id,
             id=new_id(),
-            name=creation.name,
+            name=accepted_name(creation.name),
             description=creation.description,
             type=creation.type,
             is_default=creation.is_default,
             created_at=self._clock(),
         )
         async with self._changes.transaction() as transaction:
+            await self._require_unlike(transaction, role)
             with refusals(_REFUSALS):
                 await store.insert_role(transaction.connection, role)
             await self._grant(transaction, role, creation.scope_ids)
@@ -98,7 +105,7 @@ class Roles:
         """Change the given members of a role.
 
         Raises:
-            Conflict: The name is in use, or a default role has the wrong type.
+            Conflict: The name is not valid or in use, or a default role has the wrong type.
         """
         async with self._changes.transaction() as transaction:
             role = await store.lock_role(transaction.connection, self._tenant_id, role_id)
@@ -106,13 +113,15 @@ class Roles:
                 raise missing_by_id("entity.not_exists")
             changed = role
             if update.name is not UNSET:
-                changed = msgspec.structs.replace(changed, name=update.name)
+                changed = msgspec.structs.replace(changed, name=accepted_name(update.name, stored=role.name))
             if update.description is not UNSET:
                 changed = msgspec.structs.replace(changed, description=update.description)
             if update.is_default is not UNSET:
                 changed = msgspec.structs.replace(changed, is_default=bool(update.is_default))
             if changed.is_default and not rules.may_be_default(changed.type):
                 raise _default_of_wrong_type()
+            if changed.name != role.name:
+                await self._require_unlike(transaction, changed)
             if changed != role:
                 with refusals(_REFUSALS):
                     await store.update_role(transaction.connection, changed)
@@ -189,6 +198,11 @@ class Roles:
                 raise missing_by_id("entity.not_found")
             await self._record(transaction, role, "updated")
             record_lost_scopes(transaction, await named_scopes(transaction.connection, self._tenant_id, [scope_id]))
+
+    async def _require_unlike(self, transaction: Transaction, role: Role) -> None:
+        """Refuse a name that a role from an earlier release has in another form."""
+        if await store.has_alike_name(transaction.connection, role):
+            raise _name_in_use()
 
     async def _lock(self, transaction: Transaction, role_id: str) -> Role:
         role = await store.lock_role(transaction.connection, self._tenant_id, role_id)

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
+from identity_common.stores.names import has_alike
 from identity_common.wire.events import RoleType
 from management_service.resources.store import SCOPE_COLUMNS, SEARCHED_SCOPE_COLUMNS, Scope
 from management_service.schema import application_roles, role_scopes, roles, scopes, user_roles
@@ -93,6 +94,11 @@ _LIST_SCOPES: Final = (
 _REVOKE: Final = delete(role_scopes).where(
     *_GRANTED, role_scopes.c.scope_id == any_(bindparam("ids", type_=ARRAY(Text)))
 )
+
+
+async def has_alike_name(connection: AsyncConnection, role: Role) -> bool:
+    """Return whether another role has the same name in a form that is not canonical."""
+    return await has_alike(connection, roles, role.tenant_id, role.name, other_than=role.id)
 
 
 async def insert_role(connection: AsyncConnection, role: Role) -> None:

@@ -11,6 +11,7 @@ import phonenumbers
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, FreeForm
+from identity_common.names import find_invisible
 from identity_common.search import identity_key
 
 MIN_PASSWORD_CHARACTERS: Final = 8
@@ -37,7 +38,7 @@ class UserCreation(Body):
         primary_email: Unique e-mail address, regardless of case.
         primary_phone: Unique phone number.
         password: Initial password, 8 to 256 characters; without one the user cannot sign in.
-        name: Full name.
+        name: Full name, of visible characters; a blank one is null.
         avatar: URL of a picture.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
         custom_data: Free-form object for the integrator.
@@ -62,7 +63,7 @@ class UserUpdate(Body):
         username: Unique name for signing in, regardless of case.
         primary_email: Unique e-mail address, regardless of case.
         primary_phone: Unique phone number.
-        name: Full name.
+        name: Full name, of visible characters; a blank one is null.
         avatar: URL of a picture.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
         custom_data: Free-form object for the integrator.
@@ -218,7 +219,8 @@ def _is_email(email: str) -> bool:
 
 def _is_visible(text: str) -> bool:
     """Whether it has no spaces, control characters or other invisible characters."""
-    return not any(unicodedata.category(character)[0] in "CZ" for character in text)
+    has_blanks_or_controls = any(unicodedata.category(character)[0] in "CZ" for character in text)
+    return not has_blanks_or_controls and find_invisible(text) is None
 
 
 def _is_web_address(address: str) -> bool:

@@ -19,6 +19,7 @@ from identity_common.failures import (
 )
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
 from identity_common.identifiers import new_short_id
+from identity_common.names import accepted_name, canonical_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import cancelled, refusals, retry_on_conflict
@@ -86,13 +87,20 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
             given[name] = free_form_text(given[name])
             if is_too_large(given[name]):
                 raise body_too_large()
-    for name in ("username", "primary_email", "name"):
+    for name in ("username", "primary_email"):
         if given.get(name) is not None:
             given[name] = rules.canonical(given[name])
     if given.get("primary_phone") is not None and not rules.is_phone_number(given["primary_phone"]):
         message = "The telephone number must have its international form (E.164), for example +4915112345678."
         raise Conflict("user.invalid_phone", message)
     return given
+
+
+def _person_name(name: str | None, *, stored: str | None = None) -> str | None:
+    """Return the given name of a user as it is stored; a blank one is none, and an unchanged one is kept."""
+    if name is None or not (name == stored or canonical_name(name)):
+        return None
+    return accepted_name(name, stored=stored)
 
 
 class Users:
@@ -125,9 +133,10 @@ class Users:
         """Create a user with the default roles.
 
         Raises:
-            Conflict: A user name, e-mail address or telephone number is in use, or the number is not valid.
+            Conflict: A user name, e-mail address or telephone number is in use; or the number or the name is not valid.
         """
         members = _checked(creation)
+        members["name"] = _person_name(creation.name)
         members["is_email_verified"] = creation.is_email_verified and creation.primary_email is not None
         password_hash = None if creation.password is None else await self._passwords.hash(creation.password)
         now = self._clock()
@@ -181,6 +190,8 @@ class Users:
         members = _checked(update)
         async with self._changes.transaction() as transaction, self._kept(transaction, members):
             user = await self._lock(transaction, user_id, otherwise="entity.not_exists")
+            if update.name is not UNSET:
+                members["name"] = _person_name(update.name, stored=user.name)
             members["is_email_verified"] = rules.is_email_verified(
                 before=user.primary_email,
                 after=members.get("primary_email", user.primary_email),

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.failures import Issue
 from identity_common.fields import MAX_RELATED, Answer, Body, Description, Name
-from identity_common.names import by_name
+from identity_common.names import by_name, canonical_name, name_problem
 from identity_common.scope_names import ScopeName, is_scope_name
 from stead.event_types import GrantedPermission, OrganizationRoleType, permission_order
 from template_service.permissions.rules import PermissionDescription
@@ -251,6 +251,28 @@ def unacceptable_names(document: TemplateDocument, *, urn_namespace: str) -> lis
         for index, permission in enumerate(document.permissions)
         if not is_scope_name(permission.name, urn_namespace=urn_namespace)
     ]
+
+
+def with_stored_names(document: TemplateDocument, stored: Collection[str]) -> tuple[TemplateDocument, list[Issue]]:
+    """Return a document whose roles have the names under which they are or will be stored, and what is wrong with them.
+
+    A name that is stored, in whatever form, means that role, and so does another form of it: a document that was read
+    changes nothing.
+    """
+    by_canonical = {
+        canonical_name(name): name for name in sorted(stored, key=lambda name: canonical_name(name) == name)
+    }
+    roles, issues = [], []
+    for at, role in enumerate(document.roles):
+        name = canonical_name(role.name)
+        if role.name in stored:
+            name = role.name
+        elif name in by_canonical:
+            name = by_canonical[name]
+        elif problem := name_problem(name):
+            issues.append(Issue(f"roles[{at}].name", problem))
+        roles.append(msgspec.structs.replace(role, name=name))
+    return msgspec.structs.replace(document, roles=tuple(roles)), issues
 
 
 def too_large_roles(document: TemplateDocument) -> list[Issue]:

@@ -18,6 +18,7 @@ from identity_common.failures import (
     wrong_kind,
 )
 from identity_common.identifiers import new_id
+from identity_common.names import invalid_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.database import retry_on_conflict
@@ -96,8 +97,8 @@ class OrganizationTemplate:
 
         Raises:
             TooLarge: There are too many grants.
-            Invalid: Something is repeated.
-            Conflict: A name is invalid; a role grants too much, something undefined or unknown, or a scope of the
+            Invalid: Something is repeated, or two roles have names that are the same once composed.
+            Conflict: A name is not valid; a role grants too much, something undefined or unknown, or a scope of the
                 Management API; or the type of a role that a member holds would change.
         """
         self._require_sound(document)
@@ -127,11 +128,12 @@ class OrganizationTemplate:
 
     async def _plan(self, connection: AsyncConnection, document: TemplateDocument) -> _Plan:
         """Compare a document with the locked template, and count the members that the difference affects."""
-        after = rules.template_of(document)
-        scopes = {each for role in after.roles.values() for each in role.grants if each.resource is not None}
+        scopes = {GrantedPermission(scope.name, scope.resource) for role in document.roles for scope in role.scopes}
         scope_ids = await store.lock_scopes(connection, self._tenant_id, scopes)
         _refuse_at(rules.unknown_scopes(document, scope_ids), unknown_relation())
         before = await store.read_template(connection, self._tenant_id)
+        document = self._with_stored_names(document, before)
+        after = rules.template_of(document)
         roles = rules.role_changes(before.template, after)
         retyped = {before.role_ids[change.name]: change.name for change in roles.updated if change.type is not UNSET}
         await self._require_unassigned(connection, document, retyped)
@@ -144,6 +146,15 @@ class OrganizationTemplate:
             members=rules.member_effects((alike[ordinal], *reach) for ordinal, reach in reached.items()),
         )
         return _Plan(before, after, {**before.content_ids, **scope_ids}, report)
+
+    def _with_stored_names(self, document: TemplateDocument, stored: StoredTemplate) -> TemplateDocument:
+        """Return the document with the names under which its roles are stored."""
+        named, issues = rules.with_stored_names(document, stored.template.roles.keys())
+        if issues:
+            raise invalid_name(*issues[: rules.MAX_ISSUES])
+        if repeated := rules.repetitions(named):
+            raise invalid_input(*repeated[: rules.MAX_ISSUES])
+        return named
 
     async def _require_unassigned(
         self, connection: AsyncConnection, document: TemplateDocument, retyped: dict[str, str]

@@ -14,6 +14,7 @@ from identity_common.failures import (
     wrong_kind,
 )
 from identity_common.fields import MAX_RELATED
+from identity_common.names import canonical_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.projection.fresh_reads import FreshReads
@@ -261,7 +262,7 @@ class Members:
         found = await store.lock_roles(transaction.connection, self._tenant_id, ids, names)
         if not found.ids.issuperset(ids):
             raise unknown_relation()
-        if not found.names.issuperset(names):
+        if not all(name in found.names or canonical_name(name) in found.names for name in names):
             raise _unknown_role_names()
         if found.types - {ROLE_TYPE_OF[member_type]}:
             raise wrong_kind("A user has roles of the type User, an application those of the type MachineToMachine.")

@@ -32,6 +32,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import LateralFromClause
 
+from identity_common.names import canonical_name
 from identity_common.paging import Page
 from identity_common.search import search_term
 from identity_common.stores.database import fetch_page
@@ -170,14 +171,16 @@ _LOCK_ROLES: Final = text(
     SELECT found.id, found.name, found.type FROM (
         SELECT id COLLATE "C" FROM unnest(:ids) AS id
         UNION
-        SELECT (SELECT id FROM roles WHERE tenant_id = :tenant AND name = requested.name)
-            FROM unnest(:names) AS requested (name)
+        SELECT coalesce(
+            (SELECT id FROM roles WHERE tenant_id = :tenant AND name = requested.name),
+            (SELECT id FROM roles WHERE tenant_id = :tenant AND name = requested.canonical)
+        ) FROM unnest(:names, :canonical) AS requested (name, canonical)
         ORDER BY 1
     ) AS requested (id), LATERAL (
         SELECT id, name, type FROM roles WHERE tenant_id = :tenant AND id = requested.id FOR KEY SHARE
     ) AS found
     """
-).bindparams(_TENANT, _IDS, bindparam("names", type_=ARRAY(Text)))
+).bindparams(_TENANT, _IDS, bindparam("names", type_=ARRAY(Text)), bindparam("canonical", type_=ARRAY(Text)))
 _ASSIGN: Final = text(
     """
     WITH added AS (
@@ -319,8 +322,12 @@ class Members:
 async def lock_roles(
     connection: AsyncConnection, tenant_id: str, ids: Collection[str], names: Collection[str]
 ) -> LockedRoles:
-    """Return the roles with one of these ids or names, locked against deletion until the transaction ends."""
-    values = {"tenant": tenant_id, "ids": list(ids), "names": list(names)}
+    """Return the roles with one of these ids or names, locked against deletion until the transaction ends.
+
+    A name is that of a role as it is stored, or else its canonical form is.
+    """
+    canonical = [canonical_name(name) for name in names]
+    values = {"tenant": tenant_id, "ids": list(ids), "names": list(names), "canonical": canonical}
     rows = (await connection.execute(_LOCK_ROLES, values)).all()
     return LockedRoles(
         ids=frozenset(row.id for row in rows),

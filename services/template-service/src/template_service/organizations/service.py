@@ -11,6 +11,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.failures import Conflict, body_too_large, missing_by_id
 from identity_common.fields import free_form_text, is_too_large
 from identity_common.identifiers import new_short_id
+from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes
 from identity_common.paging import Page
 from identity_common.stores.database import retry_on_conflict
@@ -69,10 +70,11 @@ class Organizations:
 
         Raises:
             TooLarge: A free-form object exceeds its limit.
-            Conflict: A field is not supported.
+            Conflict: A field is not supported, or the name is not valid.
         """
         fields = _fields(creation)
         _require_supported(creation)
+        fields["name"] = accepted_name(creation.name)
         organization = Organization(tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **fields)
         async with self._changes.transaction() as transaction:
             await store.insert_organization(transaction.connection, organization)
@@ -109,7 +111,7 @@ class Organizations:
 
         Raises:
             TooLarge: A free-form object exceeds its limit.
-            Conflict: A field is not supported.
+            Conflict: A field is not supported, or the name is not valid.
         """
         fields = _fields(update)
         async with self._changes.transaction() as transaction:
@@ -117,6 +119,8 @@ class Organizations:
             if organization is None:
                 raise missing_by_id("entity.not_exists")
             _require_supported(update)
+            if update.name is not UNSET:
+                fields["name"] = accepted_name(update.name, stored=organization.name)
             changed = msgspec.structs.replace(organization, **fields)
             if changed != organization:
                 await store.update_organization(transaction.connection, changed)

@@ -6,9 +6,10 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.failures import duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
+from identity_common.failures import Conflict, duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
 from identity_common.fields import MAX_RELATED
 from identity_common.identifiers import new_id
+from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.projection.fresh_reads import FreshReads
@@ -22,7 +23,12 @@ from template_service.role_contents.template_lock import adding_to_template
 from template_service.roles import rules, store
 from template_service.roles.store import OrganizationRole, OrganizationRoleWithContents
 
-_REFUSALS = {"roles_name_unique": lambda: duplicate(message="An organization role with this name already exists.")}
+
+def _name_in_use() -> Conflict:
+    return duplicate(message="An organization role with this name already exists.")
+
+
+_REFUSALS = {"roles_name_unique": _name_in_use}
 
 
 class OrganizationRoles:
@@ -55,7 +61,8 @@ class OrganizationRoles:
         """Create a role that grants the given permissions and scopes, in one transaction.
 
         Raises:
-            Conflict: The name is in use; a permission or scope is unknown; a scope is of the Management API; too many.
+            Conflict: The name is not valid or in use; a permission or scope is unknown, or there are too many; or a
+                scope is of the Management API.
         """
         return await self._fresh_reads.with_catch_up(lambda: self._create(creation))
 
@@ -64,12 +71,13 @@ class OrganizationRoles:
         role = OrganizationRole(
             tenant_id=self._tenant_id,
             id=new_id(),
-            name=creation.name,
+            name=accepted_name(creation.name),
             description=creation.description,
             type=creation.type,
         )
         async with self._changes.transaction() as transaction:
             await adding_to_template(transaction.connection, self._tenant_id)
+            await self._require_unlike(transaction, role)
             with refusals(_REFUSALS):
                 await store.insert_role(transaction.connection, role)
             await self._grant(transaction, "permission", role.id, creation.organization_scope_ids)
@@ -97,7 +105,7 @@ class OrganizationRoles:
         """Change the given fields of a role; the permissions of its holders do not change.
 
         Raises:
-            Conflict: The name is in use, or the type of a role that a member holds would change.
+            Conflict: The name is not valid or in use, or the type of a role that a member holds would change.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -106,11 +114,14 @@ class OrganizationRoles:
             if role is None:
                 raise missing_by_id("entity.not_exists")
             given = {name: getattr(update, name) for name in update.__struct_fields__}
-            changed = msgspec.structs.replace(
-                role, **{name: value for name, value in given.items() if value is not UNSET}
-            )
+            given = {name: value for name, value in given.items() if value is not UNSET}
+            if update.name is not UNSET:
+                given["name"] = accepted_name(update.name, stored=role.name)
+            changed = msgspec.structs.replace(role, **given)
             if changed.type != role.type and await store.is_assigned(connection, self._tenant_id, role_id):
                 raise wrong_kind("The type of a role cannot be changed while a member holds it.")
+            if changed.name != role.name:
+                await self._require_unlike(transaction, changed)
             if changed != role:
                 changed = msgspec.structs.replace(changed, version=role.version + 1)
                 with refusals(_REFUSALS):
@@ -181,6 +192,11 @@ class OrganizationRoles:
             if role is None or not await contents.remove(connection, self._tenant_id, content, role_id, [content_id]):
                 raise missing_by_id("entity.not_found")
             await self._contents_changed(transaction, role_id)
+
+    async def _require_unlike(self, transaction: Transaction, role: OrganizationRole) -> None:
+        """Refuse a name that a role from an earlier release has in another form."""
+        if await store.has_alike_name(transaction.connection, role):
+            raise _name_in_use()
 
     async def _lock(self, transaction: Transaction, role_id: str) -> None:
         if await store.lock_role(transaction.connection, self._tenant_id, role_id) is None:

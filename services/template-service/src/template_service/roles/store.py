@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
+from identity_common.stores.names import has_alike
 from stead.event_types import OrganizationRoleType
 from template_service.schema import (
     known_resources,
@@ -162,6 +163,11 @@ def _together(item: ColumnElement[Any], table: Table) -> ColumnElement[str]:
 
 _decode_permissions = msgspec.json.Decoder(tuple[Named, ...]).decode
 _decode_scopes = msgspec.json.Decoder(tuple[NamedScope, ...]).decode
+
+
+async def has_alike_name(connection: AsyncConnection, role: OrganizationRole) -> bool:
+    """Return whether another role has the same name in a form that is not canonical."""
+    return await has_alike(connection, roles, role.tenant_id, role.name, other_than=role.id)
 
 
 async def insert_role(connection: AsyncConnection, role: OrganizationRole) -> None:

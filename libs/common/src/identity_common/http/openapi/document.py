@@ -21,8 +21,10 @@ PATH: Final = "/schema"
 _COMPONENTS: Final = "#/components/schemas/{name}"
 _DESCRIPTION: Final = (
     "Everything under `/api` requires an access token for the Management API, of a machine-to-machine application or"
-    " a user whose API roles grant the scope `all`, or `read` for GET and HEAD. Names and ids in the examples are made"
-    " up."
+    " a user whose API roles grant the scope `all`, or `read` for GET and HEAD. Names are stored composed (Unicode NFC)"
+    " and with single spaces between words; a blank one, and one with an invisible character, is a 422 with the code"
+    " `entity.invalid_name`. Lists by name disregard case and accents. Names and ids in the examples are"
+    " made up."
 )
 _OAUTH2: Final = "oauth2"
 _OAUTH2_DESCRIPTION: Final = (

@@ -38,7 +38,7 @@ def create_application(
 
     Raises:
         InvalidInput: A member of the request is invalid, such as a redirect URI.
-        Conflict: A third-party application may not exchange tokens, and must use PKCE.
+        Conflict: A third-party application may not exchange tokens, and must use PKCE; ``entity.invalid_name``.
     """
     body = create_body(
         name=name,
@@ -122,7 +122,7 @@ def update_application(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
-        Conflict: A third-party application may not exchange tokens, and must use PKCE.
+        Conflict: A third-party application may not exchange tokens, and must use PKCE; ``entity.invalid_name``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
@@ -173,7 +173,7 @@ def create_application_secret(
 
     Raises:
         NotFound: The application does not exist.
-        Conflict: The name is taken, the application is a public client, or it has 100 secrets.
+        Conflict: The name is taken or blank, the application is a public client, or it has 100 secrets.
     """
     body = create_body(name=name, expiresAt=expires_at)
     path = api_path("applications", application_id, "secrets")
@@ -185,7 +185,7 @@ def rename_application_secret(application_id: str, name: str, *, new_name: str) 
 
     Raises:
         NotFound: The application does not exist, or has no such secret.
-        Conflict: The name is taken.
+        Conflict: The name is taken or blank.
     """
     path = api_path("applications", application_id, "secrets", name)
     return decode((yield json_request("PATCH", path, {"name": new_name})), ApplicationSecret)

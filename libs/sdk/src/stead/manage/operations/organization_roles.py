@@ -31,7 +31,7 @@ def create_organization_role(
         resource_scope_ids: Scopes of API resources that it grants initially; none of the Management API.
 
     Raises:
-        Conflict: The name is taken, or a permission or scope does not exist.
+        Conflict: The name is taken or not valid, or a permission or scope does not exist.
     """
     body = create_body(
         name=name,
@@ -83,7 +83,7 @@ def update_organization_role(
 
     Raises:
         NotFound: The id is unknown.
-        Conflict: The name is taken, or the type would change while members have the role.
+        Conflict: The name is taken or not valid, or the type would change while members have the role.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body, path = patch_body(name=name, description=description, type=type), api_path("organization-roles", role_id)

@@ -25,7 +25,8 @@ def create_organization(
 
     Raises:
         InvalidInput: A member of the request is invalid.
-        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet.
+        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet;
+            ``entity.invalid_name``.
     """
     body = create_body(
         name=name,
@@ -91,7 +92,8 @@ def update_organization(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
-        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet.
+        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet;
+            ``entity.invalid_name``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(

@@ -20,7 +20,8 @@ def create_resource(name: str, indicator: str, access_token_ttl: int | None = No
         access_token_ttl: Lifetime of its access tokens in seconds; None for the service's default.
 
     Raises:
-        Conflict: ``resource.resource_identifier_in_use``; or ``resource.invalid_indicator``, also for a reserved one.
+        Conflict: ``resource.resource_identifier_in_use``; ``resource.invalid_indicator``, also for a reserved one; or
+            ``entity.invalid_name``.
     """
     body = create_body(name=name, indicator=indicator, accessTokenTtl=access_token_ttl)
     return decode((yield json_request("POST", api_path("resources"), body)), Resource)
@@ -57,6 +58,7 @@ def update_resource(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid, or the resource is the Management API.
+        Conflict: ``entity.invalid_name``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(name=name, accessTokenTtl=access_token_ttl)

@@ -31,7 +31,7 @@ def create_role(
         is_default: Assign it to every user created from now on.
 
     Raises:
-        Conflict: The name is taken, a scope does not exist, or a role for applications would be a default.
+        Conflict: The name is taken or not valid, a scope does not exist, or a role for applications would be a default.
     """
     body = create_body(
         name=name,
@@ -91,7 +91,7 @@ def update_role(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
-        Conflict: The name is taken, or a role for applications would be a default.
+        Conflict: The name is taken or not valid, or a role for applications would be a default.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(name=name, description=description, isDefault=is_default)

@@ -33,8 +33,8 @@ def create_user(
         user = client.users.create(username="ada", primary_email="ada@example.com")
 
     Raises:
-        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use`` or
-            ``user.invalid_phone``: not in international form (E.164).
+        Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use``,
+            ``user.invalid_phone``: not in international form (E.164); or ``entity.invalid_name``.
         InvalidInput: A member of the request is invalid.
     """
     body = create_body(
@@ -129,7 +129,8 @@ def update_user(
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use``,
-            ``user.invalid_phone``: not in international form (E.164); or ``user.last_administrator``.
+            ``user.invalid_phone``: not in international form (E.164); ``entity.invalid_name``; or
+            ``user.last_administrator``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
