@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Column, Computed, Connection, Table, Text, bindparam, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common import names
 from identity_common.names import EXPANDED, IGNORED_RANGES, REPLACED, canonical_name, name_problem
 from identity_common.stores.tables import Key
 from identity_common.telemetry.logs import get_logger
@@ -53,6 +54,8 @@ ADD_SORT_KEY: Final = 'ADD COLUMN sort_key text COLLATE "C" GENERATED ALWAYS AS 
 _TENANT: Final = bindparam("tenant", type_=Text)
 _NAME: Final = bindparam("name", type_=Text)
 _ID: Final = bindparam("id", type_=Text)
+_LETTERS: Final = bindparam("letters", type_=Text)
+_KEY_BLANKS: Final = "\t\n\v\f\r\x1c\x1d\x1e\x1f \u0085\u1680\u2028\u2029"  # those that NFKD leaves
 _BLANKS: Final = "[\\s\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 
 
@@ -75,9 +78,15 @@ async def has_alike(connection: AsyncConnection, table: Table, tenant_id: str, n
     """
     canonical = func.btrim(func.regexp_replace(func.normalize(table.c.name), _BLANKS, " ", "g"))
     alike = select(table.c.id).where(
-        table.c.tenant_id == _TENANT, table.c.name != _NAME, canonical == _NAME, table.c.id != _ID
+        table.c.tenant_id == _TENANT,
+        table.c.id != _ID,
+        func.translate(table.c.sort_key, _KEY_BLANKS, "") == _LETTERS,  # cheap, and true of each other form of the name
+        table.c.name != _NAME,
+        canonical == _NAME,
     )
-    return bool(await connection.scalar(select(alike.exists()), {"tenant": tenant_id, "name": name, "id": other_than}))
+    letters = names.sort_key(name).translate(dict.fromkeys(map(ord, _KEY_BLANKS)))
+    values = {"tenant": tenant_id, "name": name, "id": other_than, "letters": letters}
+    return bool(await connection.scalar(select(alike.exists()), values))
 
 
 def report_names(connection: Connection, table: str, *, of: str = "id") -> None:
