@@ -494,7 +494,10 @@ async def test_pages_of_any_origin_may_read_the_permissions_of_a_user(
         preflight = await browser.options(member.path, headers=asked)
         assert (preflight.status_code, preflight.content) == (204, b"")
         assert preflight.headers["Access-Control-Allow-Methods"] == "GET"
-        allowed = "Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision"
+        allowed = (
+            "Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision, X-Requested-With,"
+            " traceparent, tracestate"
+        )
         assert preflight.headers["Access-Control-Allow-Headers"] == allowed
         answers = [preflight, await browser.get(member.path, headers=page)]
         twin = await browser.get(f"/api/organizations/x/applications/{member.id}/scopes", headers=page)

@@ -49,7 +49,10 @@ def test_a_preflight_of_a_registered_origin_is_answered(stack: RunningStack) -> 
     answer = _preflight(stack, stack.base_url)
     assert answer.status_code == 204
     assert answer.headers["Access-Control-Allow-Origin"] == stack.base_url
-    allowed = "Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision"
+    allowed = (
+        "Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision, X-Requested-With,"
+        " traceparent, tracestate"
+    )
     assert answer.headers["Access-Control-Allow-Headers"] == allowed
     assert answer.headers["X-Request-Id"]
     assert answer.headers["Vary"] == "Origin"

@@ -9,7 +9,11 @@ from typing import Final
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 _ALLOW_HEADERS: Final = b"access-control-allow-headers"
-_ALLOWED_HEADERS: Final = b"Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision"
+_ALLOWED_HEADERS: Final = (
+    b"Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision, X-Requested-With, traceparent,"
+    b" tracestate"
+)
+"""The last three are added by libraries for HTTP and tracing, not by the authors of a page."""
 _EXPOSED: Final = (b"access-control-expose-headers", b"ETag, Identity-Revision, Retry-After, WWW-Authenticate")
 _PREFLIGHT_MAX_AGE_S: Final = b"600"
 
