@@ -103,6 +103,23 @@ def test_a_narrowed_scope_is_complete_again_at_the_next_refresh(world: World, si
     assert sign_in.refreshed(narrow["refresh_token"])["scope"] == "email offline_access openid phone profile roles"
 
 
+@pytest.mark.parametrize(
+    "scope", ["read:things  write:things", " read:things", 'read:"things"', "read:things\\", "lésen"]
+)
+def test_a_malformed_scope_is_refused_and_spends_nothing(world: World, scope: str) -> None:
+    """Sections 3.3 and 5.2, for every grant with the parameter."""
+    sign_in, subject_token = SignIn(world), world.subject_token()
+    refresh_token = sign_in.tokens()["refresh_token"]
+    answers = [
+        sign_in.refresh(refresh_token, scope=scope),
+        world.exchange(subject_token, scope=scope),
+        world.client_credentials(scope=scope),
+    ]
+
+    assert [answer.json() for answer in answers] == [error_body("invalid_scope", "scope is malformed")] * 3
+    assert outcome(sign_in.refresh(refresh_token)) == outcome(world.exchange(subject_token)) == (200, None)
+
+
 @pytest.mark.parametrize("scope", ["read:things admin", "all", "email address", "urn:service:scope:organizations"])
 def test_scopes_beyond_the_consent_are_refused(world: World, scope: str) -> None:
     """Section 6, scope escalation: invalid_scope, with or without a target; the refresh token stays as it was."""

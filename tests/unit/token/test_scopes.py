@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from identity_common.oauth import OIDC_SCOPES
-from token_service.tokens.scopes import format_scope, grantable_scopes, parse_scope, userinfo_scopes
+from token_service.tokens.scopes import format_scope, grantable_scopes, is_scope, parse_scope, userinfo_scopes
 
 # RFC 6749 section 3.3: scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
 SCOPE_TOKENS = st.text(
@@ -16,6 +16,19 @@ SCOPE_TOKENS = st.text(
 OURS = {"urn:acme:scope:organizations", "urn:acme:scope:organization_roles"}
 SPECIAL = sorted(OIDC_SCOPES | OURS | {"urn:service:scope:organizations"})
 SCOPES = st.frozensets(st.one_of(SCOPE_TOKENS, st.sampled_from(SPECIAL)), max_size=12)
+
+
+@given(scopes=SCOPES.filter(bool))
+def test_every_list_of_scope_tokens_is_a_scope(scopes: frozenset[str]) -> None:
+    assert is_scope(format_scope(scopes))
+
+
+@pytest.mark.parametrize(
+    "scope", ["", " ", "a ", " a", "a  b", "a\tb", "a\nb", "a\n", 'a"', "a\\", "ä", "a\x7f", "a\u00a0b"]
+)
+def test_anything_else_is_not(scope: str) -> None:
+    """RFC 6749 section 3.3."""
+    assert not is_scope(scope)
 
 
 @given(requested=SCOPES, held=SCOPES)

@@ -14,7 +14,7 @@ from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims
 from token_service.directory import Directory
 from token_service.grants.claims_arguments import client_arguments
-from token_service.grants.form import GrantForm
+from token_service.grants.form import GrantForm, requested_scopes
 from token_service.grants.holders import ScopeHolder, granted_scopes, organization_roles
 from token_service.grants.oauth_errors import unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
@@ -22,7 +22,7 @@ from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign
 from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.keys import AwaitedKey
-from token_service.tokens.scopes import format_scope, parse_scope
+from token_service.tokens.scopes import format_scope
 
 
 class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIENT_CREDENTIALS):
@@ -81,7 +81,7 @@ class ClientCredentialsGrant:
         form = request.parameters.as_form(ClientCredentialsForm)
         target = await self._targets.requested(form, request.parameters) or await self._targets.default()
         request.audited.note_target(target.organization_id, target.indicator)
-        requested, issued_at = parse_scope(form.scope or None), now_ms()
+        requested, issued_at = requested_scopes(form.scope), now_ms()
         look = partial(self._holder, client, target, request.awaited)
         holder, granted = await granted_scopes(self._directory, target, requested, await look(), look)
         if not request.is_waiting:

@@ -12,7 +12,8 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import UnsetType
 
-from token_service.grants.oauth_errors import OAuthError, invalid_request
+from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_scope
+from token_service.tokens.scopes import is_scope, parse_scope
 
 MAX_BYTES: Final = 64 * 1024
 MAX_PARAMETERS: Final = 64
@@ -103,6 +104,19 @@ class FormParameters(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """Show the names only: some values are secrets."""
         return f"FormParameters({', '.join(self.values)})"
+
+
+def requested_scopes(scope: str | UnsetType) -> frozenset[str]:
+    """Return the scope tokens that a form requests.
+
+    Raises:
+        OAuthError: ``invalid_scope`` if the parameter is malformed (RFC 6749 section 5.2).
+    """
+    if not scope:
+        return frozenset()
+    if not is_scope(scope):
+        raise invalid_scope("scope is malformed")
+    return parse_scope(scope)
 
 
 def require_form_content_type(content_type: str) -> None:

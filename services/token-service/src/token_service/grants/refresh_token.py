@@ -11,13 +11,12 @@ from identity_common.oauth import GRANT_REFRESH_TOKEN
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import FoundRefreshToken, RefreshTokens
-from token_service.grants.form import GrantForm
+from token_service.grants.form import GrantForm, requested_scopes
 from token_service.grants.oauth_errors import unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.token_to_sign import TokenToSign
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
 from token_service.tokens.keys import AwaitedKey
-from token_service.tokens.scopes import parse_scope
 
 _log = get_logger(__name__)
 
@@ -70,7 +69,7 @@ class RefreshTokenGrant:
         if client.type == "MachineToMachine":
             raise unauthorized_client("machine-to-machine applications have no refresh tokens")
         form = request.parameters.as_form(RefreshTokenForm)
-        scopes = parse_scope(form.scope) if form.scope else None
+        scopes = requested_scopes(form.scope) or None
         requested_token = await self._tokens.requested_token(form, request, scopes=scopes)
         return PreparedRefresh(client=client, refresh_token=form.refresh_token, requested_token=requested_token)
 

@@ -21,7 +21,7 @@ from token_service.claims_function import CustomClaims, Reservation
 from token_service.claims_function.context import MOST_ORGANIZATIONS
 from token_service.directory import Directory
 from token_service.grants.claims_arguments import user_arguments
-from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, unsupported
+from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, requested_scopes, unsupported
 from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
 from token_service.grants.table import TokenRequest, TokenResponse
@@ -32,7 +32,7 @@ from token_service.presented_tokens.subject_token_taker import UnspentSubjectTok
 from token_service.presented_tokens.subject_tokens import Exchange, SubjectTokens, TakenSubjectToken
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey
-from token_service.tokens.scopes import format_scope, parse_scope
+from token_service.tokens.scopes import format_scope
 
 _log = get_logger(__name__)
 
@@ -120,7 +120,7 @@ class TokenExchangeGrant:
             raise unauthorized_client("this application may not exchange tokens")
         form = request.parameters.as_form(TokenExchangeForm)
         self._require_token_types(form)
-        requested = parse_scope(form.scope or None)
+        requested = requested_scopes(form.scope)
         target = await self._target(form, request.parameters, requested)
         self._targets.require_scopes_fit(target, requested)
         audited = request.audited

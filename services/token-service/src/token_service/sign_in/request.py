@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from token_service.tokens.id_token_hints import Hint
-from token_service.tokens.scopes import parse_scope
+from token_service.tokens.scopes import is_scope, parse_scope
 
 Prompt = Literal["none", "login", "consent", "select_account"]
 PROMPTS: Final[tuple[Prompt, ...]] = get_args(Prompt)
@@ -181,6 +181,8 @@ def judge(
     if parameters.get("response_mode") not in {None, "query"}:
         raise Refusal("invalid_request", "only response_mode query is supported")
     _require_small(parameters)
+    if (scope := parameters.get("scope")) is not None and not is_scope(scope):
+        raise Refusal("invalid_scope", "scope is malformed")
     if parameters.get("id_token_hint") is not None and (hint is None or hint.client_id != client_id):
         raise Refusal("invalid_request", "id_token_hint is not an ID token that was issued to this client")
     request = AuthorizationRequest(

@@ -1,8 +1,21 @@
 """Which scopes a token may carry. Pure."""
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from identity_common.oauth import OIDC_SCOPES, USERINFO_SCOPES
+
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+(?: [\x21\x23-\x5B\x5D-\x7E]+)*")
+
+
+def is_scope(text: str) -> bool:
+    """Return whether this is a ``scope`` parameter: scope tokens with one space between them.
+
+    Source:
+        RFC 6749 section 3.3 (the grammar).
+    """
+    return _SCOPE.fullmatch(text) is not None
 
 
 def parse_scope(scope: str | None) -> frozenset[str]:
