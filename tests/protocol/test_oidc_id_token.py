@@ -49,7 +49,7 @@ def test_it_says_who_signed_in_where_and_when(world: World) -> None:
     ("scope", "names"),
     [
         ("openid", set()),
-        ("openid profile", {"name", "picture", "username", "created_at", "updated_at"}),
+        ("openid profile", {"name", "picture", "username", "preferred_username", "created_at", "updated_at"}),
         ("openid email", {"email", "email_verified"}),
         ("openid phone", {"phone_number"}),
         ("openid roles", {"roles"}),
@@ -72,6 +72,7 @@ def test_the_claims_are_those_of_the_user(world: World, person: str) -> None:
         "name": "Ada Lovelace",
         "picture": "https://example.com/ada.png",
         "username": user.username,
+        "preferred_username": user.username,
         "email": user.primary_email,
         "email_verified": False,
         "phone_number": user.primary_phone,

@@ -47,8 +47,8 @@ def expected(issuer: str) -> dict[str, Any]:
         ],
         "claims_supported": [
             *("at_hash", "aud", "auth_time", "created_at", "email", "email_verified", "exp", "iat", "iss", "name"),
-            *("nonce", "organization_roles", "organizations", "phone_number", "picture", "roles", "sid", "sub"),
-            *("updated_at", "username"),
+            *("nonce", "organization_roles", "organizations", "phone_number", "picture", "preferred_username", "roles"),
+            *("sid", "sub", "updated_at", "username"),
         ],
         "request_parameter_supported": False,
         "request_uri_parameter_supported": False,

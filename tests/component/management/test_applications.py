@@ -189,6 +189,16 @@ async def test_other_types_have_no_choice(management: Management, setting: dict[
         assert (await management.client.patch(path, json=whole)).json() == created
 
 
+async def test_a_machine_is_never_of_a_third_party(management: Management) -> None:
+    refused = (422, "application.invalid_third_party_application_type")
+    body = {"name": "n", "type": "MachineToMachine", "isThirdParty": True}
+    assert refusal(await management.client.post("/api/applications", json=body)) == refused
+    path = f"/api/applications/{await management.machine()}"
+    assert refusal(await management.client.patch(path, json={"isThirdParty": True})) == refused
+    for first_party in (False, None):
+        assert (await management.client.patch(path, json={"isThirdParty": first_party})).status_code == 200
+
+
 @pytest.mark.parametrize("method", ["none", "private_key_jwt", "", 1])
 async def test_an_authentication_method_must_be_known(management: Management, method: object) -> None:
     body = {"name": "n", "type": "Traditional", "customClientMetadata": {"tokenEndpointAuthMethod": method}}

@@ -117,7 +117,7 @@ def _members(
     """Return the given members, as they are stored.
 
     Raises:
-        Conflict: The type does not have a setting.
+        Conflict: The type does not have a setting, or no third parties.
     """
     oidc, custom = body.oidc_client_metadata, body.custom_client_metadata
     branding = body.branding
@@ -131,6 +131,7 @@ def _members(
     members: dict[str, Any] = {
         name: getattr(body, name) for name in ("name", "description") if getattr(body, name) is not UNSET
     }
+    _require_users(application_type, third_party=bool(body.is_third_party))
     if body.is_third_party is not UNSET:
         members["is_third_party"] = bool(body.is_third_party)
     if oidc is not UNSET:
@@ -148,6 +149,13 @@ def _members(
         if name in members:
             members[name] = tuple(members[name])
     return members
+
+
+def _require_users(application_type: ApplicationType, *, third_party: bool) -> None:
+    """Refuse a third-party application that has no users, who would be asked for consent."""
+    if third_party and application_type == "MachineToMachine":
+        message = "A machine-to-machine application has no users whose consent could be asked for."
+        raise Conflict("application.invalid_third_party_application_type", message)
 
 
 def _require_bounded(members: dict[str, Any]) -> None:

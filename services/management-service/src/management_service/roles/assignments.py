@@ -60,8 +60,8 @@ class Assignments:
             return await holders.list_applications_of(connection, self._tenant_id, role_id, page)
 
     @retry_on_conflict
-    async def add_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> None:
-        """Add roles to those of a user or application.
+    async def add_roles(self, kind: HolderKind, holder_id: str, role_ids: Sequence[str]) -> tuple[str, ...]:
+        """Add roles to those of a user or application; return the ids of those that it did not have.
 
         Raises:
             Conflict: A role is unknown, or has the wrong type.
@@ -71,6 +71,7 @@ class Assignments:
             await self._require_roles(transaction, kind, role_ids)
             await holders.add(transaction.connection, self._tenant_id, kind, [holder_id], list(set(role_ids)))
             await self._record_changes(transaction, kind, before)
+        return tuple(role_id for role_id in dict.fromkeys(role_ids) if role_id not in before[holder_id])
 
     @retry_on_conflict
     async def replace_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> None:

@@ -18,10 +18,10 @@ from management_service.resources.routes import ScopeAnswer, scope_answer
 from management_service.roles.assignments import Assignments
 from management_service.roles.rules import (
     AddedApplications,
-    AddedRoles,
     AddedScopes,
     AddedUsers,
     ApplicationIds,
+    AssignedRoles,
     RoleCreation,
     RoleIds,
     RoleUpdate,
@@ -263,11 +263,11 @@ class UserRoleController(Controller):
 
     @post("/", operation_id="AddUserRoles", summary="Assign roles to a user")
     async def add_roles(
-        self, user_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
-    ) -> AddedRoles:
+        self, user_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
+    ) -> AssignedRoles:
         """Assign further roles to a user."""
-        await assignments.add_roles("user", user_id, data.role_ids)
-        return AddedRoles(role_ids=each_once(data.role_ids))
+        added = await assignments.add_roles("user", user_id, data.role_ids)
+        return AssignedRoles(role_ids=each_once(data.role_ids), added_role_ids=added)
 
     @put("/", operation_id="ReplaceUserRoles", summary="Replace the roles of a user", status_code=204)
     async def replace_roles(
@@ -311,11 +311,11 @@ class ApplicationRoleController(Controller):
 
     @post("/", operation_id="AddApplicationRoles", summary="Assign roles to an application")
     async def add_roles(
-        self, application_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
-    ) -> AddedRoles:
+        self, application_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
+    ) -> AssignedRoles:
         """Assign further roles to a machine-to-machine application."""
-        await assignments.add_roles("application", application_id, data.role_ids)
-        return AddedRoles(role_ids=each_once(data.role_ids))
+        added = await assignments.add_roles("application", application_id, data.role_ids)
+        return AssignedRoles(role_ids=each_once(data.role_ids), added_role_ids=added)
 
     @put("/", operation_id="ReplaceApplicationRoles", summary="Replace the roles of an application", status_code=204)
     async def replace_roles(

@@ -17,14 +17,14 @@ class RoleCreation(Body):
     Attributes:
         name: Unique name.
         description: Description.
-        type: Whether users or machine-to-machine applications hold the role; it never changes.
+        type: Whether users or machine-to-machine applications hold the role, users by default; it never changes.
         is_default: Every new user gets the role; only for the type ``User``.
         scope_ids: The scopes that it grants.
     """
 
     name: Name
     description: Description
-    type: RoleType
+    type: RoleType = "User"
     is_default: bool = False
     scope_ids: Ids = ()
 
@@ -83,14 +83,16 @@ class ApplicationIds(Body):
     application_ids: Ids
 
 
-class AddedRoles(Body):
-    """Roles to assign to a user or application; without duplicates in the response.
+class AssignedRoles(Body):
+    """Roles that a request assigns to a user or application, without duplicates.
 
     Attributes:
-        role_ids: Ids of API roles.
+        role_ids: The requested ids of API roles.
+        added_role_ids: Those that the user or application did not have before.
     """
 
-    role_ids: AddedIds
+    role_ids: Ids
+    added_role_ids: Ids
 
 
 class AddedScopes(Body):

@@ -182,7 +182,14 @@ _USERINFO: Final = Operation(
             "Claims.",
             Content(
                 PersonClaims,
-                examples={"profile": {"sub": "u7q2w9e4r5t6", "name": "Ada Lovelace", "username": "ada"}},
+                examples={
+                    "profile": {
+                        "sub": "u7q2w9e4r5t6",
+                        "name": "Ada Lovelace",
+                        "username": "ada",
+                        "preferred_username": "ada",
+                    }
+                },
             ),
         ),
         401: Answer(

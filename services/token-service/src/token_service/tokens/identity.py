@@ -16,6 +16,7 @@ class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
         name: Full name.
         picture: URL of a picture.
         username: Name for signing in.
+        preferred_username: The same, by its standard name.
         email: E-mail address.
         email_verified: True if an administrator has marked the address as verified.
         phone_number: Phone number.
@@ -30,6 +31,7 @@ class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
     name: str | UnsetType = UNSET
     picture: str | UnsetType = UNSET
     username: str | UnsetType = UNSET
+    preferred_username: str | UnsetType = UNSET
     email: str | UnsetType = UNSET
     email_verified: bool | UnsetType = UNSET
     phone_number: str | UnsetType = UNSET
@@ -89,6 +91,7 @@ def person_claims(
         name=_if(has_profile, user.name),
         picture=_if(has_profile, user.avatar),
         username=_if(has_profile, user.username),
+        preferred_username=_if(has_profile, user.username),
         created_at=user.created_at // 1000 if has_profile else UNSET,
         updated_at=user.updated_at // 1000 if has_profile else UNSET,
         email=_if(has_email, user.primary_email),

@@ -42,6 +42,7 @@ _CUSTOM_MEMBERS: Final[dict[str, Callable[[Form, str], object]]] = {
     "tokenEndpointAuthMethod": Form.text,
 }
 _FIELDS: Final = {
+    "application.invalid_third_party_application_type": "isThirdParty",
     "application.third_party_application_cannot_enable_token_exchange": f"{_CUSTOM}.allowTokenExchange",
 }
 
