@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import httpx2 as httpx
 import pytest
 
 from tests.support.conversation import NODE
-from tests.support.guides import DemoTokens, printed_until, settings, write_code
+from tests.support.guides import DemoTokens, code_of, replaced, settings, write_code
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.world import World
@@ -130,10 +131,31 @@ def test_impersonation(world: World, tokens: DemoTokens, run_directory: Path, np
     assert printed == f"{tokens.agent} acts as {tokens.customer}: read:orders\n"
 
 
-def test_events(world: World, run_directory: Path, npm_packages: Path) -> None:
+SHOWING_REQUESTS = """await (async () => {
+  const messages = await consumer.consume({ expires: 1_000 });
+  (async () => {
+    for await (const status of messages.status()) if (status.type === 'next') console.log('requested');
+  })();
+  return messages;
+})()"""
+
+
+@pytest.mark.usefixtures("world")
+def test_events_after_requests_without_any(run_directory: Path, npm_packages: Path) -> None:
     write_code("events.md", npm_packages)
-    member = world.user()
-    world.template.member(world.organization, member, world.clerk_roles["user"])
-    line = printed_until(member, [NODE, npm_packages / "watch.mjs"], settings(run_directory))
-    assert line["member"] == [world.organization, member]
-    assert set(line["holds"]) >= {world.permission("read:invoices"), world.permission("write:invoices")}
+    code = replaced(code_of("events.md")["watch.mjs"], {"await consumer.consume()": SHOWING_REQUESTS})
+    (npm_packages / "watch.mjs").write_text(code)
+    environment = settings(run_directory)
+    with subprocess.Popen(
+        [NODE, npm_packages / "watch.mjs"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        try:
+            for _ in range(3):
+                assert any(line == "requested\n" for line in running.stdout)
+            added = subprocess.check_output(["sh", "-e", npm_packages / "change.sh"], env=environment, text=True)
+            member, *_, organization = added.split()
+            line = next(json.loads(line) for line in running.stdout if organization in line)
+        finally:
+            running.kill()
+    assert line == {"member": [organization, member], "holds": [f"read:{organization}"]}

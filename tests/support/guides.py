@@ -1,12 +1,9 @@
 """What the tests of docs/guides share: the code in a guide as files, and the tokens that its API meets."""
 
-import json
 import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
-from typing import Any
 
 from tests.support.world import World
 
@@ -25,6 +22,14 @@ def write_code(guide: str, directory: Path) -> None:
     """Write the code of a guide into a directory."""
     for name, code in code_of(guide).items():
         (directory / name).write_text(code)
+
+
+def replaced(code: str, replacements: dict[str, str]) -> str:
+    """Return the code with each text, which must be there exactly once, replaced."""
+    for text, replacement in replacements.items():
+        assert code.count(text) == 1, text
+        code = code.replace(text, replacement)
+    return code
 
 
 class DemoTokens:
@@ -66,13 +71,3 @@ def settings(run_directory: Path) -> dict[str, str]:
     """Return the environment of a program after it has loaded ``credentials.env``."""
     lines = (run_directory / "credentials.env").read_text().splitlines()
     return os.environ | dict(shlex.split(line)[0].split("=", 1) for line in lines)
-
-
-def printed_until(text: str, command: list[str | Path], environment: dict[str, str]) -> dict[str, Any]:
-    """Run a program that does not end, and return the first line of JSON that contains the text."""
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        try:
-            return next(json.loads(line) for line in running.stdout if text in line)
-        finally:
-            running.kill()
