@@ -11,9 +11,10 @@ import httpx2 as httpx
 import pytest
 
 from tests.support.conversation import NODE
-from tests.support.guides import DemoTokens, code_of, replaced, settings, write_code
+from tests.support.guides import DemoTokens, called, code_of, replaced, settings, write_code
 from tests.support.processes import free_port
 from tests.support.serving import serving
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 pytestmark = pytest.mark.clients
@@ -24,11 +25,18 @@ def tokens(world: World) -> DemoTokens:
     return DemoTokens(world)
 
 
-def test_fastapi(world: World, tokens: DemoTokens, fastapi: Path, tmp_path: Path) -> None:
+def test_fastapi(world: World, tokens: DemoTokens, fastapi: Path, run_directory: Path, tmp_path: Path) -> None:
     write_code("fastapi.md", tmp_path)
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "orders_api:app", "--port", str(port), "--no-access-log"]
-    environment = {"ISSUER": world.stack.issuer, "AUDIENCE": tokens.audience, "PYTHONPATH": str(fastapi)}
+    application = world.stack.credentials.traditional
+    environment = {
+        "BASE_URL": world.stack.credentials.base_url,
+        "AUDIENCE": tokens.audience,
+        "CLIENT_ID": application.client_id,
+        "CLIENT_SECRET": application.client_secret,
+        "PYTHONPATH": str(fastapi),
+    }
     with serving(command, port, tmp_path, **environment) as address, httpx.Client(base_url=address) as http:
         assert http.get("/health").json() == {"status": "ok"}
         allowed = http.get("/orders", headers=tokens.right)
@@ -42,6 +50,7 @@ def test_fastapi(world: World, tokens: DemoTokens, fastapi: Path, tmp_path: Path
             "another organization": http.get("/organizations/other/orders", headers=tokens.within),
             "undeclared": http.get("/docs", headers=tokens.right),
         }
+        assert called("fastapi.md", port, run_directory, tmp_path) == [401, 200, 401]
     assert {kind: answer.status_code for kind, answer in refused.items()} == {
         "none": 401,
         "narrow": 403,
@@ -51,35 +60,80 @@ def test_fastapi(world: World, tokens: DemoTokens, fastapi: Path, tmp_path: Path
     }
 
 
-def test_express(world: World, tokens: DemoTokens, npm_packages: Path) -> None:
+def test_express(world: World, tokens: DemoTokens, npm_packages: Path, run_directory: Path, tmp_path: Path) -> None:
+    write_code("express.md", npm_packages)
+    application, base_url = world.stack.credentials.traditional, world.stack.credentials.base_url
+    verifier_port, port = free_port(), free_port()
+    options = ["--issuer", world.stack.issuer, "--audience", tokens.audience, "--feed-url", base_url]
+    with (
+        serving(
+            [sys.executable, "-m", "verifier", *options, "--port", str(verifier_port)],
+            verifier_port,
+            CLIENT_ID=application.client_id,
+            CLIENT_SECRET=application.client_secret,
+        ) as verifier,
+        serving([NODE, npm_packages / "server.mjs"], port, VERIFIER=verifier, PORT=str(port)) as address,
+        httpx.Client(base_url=address) as http,
+    ):
+        eventually(lambda: "stead_verifier_feed_fresh 1.0" in httpx.get(f"{verifier}/metrics").text)
+        assert answers_in_express(http, tokens) == {
+            "none": (401, "Bearer"),
+            "forged": (401, 'Bearer error="invalid_token"'),
+            "repeated": (401, 'Bearer error="invalid_request"'),
+            "narrow": (403, 'Bearer error="insufficient_scope", scope="read:orders"'),
+            "within one organization": (403, 'Bearer error="insufficient_scope"'),
+            "another organization": (404, None),
+        }
+        assert called("express.md", port, run_directory, tmp_path) == [401, 200, 401]
+
+
+def test_express_while_the_verifier_is_down(npm_packages: Path) -> None:
+    write_code("express.md", npm_packages)
+    port = free_port()
+    nothing = f"http://127.0.0.1:{free_port()}"
+    with serving([NODE, npm_packages / "server.mjs"], port, VERIFIER=nothing, PORT=str(port)) as address:
+        refused = httpx.get(f"{address}/orders", headers={"Authorization": "Bearer x"})
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+
+
+def test_express_without_the_verifier(world: World, tokens: DemoTokens, npm_packages: Path) -> None:
     write_code("express.md", npm_packages)
     port = free_port()
     environment = {"ISSUER": world.stack.issuer, "AUDIENCE": tokens.audience, "PORT": str(port)}
     with (
-        serving([NODE, npm_packages / "server.mjs"], port, **environment) as address,
+        serving([NODE, npm_packages / "without-verifier.mjs"], port, **environment) as address,
         httpx.Client(base_url=address) as http,
     ):
-        assert http.get("/health").json() == {"status": "ok"}
-        allowed = http.get("/orders", headers=tokens.right)
-        assert allowed.json() == {"of": tokens.customer, "seenBy": tokens.agent}
-        within = http.get(f"/organizations/{tokens.organization}/orders", headers=tokens.within)
-        assert within.json() == {"of": tokens.organization}
-        forged = {"Authorization": f"{tokens.right['Authorization'][:-8]}AAAAAAAA"}
-        refused = {
-            "none": http.get("/orders"),
-            "forged": http.get("/orders", headers=forged),
-            "narrow": http.get("/orders", headers=tokens.narrow),
-            "within one organization": http.get("/orders", headers=tokens.within),
-            "another organization": http.get("/organizations/other/orders", headers=tokens.within),
-        }
-    assert {kind: answer.status_code for kind, answer in refused.items()} == {
+        answers = answers_in_express(http, tokens)
+        assert http.get("/orders").json() == {"error": "unauthenticated"}
+    assert answers["none"] == (401, 'Bearer realm="api"')
+    assert {kind: status for kind, (status, _) in answers.items()} == {
         "none": 401,
         "forged": 401,
+        "repeated": 401,
         "narrow": 403,
         "within one organization": 403,
         "another organization": 404,
     }
-    assert refused["none"].headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def answers_in_express(http: httpx.Client, tokens: DemoTokens) -> dict[str, tuple[int, str | None]]:
+    """Expect an API to accept what it must; return the status and the challenge of each refusal."""
+    assert http.get("/health").json() == {"status": "ok"}
+    allowed = http.get("/orders", headers=tokens.right)
+    assert allowed.json() == {"of": tokens.customer, "seenBy": tokens.agent}
+    within = http.get(f"/organizations/{tokens.organization}/orders", headers=tokens.within)
+    assert within.json() == {"of": tokens.organization}
+    forged = {"Authorization": f"{tokens.right['Authorization'][:-8]}AAAAAAAA"}
+    refused = {
+        "none": http.get("/orders"),
+        "forged": http.get("/orders", headers=forged),
+        "repeated": http.get("/orders", headers=[*forged.items(), *tokens.right.items()]),
+        "narrow": http.get("/orders", headers=tokens.narrow),
+        "within one organization": http.get("/orders", headers=tokens.within),
+        "another organization": http.get("/organizations/other/orders", headers=tokens.within),
+    }
+    return {kind: (answer.status_code, answer.headers.get("WWW-Authenticate")) for kind, answer in refused.items()}
 
 
 TOLD = {

@@ -14,7 +14,9 @@ import httpx2 as httpx
 import jwt
 import pytest
 
-from tests.support.guides import DemoTokens, code_of, replaced, settings, write_code
+from tests.support.guides import DemoTokens, called, code_of, replaced, settings, write_code
+from tests.support.processes import free_port
+from tests.support.serving import serving
 from tests.support.world import World
 
 
@@ -53,6 +55,14 @@ def test_django(directory: Path, tokens: DemoTokens) -> None:
         "narrow": (403, 'Bearer error="insufficient_scope", scope="purge:orders"'),
         "within one organization": (403, 'Bearer error="insufficient_scope"'),
     }
+
+
+@pytest.mark.heavy
+def test_django_when_called_with_curl(directory: Path, run_directory: Path) -> None:
+    write_code("django.md", directory)
+    port = free_port()
+    with serving([sys.executable, "orders_api.py", "runserver", "--noreload", str(port)], port, directory):
+        assert called("django.md", port, run_directory, directory) == [401, 200]
 
 
 @pytest.mark.heavy

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 from tests.support.world import World
@@ -30,6 +31,17 @@ def replaced(code: str, replacements: dict[str, str]) -> str:
         assert code.count(text) == 1, text
         code = code.replace(text, replacement)
     return code
+
+
+def called(guide: str, port: int, run_directory: Path, directory: Path) -> list[int]:
+    """Run ``call.sh`` of a guide against its API on a port; return the statuses of the API's answers."""
+    (directory / ".local").symlink_to(run_directory)
+    address = f"http://127.0.0.1:{port}/orders"
+    is_accepted = f'curl -sfo /dev/null {address} -H "Authorization: Bearer $TOKEN"'
+    code = code_of(guide)["call.sh"].replace("http://127.0.0.1:8001/orders", address)
+    code = code.replace("sleep 1\n", f"while {is_accepted}; do sleep 0.1; done\n")
+    printed = subprocess.check_output(["sh", "-ec", code], cwd=directory, text=True, timeout=60)
+    return [int(status) for status in re.findall(r"^HTTP/1.1 (\d+)", printed, re.MULTILINE)]
 
 
 class DemoTokens:
