@@ -11,7 +11,7 @@ import subprocess
 import kubernetes_validate
 import pytest
 
-from tests.support.manifests import KUBECTL, VERIFIER, Manifest, kustomizations, manifests
+from tests.support.manifests import KUBECTL, VERIFIER, Manifest, examples_in_the_documents, kustomizations, manifests
 
 pytestmark = pytest.mark.manifests
 
@@ -38,6 +38,13 @@ def problem(manifest: Manifest, version: str) -> str | None:
 def test_every_manifest_matches_its_strict_schema(directory: str, version: str) -> None:
     found = [problem(each, version) for each in manifests(directory) if each["apiVersion"] not in WITHOUT_SCHEMA]
     assert [each for each in found if each] == []
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_the_example_of_a_backup_matches_its_strict_schema(version: str) -> None:
+    kinds = ("PersistentVolumeClaim", "CronJob")
+    examples = [each for each in examples_in_the_documents() if each["kind"] in kinds]
+    assert [problem(each, version) for each in examples] == [None, None]
 
 
 def test_a_misspelled_field_does_not_match() -> None:

@@ -108,6 +108,11 @@ def test_each_alert_is_tested_and_has_an_entry_in_the_runbook() -> None:
     assert set(re.findall(r"^\| `(Stead\w+)` \|", RUNBOOK, re.MULTILINE)) == alerts
 
 
+def test_each_alert_guards_an_objective() -> None:
+    objectives = RUNBOOK.partition("## Objectives")[2].partition("## Alerts")[0]
+    assert set(re.findall(r"`(Stead\w+)`", objectives)) == {rule["alert"] for rule in RULES if "alert" in rule}
+
+
 @pytest.mark.parametrize("query", QUERIES)
 def test_each_query_of_the_dashboard_returns_data(query: str, prometheus: Prometheus) -> None:
     query = query.replace("$__rate_interval", "1m")

@@ -40,8 +40,8 @@ def kustomizations(kind: str) -> list[str]:
 
 
 def examples_in_the_documents() -> list[Manifest]:
-    """Return the manifests that docs/operations/kubernetes.md shows."""
-    text = (ROOT / "docs/operations/kubernetes.md").read_text()
+    """Return the manifests that docs/operations shows."""
+    text = "".join((ROOT / f"docs/operations/{name}.md").read_text() for name in ("kubernetes", "backup-and-restore"))
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [each for block in blocks for each in yaml.safe_load_all(block)]
 

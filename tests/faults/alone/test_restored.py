@@ -1,16 +1,18 @@
 """PostgreSQL is the source of truth: what happens when it is restored to an earlier point, and when others lose data.
 
-It is restored with Redis and NATS as they were, one of them empty, and both. Streams that are lost while the services
-run are rebuilt.
+It is restored from a dump of each database, or from one copy of the whole server, with Redis and
+NATS as they were, one of them empty, and both. Streams that are lost while the services run are rebuilt.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -70,13 +72,28 @@ def dump(addresses: ServerAddresses, directory: Path) -> None:
         subprocess.run([*command, database(addresses, service)], check=True)
 
 
-def restore(addresses: ServerAddresses, directory: Path, deployment: Deployment) -> None:
-    """Restore while everything is stopped, then tell each service."""
+def restore_dumps(addresses: ServerAddresses, directory: Path) -> None:
     for service in SERVICES:
         command = [PROGRAMS / "pg_restore", "--clean", "--if-exists", "--create", "--exit-on-error"]
         subprocess.run([*command, f"--dbname={addresses.admin_postgres_url}", directory / service], check=True)
-    for process in (deployment.management, deployment.template, deployment.tokens[0]):
-        process.command("restored")
+
+
+def copy_server(addresses: ServerAddresses, directory: Path) -> None:
+    command = [PROGRAMS / "pg_basebackup", f"--pgdata={directory}", "--format=tar", "--gzip", "--checkpoint=fast"]
+    subprocess.run([*command, f"--dbname={addresses.admin_postgres_url}"], check=True)
+
+
+def restore_copy(servers: EmbeddedServers, data: Path, directory: Path) -> None:
+    """Replace PostgreSQL's data directory; its owner stays."""
+    servers.postgres.kill()
+    owner = data.stat()
+    for each in data.iterdir():
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    for archive, place in (("base.tar.gz", data), ("pg_wal.tar.gz", data / "pg_wal")):
+        subprocess.run(["tar", "--extract", f"--file={directory / archive}", f"--directory={place}"], check=True)
+    for each in data.rglob("*"):
+        os.chown(each, owner.st_uid, owner.st_gid)
+    servers.postgres.start()
 
 
 def set_up_organization(management: ManagementClient) -> Organization:
@@ -190,12 +207,12 @@ STARTS = length(short=2, long=len(EMPTIED))
 """With how many of these the services are started."""
 
 
-def stop_restore_and_start(
-    deployment: Deployment, addresses: ServerAddresses, directory: Path, empty: Callable[[], None]
-) -> None:
+def stop_restore_and_start(deployment: Deployment, empty: Callable[[], None], restore: Callable[[], None]) -> None:
     deployment.stop()
     empty()
-    restore(addresses, directory, deployment)
+    restore()
+    for process in (deployment.management, deployment.template, deployment.tokens[0]):
+        process.command("restored")
     sources = (deployment.management, deployment.template)
     for process in sources:
         process.start()
@@ -215,10 +232,19 @@ async def test_nothing_is_granted_that_the_databases_do_not_grant_and_subscriber
     impersonation: Impersonation,
     tmp_path: Path,
 ) -> None:
-    """One dump is restored again and again, and one subscriber runs all the time."""
+    """One state is restored again and again, and one subscriber runs all the time."""
     stores = Stores(own_servers, own_addresses, own_directory)
     organization = await asyncio.to_thread(set_up_organization, management)
-    await asyncio.to_thread(dump, own_addresses, tmp_path)
+    dumps, copy = tmp_path / "dumps", tmp_path / "copy"
+    dumps.mkdir()
+    await asyncio.to_thread(dump, own_addresses, dumps)
+    await asyncio.to_thread(copy_server, own_addresses, copy)
+    ways = itertools.cycle(
+        (
+            partial(restore_dumps, own_addresses, dumps),
+            partial(restore_copy, own_servers, (own_directory / "postgres").resolve(), copy),
+        )
+    )
     world = (deployment, management, impersonation, organization)
     async with EventBus(own_addresses.subscriber_nats_url) as bus, PermissionCache(bus) as cache:
         await cache.ready()
@@ -237,8 +263,9 @@ async def test_nothing_is_granted_that_the_databases_do_not_grant_and_subscriber
                 for each in emptied:
                     each(stores)
 
-            print(f"Redis and NATS: {stores_are}")  # noqa: T201 - in the report of a failure
-            await asyncio.to_thread(stop_restore_and_start, deployment, own_addresses, tmp_path, empty)
+            restore = next(ways)
+            print(f"{restore.func.__name__}, Redis and NATS: {stores_are}")  # noqa: T201 - in the report of a failure
+            await asyncio.to_thread(stop_restore_and_start, deployment, empty, restore)
             await asyncio.to_thread(expect_only_what_the_databases_grant, *world, later)
             await eventually_here(lambda: holders() == {organization.holder} and cache.is_current)
 
