@@ -207,6 +207,24 @@ class TestPrivileges:
         assert not (own / "servers" / "postgres").is_symlink()
 
     @as_root
+    @pytest.mark.parametrize("owner", ["root", "bin"])
+    def test_an_ordinary_user_is_told_whose_data_it_is(self, home: Path, owner: str) -> None:
+        theirs, user = home / "servers", pwd.getpwnam("nobody")
+        theirs.mkdir(mode=0o711 if owner == "root" else 0o700)
+        (theirs / "lock").touch(mode=0o600)
+        for path in (theirs / "lock", theirs):
+            shutil.chown(path, owner)
+        result = subprocess.run(
+            [sys.executable, "-c", START, theirs, str(user.pw_gid), str(user.pw_uid)],
+            input="",
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        problem = f"the data in {theirs} belongs to the user {owner}: run as that user, or choose another directory"
+        assert result.stderr.splitlines()[-1].endswith(problem)
+
+    @as_root
     def test_root_starts_on_the_data_of_an_ordinary_user(self, stopped: Path) -> None:
         """PostgreSQL runs as the owner of the data directory."""
         data = stopped / "postgres"

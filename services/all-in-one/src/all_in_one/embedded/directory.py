@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from all_in_one.embedded.errors import DataDirectoryBroken, DataDirectoryInUse
+from all_in_one.embedded.errors import DataDirectoryBroken, DataDirectoryInUse, DataDirectoryOfAnother
 from provision import Passwords, ProvisionError, stored_passwords
 from provision.private_files import write_private
 
@@ -46,11 +46,18 @@ class DataDirectory:
 
         Raises:
             DataDirectoryInUse: Another process holds the lock.
+            DataDirectoryOfAnother: It belongs to another user.
         """
         # As root, others may pass through but not list: PostgreSQL runs as another user, in a directory below.
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError:
+            owner = self.path.stat().st_uid
+            if owner == os.geteuid():
+                raise
+            raise DataDirectoryOfAnother(self.path, owner) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -3,6 +3,7 @@
 ``str()`` of each is one line that says what is wrong and what to do; none contains a password.
 """
 
+import pwd
 from pathlib import Path
 
 
@@ -16,6 +17,19 @@ class DataDirectoryInUse(EmbeddedError):  # noqa: N818 - named for what happened
     def __init__(self, directory: Path, holder: str) -> None:
         super().__init__(
             f"the data in {directory} is in use by process {holder}: stop that one first, or choose another directory"
+        )
+
+
+class DataDirectoryOfAnother(EmbeddedError):  # noqa: N818 - named for what happened
+    """The data directory belongs to another user of this machine."""
+
+    def __init__(self, directory: Path, owner: int) -> None:
+        try:
+            name = pwd.getpwuid(owner).pw_name
+        except KeyError:  # without an account
+            name = str(owner)
+        super().__init__(
+            f"the data in {directory} belongs to the user {name}: run as that user, or choose another directory"
         )
 
 
