@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from provision import ServerAddresses
-from tests.support.world import Client, World, outcome, world_of_late_news
+from tests.support.world import Client, World, last_revision, outcome, world_of_late_news
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +43,21 @@ async def test_an_actor_token_of_an_application_trusted_a_moment_ago_is_accepted
         world.management.applications.update(world.third_party.id, is_third_party=False)
         headers = {"Identity_Revision": world.management.last_revision or ""}
         assert outcome(world.with_actor(actor_token, headers=headers)) == (200, None)
+
+    await asyncio.to_thread(ask, late_world)
+
+
+async def test_what_is_minted_after_a_change_of_the_policy_is_judged_by_it_without_the_header(
+    late_world: World,
+) -> None:
+    """The subject token names the revision of its minting; the refusal spends nothing."""
+
+    def ask(world: World) -> None:
+        world.management.impersonation_policy.update(require_actor=True)
+        subject_token = world.subject_token()
+        assert outcome(world.exchange(subject_token)) == (400, "invalid_request")
+        world.management.impersonation_policy.update(require_actor=False)
+        assert outcome(world.exchange(subject_token, headers=last_revision(world))) == (200, None)
 
     await asyncio.to_thread(ask, late_world)
 

@@ -215,6 +215,10 @@ async def test_every_write_of_management_service_leaves_one_entry(
         await write(f"Replace{singular}Roles", "assignment.update", "PUT", path, {"roleIds": []})
         await write("DeleteRole", "role.delete", "DELETE", f"roles/{role}")
 
+    path, body = "configs/impersonation", {"requireContext": ["a value of a policy"]}
+    await write("UpdateImpersonationPolicy", "impersonation-policy.update", "PATCH", path, body)
+    await history.send("PATCH", path, body)
+
     async with ScriptAnswers(management) as answers:
         key = "claims-function"
         script = {"script": "const getCustomJwtClaims = async () => ({});"}

@@ -42,6 +42,7 @@ GOOD = {
     "PUT /api/roles/{role_id}/users": {"userIds": []},
     "POST /api/roles/{role_id}/applications": {"applicationIds": ["x"]},
     "PUT /api/roles/{role_id}/applications": {"applicationIds": []},
+    "PATCH /api/configs/impersonation": {"requireActor": False},
     "PUT /api/configs/jwt-customizer/{kind}": {"blockIssuanceOnError": False, "script": ""},
     "PATCH /api/configs/jwt-customizer/{kind}": {"blockIssuanceOnError": False},
     "POST /api/configs/jwt-customizer/test": {"tokenType": "access-token", "script": "", "token": {}, "context": {}},

@@ -13,6 +13,7 @@ from identity_common.wire.events import (
     ApplicationState,
     AssignmentState,
     ClaimsFunctionState,
+    ImpersonationPolicyState,
     NarrowingState,
     ResourceState,
     RoleState,
@@ -37,6 +38,7 @@ KINDS: Final[dict[str, Any]] = {
     "assignment": AssignmentState,
     "narrowing": NarrowingState,
     "claims-function": ClaimsFunctionState,
+    "impersonation-policy": ImpersonationPolicyState,
     IMPERSONATION: ImpersonationEndsState,
 }
 PARTS: Final = {SecretState}
@@ -74,6 +76,7 @@ async def created_everything(own: Management) -> None:
         await own.client.post(f"/api/{holder}/roles", json={"roleIds": [role]})
     await saved(own)
     await own.client.post(f"/api/impersonations/{new_id()}/end")
+    await own.client.patch("/api/configs/impersonation", json={"requireActor": True})
 
 
 async def republished_kinds(own: Management) -> set[str]:

@@ -231,34 +231,6 @@ async def test_a_revoked_token_is_refused_before_any_other_check(management: Man
 
 
 @pytest.mark.heavy
-async def test_a_required_context_is_refused_unless_each_member_is_text(management: Management) -> None:
-    required = settings_for(
-        management.addresses,
-        management.issuer,
-        tenant_id=management.tenant_id,
-        require_context=("reason", "ticketId"),
-    )
-    user = (await management.created("users"))["id"]
-    app = create_app(required)
-    async with running(app), client_of(app, management.token()) as client:
-        for context, missing in (
-            ({}, ["reason", "ticketId"]),
-            ({"reason": "Order does not arrive"}, ["ticketId"]),
-            ({"reason": "", "ticketId": " \t"}, ["reason", "ticketId"]),
-            ({"reason": None, "ticketId": 4711}, ["reason", "ticketId"]),
-            ({"reason": ["x"], "ticketId": "T-1", "ticketid": "x"}, ["reason"]),
-        ):
-            refused = await client.post(PATH, json={"userId": user, "context": context})
-            assert refusal(refused) == (422, "subject_token.context_required")
-            assert refused.json()["data"] == {"missing": missing}
-        assert refusal(await client.post(PATH, json={"userId": user}))[0] == 422
-        context = {"reason": "Order does not arrive", "ticketId": "T-1", "more": 1}
-        assert (await client.post(PATH, json={"userId": user, "context": context})).status_code == 201
-    async with client_of(app, None) as anonymous:
-        assert (await anonymous.post(PATH, json={"userId": user})).status_code == 401
-
-
-@pytest.mark.heavy
 async def test_without_redis_minting_is_refused_until_it_is_back(management: Management) -> None:
     async with TcpProxy(management.addresses.management_redis_url) as redis:
         settings = settings_for(

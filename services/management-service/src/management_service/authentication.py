@@ -17,13 +17,18 @@ from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
 from stead.verify.access_tokens import issued_at_ms
 
-# One statement and one snapshot for a caller and, where a subject token is minted, for the user that it will stand for;
-# and one for all requests of a tick of the event loop. OFFSET 0: see ``live_caller``.
+# One statement and one snapshot for a caller and, where a subject token is minted, for the user that it will stand for
+# and the policy of impersonations; and one for all requests of a tick of the event loop. OFFSET 0: see ``live_caller``.
 SELECT_FACTS: Final = KeyLookup(f"""
     SELECT
         {live_caller("caller", applications="applications", users="users")} AS is_live,
-        named.is_suspended, named.tokens_valid_after, source_revision.revision
+        named.is_suspended, named.tokens_valid_after, source_revision.revision, policy.require_context,
+        CASE WHEN cardinality(policy.excluded_roles) > 0 THEN EXISTS (
+            SELECT FROM user_roles
+            WHERE tenant_id = $1 AND user_id = caller.user_id AND role_id = ANY(policy.excluded_roles) OFFSET 0
+        ) ELSE false END AS is_excluded
     FROM source_revision
+    LEFT JOIN impersonation_policies AS policy ON policy.tenant_id = source_revision.tenant_id
     CROSS JOIN unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) WITH ORDINALITY
         AS caller (client_id, subject, issued_at, user_id, position)
     LEFT JOIN LATERAL (
@@ -41,11 +46,15 @@ class NamedUser(msgspec.Struct, frozen=True):
         is_suspended: None if the user does not exist.
         tokens_valid_after: Milliseconds since the epoch; tokens for the user carry no earlier time. 0 without a user.
         revision: Revision of this service that the state includes.
+        is_excluded: Whether the policy of impersonations excludes the user, for a role.
+        required_context: Names of members that the policy requires of a context.
     """
 
     is_suspended: bool | None
     tokens_valid_after: int
     revision: int
+    is_excluded: bool
+    required_context: tuple[str, ...]
 
 
 class Authentication:
@@ -70,6 +79,8 @@ class Authentication:
             is_suspended=facts["is_suspended"],
             tokens_valid_after=facts["tokens_valid_after"] or 0,
             revision=facts["revision"],
+            is_excluded=facts["is_excluded"],
+            required_context=tuple(facts["require_context"] or ()),
         )
 
     def _facts(self, token: AccessToken, user_id: str) -> "asyncio.Future[asyncpg.Record]":

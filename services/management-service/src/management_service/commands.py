@@ -21,7 +21,9 @@ from management_service.applications.service import Applications
 from management_service.bootstrap.console import ConsoleBootstrap
 from management_service.bootstrap.credentials_file import CredentialsFile
 from management_service.bootstrap.first_client import RESOURCE_NAME, Bootstrap, Credentials
+from management_service.bootstrap.first_policy import FirstPolicy
 from management_service.bootstrap.kubernetes_secret import KubernetesSecret
+from management_service.impersonation_policy.service import ImpersonationPolicies
 from management_service.invitations.service import Invitations
 from management_service.parts import shared_with_commands as parts
 from management_service.passwords.hashing import Passwords
@@ -40,10 +42,12 @@ def bootstrap(settings: Settings) -> Credentials:
     """Create the first client of the Management API and a new secret. Blocks; runs its own event loop.
 
     Where the settings name a Secret of Kubernetes or a file, write the credentials there, unless it has valid ones;
-    where they name a Secret for the console, also create what the console needs.
+    where they name a Secret for the console, also create what the console needs. Where they turn on something of the
+    policy of impersonations, set it, unless it was set before.
 
     Raises:
-        CommandError: A role of another type has the name of a bootstrap role; or a Secret cannot be written.
+        CommandError: A role of another type has the name of a bootstrap role, a role to exclude does not exist, or a
+            Secret cannot be written.
     """
 
     def secret(name: str) -> KubernetesSecret | None:
@@ -99,9 +103,10 @@ async def _bootstrap(
             await one_at_a_time.execute(_BOOTSTRAP_LOCK)
             await changes.prepare()
             earlier = Credentials.from_values(await stored.read()) if stored else None
+            roles = Roles(reader, changes, administrators, tenant_id=tenant_id)
             credentials = await Bootstrap(
                 resources=parts.resources(settings, reader, changes),
-                roles=Roles(reader, changes, administrators, tenant_id=tenant_id),
+                roles=roles,
                 applications=Applications(reader, changes, tenant_id=tenant_id),
                 assignments=Assignments(reader, changes, administrators, tenant_id=tenant_id),
                 management_api=settings.management_api_resource,
@@ -110,6 +115,12 @@ async def _bootstrap(
                 await stored.write(msgspec.structs.asdict(credentials))
             if console:
                 await _bootstrap_console(settings, reader, changes, console, administrator)
+            policies = ImpersonationPolicies(reader, changes, tenant_id=tenant_id)
+            await FirstPolicy(policies, roles, tenant_id=tenant_id).ensure(
+                require_actor=settings.bootstrap_require_actor,
+                require_context=settings.bootstrap_require_context,
+                excluded_roles=settings.bootstrap_excluded_roles,
+            )
             return credentials
     finally:
         for each in (stored, console, administrator):

@@ -19,6 +19,7 @@ from management_service.applications.service import application_state
 from management_service.claims_function import store as claims_function_store
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import function_state
+from management_service.impersonation_policy.service import record_policy
 from management_service.impersonations.service import record_slots
 from management_service.resources import store as resource_store
 from management_service.resources.service import resource_state, scope_state
@@ -37,6 +38,7 @@ _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 def republication_steps(tenant_id: str) -> tuple[Step, ...]:
     """Return one step for each table of aggregates of a tenant."""
     steps = (
+        record_policy,  # first: a replica that starts meanwhile must not know a client before it
         *(_record_resources, _record_scopes, _record_roles, _record_applications, _record_users),
         *(_record_claims_functions, record_slots),
     )
@@ -92,12 +94,13 @@ async def _record_applications(tenant_id: str, transaction: Transaction, after: 
 
 async def _record_users(tenant_id: str, transaction: Transaction, after: str) -> str | None:
     ids = await _lock_batch(transaction.connection, users, tenant_id, after)
+    # Before the users: the policy of impersonations excludes users by their roles.
+    await _record_assignments(transaction, "user", tenant_id, ids)
     statement = select(*user_store.COLUMNS).where(users.c.tenant_id == _TENANT, users.c.id == any_(_IDS))
     found = await transaction.connection.execute(statement, {"tenant": tenant_id, "ids": ids})
     for row in found.mappings():
         user = user_store.user_from(row)
         transaction.record("user", (user.id,), "updated", user_state(user))
-    await _record_assignments(transaction, "user", tenant_id, ids)
     return _last(ids)
 
 

@@ -215,6 +215,16 @@ longest_lifetimes = Table(
 )
 """The longest lifetime that any resource's access tokens have had."""
 
+impersonation_policies = Table(
+    "impersonation_policies",
+    metadata,
+    tenant_id(),
+    Column("require_actor", Boolean, nullable=False),
+    Column("require_context", ARRAY(Text), nullable=False),
+    Column("excluded_roles", ARRAY(Text), nullable=False),
+)
+"""Ids of roles in an array, not in a relation: minting reads a policy in the statement that finds the user."""
+
 claims_functions = Table(
     "claims_functions",
     metadata,

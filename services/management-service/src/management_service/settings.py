@@ -11,6 +11,7 @@ _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
 
 _MAX_CONSOLE_NAME: Final = 64
+_NAMES: Final = ("bootstrap_require_context", "bootstrap_excluded_roles")
 _SECRET_NAMES: Final = (
     "bootstrap_secret_name",
     "bootstrap_console_secret_name",
@@ -31,8 +32,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
             may be among ``environment_variable_keys``. Keys derived from them sign the console's cookies.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
-        require_context: Names of members that the context of every subject token must have as non-blank text, such as
-            ``reason,ticketId``; empty to require none.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         bootstrap_secret_name: The Kubernetes Secret, in the namespace of the pod, that ``bootstrap`` writes the
             credentials to; empty for none.
@@ -41,6 +40,10 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             with the file names of ``console_credentials``; empty for no console.
         bootstrap_administrator_secret_name: The Secret that ``bootstrap`` writes the user name and invitation of the
             first administrator to, if there is none yet; needs ``bootstrap_console_secret_name``.
+        bootstrap_require_actor: Whether ``bootstrap`` turns on ``requireActor`` of ``/api/configs/impersonation``. This
+            and the next two have no effect on a tenant whose policy was set before, or that is older than the policy.
+        bootstrap_require_context: Names for ``requireContext`` there, such as ``reason,ticketId``.
+        bootstrap_excluded_roles: Names of existing API roles for ``excludedRoles`` there, such as ``Administrator``.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
             for a thread as can be answered in time; the others get 503.
         pending_requests_per_address: Limit per 15 minutes of sign-ins to the console from one IPv4 address or IPv6 /64
@@ -64,12 +67,14 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     audit_head_keys: tuple[Secret, ...]
     redis_replicas: int = 0
     subject_token_ttl_s: int = 600
-    require_context: tuple[str, ...] = ()
     database_connections: int = 10
     bootstrap_secret_name: str = ""
     bootstrap_file: str = ""
     bootstrap_console_secret_name: str = ""
     bootstrap_administrator_secret_name: str = ""
+    bootstrap_require_actor: bool = False
+    bootstrap_require_context: tuple[str, ...] = ()
+    bootstrap_excluded_roles: tuple[str, ...] = ()
     password_hashing_threads: int = 2
     pending_requests_per_address: int = 1000
     password_window_s: int = 900
@@ -90,8 +95,11 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
-        if not all(values.get("require_context", ())):
-            found.append("REQUIRE_CONTEXT: must be names with commas between them")
+        found += [
+            f"{name.upper()}: must be names with commas between them"
+            for name in _NAMES
+            if not all(values.get(name, ()))
+        ]
         found += [
             f"{name.upper()}: must be the name of a Secret: a-z, 0-9, '-' and '.', 253 at most"
             for name in _SECRET_NAMES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stead import (
     AuditEntry,
     Impersonation,
+    ImpersonationPolicy,
     SubjectToken,
 )
 from tests.unit.sdk.operations.entities import (
@@ -62,4 +63,20 @@ ROWS: list[Row] = [
         None,
     ),
     (lambda c: c.impersonations.end_all(all=True), "POST", "/api/impersonations/end", {"all": True}, None, None),
+    (
+        lambda c: c.impersonation_policy.get(),
+        "GET",
+        "/api/configs/impersonation",
+        None,
+        {"tenantId": "default", "requireActor": True, "requireContext": ["reason"], "excludedRoles": ["r1"]},
+        ImpersonationPolicy(require_actor=True, require_context=("reason",), excluded_roles=("r1",)),
+    ),
+    (
+        lambda c: c.impersonation_policy.update(require_actor=None, require_context=iter(["reason"])),
+        "PATCH",
+        "/api/configs/impersonation",
+        {"requireActor": None, "requireContext": ["reason"]},
+        {"tenantId": "default", "requireActor": False, "requireContext": ["reason"], "excludedRoles": []},
+        ImpersonationPolicy(require_context=("reason",)),
+    ),
 ]

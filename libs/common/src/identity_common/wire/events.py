@@ -211,6 +211,18 @@ class NarrowingState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     name: str = ""
 
 
+class ImpersonationPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What token-service judges of the tenant's policy of impersonations. Never published: all of it is off.
+
+    Attributes:
+        require_actor: Whether an exchange needs an actor token.
+        excluded_role_ids: Sorted ids of the API roles whose holders cannot be impersonated.
+    """
+
+    require_actor: bool = False
+    excluded_role_ids: tuple[str, ...] = ()
+
+
 class ClaimsFunctionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The active version of the custom-claims function for one kind of token.
 

@@ -91,6 +91,7 @@ class _Client(Generic[R]):
         self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
         self.impersonations: groups.Impersonations[R] = groups.Impersonations(run, is_async=is_async)
+        self.impersonation_policy: groups.ImpersonationPolicy[R] = groups.ImpersonationPolicy(run, is_async=is_async)
 
     @property
     def last_revision(self) -> str | None:
@@ -165,6 +166,7 @@ class ManagementClient(_Client[Run]):
         logs: The audit trail.
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
+        impersonation_policy: What impersonations need, and which users they exclude.
     """
 
     def __init__(
@@ -289,6 +291,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         logs: The audit trail.
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
+        impersonation_policy: What impersonations need, and which users they exclude.
     """
 
     def __init__(

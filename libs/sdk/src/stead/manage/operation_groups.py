@@ -15,6 +15,7 @@ from stead.manage.lists import AsyncListing, Listing, ListRequest
 from stead.manage.operations import (
     applications,
     custom_claims,
+    impersonation_policy,
     impersonations,
     logs,
     organization_permissions,
@@ -287,3 +288,10 @@ class Impersonations(Group[R]):
     list = _List(impersonations.list_impersonations)
     end = _Method(impersonations.end_impersonation)
     end_all = _Method(impersonations.end_impersonations)
+
+
+class ImpersonationPolicy(Group[R]):
+    """``client.impersonation_policy``: what impersonations need, and which users they exclude."""
+
+    get = _Method(impersonation_policy.get_impersonation_policy)
+    update = _Method(impersonation_policy.update_impersonation_policy)

@@ -24,7 +24,7 @@ from stead.models.custom_claims import (
     ScriptProblem,
     TestedClaims,
 )
-from stead.models.impersonations import Impersonation, SubjectToken
+from stead.models.impersonations import Impersonation, ImpersonationPolicy, SubjectToken
 from stead.models.organization_template import (
     MemberEffect,
     OrganizationTemplate,
@@ -68,6 +68,7 @@ __all__ = [
     "DryRunReport",
     "HeldPermissions",
     "Impersonation",
+    "ImpersonationPolicy",
     "InclusionProof",
     "Invitation",
     "MemberEffect",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stead.models.audit import AuditContext, AuditEntry
+from stead.models.versions import Versioned
 
 
 class SubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -70,3 +71,17 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ended_by: str | None = None
     reason: str | None = None
     events: tuple[AuditEntry, ...] = ()
+
+
+class ImpersonationPolicy(Versioned, frozen=True, kw_only=True, rename="camel"):
+    """What impersonations need, and which users they exclude.
+
+    Attributes:
+        require_actor: Whether an exchange without an actor token is refused.
+        require_context: Names of members that the context of every subject token must have as text.
+        excluded_roles: Sorted ids of API roles whose holders cannot be impersonated.
+    """
+
+    require_actor: bool = False
+    require_context: tuple[str, ...] = ()
+    excluded_roles: tuple[str, ...] = ()

@@ -12,4 +12,4 @@ def subject_tokens(settings: Settings, shared: Shared) -> SubjectTokens:
     store = SubjectTokenWriter(
         shared.connections.commands, tenant_id=settings.tenant_id, ttl_s=ttl_s, backlog=settings.audit_backlog
     )
-    return SubjectTokens(store, ttl_s=ttl_s, required_context=settings.require_context)
+    return SubjectTokens(store, ttl_s=ttl_s)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from management_service.applications.service import Applications
 from management_service.audit.reading.service import AuditTrail
 from management_service.audit.tree.proofs import AuditProofs
+from management_service.impersonation_policy.service import ImpersonationPolicies
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.service import Impersonations
@@ -42,6 +43,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         "resources": resources(settings, reader, changes),
         "roles": Roles(reader, changes, last_administrator, tenant_id=tenant_id),
         "assignments": assignments,
+        "impersonation_policies": ImpersonationPolicies(reader, changes, tenant_id=tenant_id),
         "claims_functions": shared.claims_functions,
         "impersonations": Impersonations(
             changes,

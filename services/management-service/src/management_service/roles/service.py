@@ -16,6 +16,7 @@ from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import RoleState
 from management_service.administrators import Administrators
+from management_service.impersonation_policy.service import take_role_out
 from management_service.resources.narrowing import named_scopes, record_lost_scopes
 from management_service.resources.store import Scope
 from management_service.roles import rules, store
@@ -143,6 +144,7 @@ class Roles:
             lost = await named_scopes(connection, self._tenant_id, granted)
             await store.delete_role(connection, self._tenant_id, role_id)
             transaction.record("role", (role_id,), "deleted", RoleState(id=role_id, deleted=True))
+            await take_role_out(transaction, self._tenant_id, role_id)
             record_lost_scopes(transaction, lost)
 
     async def list_scopes(self, role_id: str, page: Page) -> tuple[list[Scope], int]:

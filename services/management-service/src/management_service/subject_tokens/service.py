@@ -1,6 +1,6 @@
 """Mints subject tokens."""
 
-from collections.abc import Sequence
+from typing import NoReturn
 
 import msgspec
 
@@ -16,7 +16,7 @@ from management_service.subject_tokens.rules import (
     missing_context,
     new_subject_token,
 )
-from management_service.subject_tokens.store import RequestOrigin, SubjectTokenWriter
+from management_service.subject_tokens.store import RefusedMinting, RequestOrigin, SubjectTokenWriter
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -37,12 +37,9 @@ class MintedSubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="came
 class SubjectTokens:
     """Mints subject tokens."""
 
-    def __init__(
-        self, store: SubjectTokenWriter, *, ttl_s: int, required_context: Sequence[str] = (), clock: Clock = now_ms
-    ) -> None:
+    def __init__(self, store: SubjectTokenWriter, *, ttl_s: int, clock: Clock = now_ms) -> None:
         self._store = store
         self._ttl_s = ttl_s
-        self._required_context = required_context
         self._clock = clock
 
     async def mint(
@@ -58,10 +55,11 @@ class SubjectTokens:
 
         Raises:
             NotFound: There is no such user.
-            Conflict: ``user.suspended``, ``subject_token.context_required``.
+            Conflict: ``user.suspended``; by the policy of impersonations ``subject_token.context_required`` and
+                ``user.excluded_from_impersonation``, which the audit trail has.
             TooLarge: The context.
         """
-        record = await self._record(creation, check)
+        record = await self._record(creation, check, origin)
         subject_token = new_subject_token()
         storing = self._store.store(
             subject_token, record, requested_by=check.user_id, token_id=check.token_id, origin=origin
@@ -76,20 +74,23 @@ class SubjectTokens:
         )
         return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
 
-    async def _record(self, creation: SubjectTokenCreation, check: CallerCheck) -> SubjectTokenRecord:
+    async def _record(
+        self, creation: SubjectTokenCreation, check: CallerCheck, origin: RequestOrigin
+    ) -> SubjectTokenRecord:
         """Return the record of a new token for a live user."""
         now = self._clock()  # before the user is read: a later change that ends tokens then ends this one too
         user = await check.named_user(creation.user_id)
         context = _encode(creation.context)
         if context_is_too_large(context):
             raise body_too_large("The context is too large.")
-        missing = missing_context(creation.context, self._required_context)
-        if missing:
-            raise _context_required(missing)
+        if missing := missing_context(creation.context, user.required_context):
+            await self._refuse(_context_required(missing), creation, check, origin)
         if user.is_suspended is None:
             raise NotFound(UNKNOWN_RELATION, "The request refers to an id that does not exist.")
         if user.is_suspended:
             raise Conflict("user.suspended", "The user is suspended.")
+        if user.is_excluded:
+            await self._refuse(_excluded(), creation, check, origin)
         return SubjectTokenRecord(
             id=new_id(),
             user_id=creation.user_id,
@@ -100,6 +101,27 @@ class SubjectTokens:
             minted_at=now,
             context=msgspec.Raw(context),
         )
+
+    async def _refuse(
+        self, refusal: Conflict, creation: SubjectTokenCreation, check: CallerCheck, origin: RequestOrigin
+    ) -> NoReturn:
+        """Refuse by the policy of impersonations: recorded, but not of a caller whose token was revoked."""
+        caller = await check.finish()
+        refused = RefusedMinting(
+            reason=refusal.code,
+            client_id=caller.client_id,
+            user_id=creation.user_id,
+            requested_by=check.user_id,
+            token_id=check.token_id,
+        )
+        self._store.record_refusal(refused, origin)
+        _log.info("subject-token.not-minted", reason=refusal.code, client_id=caller.client_id)
+        raise refusal
+
+
+def _excluded() -> Conflict:
+    message = "The user has a role whose holders cannot be impersonated."
+    return Conflict("user.excluded_from_impersonation", message)
 
 
 def _context_required(missing: list[str]) -> Conflict:

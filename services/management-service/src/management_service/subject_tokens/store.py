@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
+from identity_common.clock import now_ms
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.identifiers import new_id
-from identity_common.stores.audit_streams import LUA_APPEND, AuditStreamKeys, encode_entry
+from identity_common.stores.audit_streams import LUA_APPEND, AuditStream, AuditStreamKeys, encode_entry
 from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
@@ -24,6 +25,7 @@ _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
 
 LOG: Final[AuditLog] = "subject-tokens"
+_OPERATION: Final = "CreateSubjectToken"
 _MAX_TEXT: Final = 256
 _FULL: Final = 0
 
@@ -54,6 +56,24 @@ class RequestOrigin(msgspec.Struct, frozen=True):
     user_agent: str
 
 
+class RefusedMinting(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that the policy of impersonations refused.
+
+    Attributes:
+        reason: Code of the refusal.
+        client_id: The caller.
+        user_id: The user to be impersonated, who may not exist.
+        requested_by: The user that the caller acts for, if any.
+        token_id: ``jti`` of the caller's access token.
+    """
+
+    reason: str
+    client_id: str
+    user_id: str
+    requested_by: str | None
+    token_id: str
+
+
 class SubjectTokenWriter:
     """Writes subject tokens to Redis, from where token-service takes them.
 
@@ -70,6 +90,29 @@ class SubjectTokenWriter:
         self._ttl_ms = ttl_s * 1000
         self._audit = AuditStreamKeys.of(LOG, tenant_id)
         self._backlog = backlog
+        self._refusals = AuditStream(redis, self._audit, backlog=backlog)
+
+    def record_refusal(self, refused: RefusedMinting, origin: RequestOrigin) -> None:
+        """Record a refusal for the audit trail, without waiting for Redis."""
+        self._refusals.append(
+            AuditEntry(
+                id=new_id(),
+                occurred_at=now_ms(),
+                tenant_id=self._tenant_id,
+                log=LOG,
+                key="subject-token.refused",
+                outcome="refused",
+                reason=refused.reason,
+                operation=_OPERATION,
+                application_id=refused.client_id,
+                user_id=refused.user_id,
+                requested_by=refused.requested_by,
+                token_id=refused.token_id,
+                request_id=REQUEST_ID.get() or "",
+                address=origin.address,
+                user_agent=origin.user_agent,
+            )
+        )
 
     def store(
         self,
@@ -95,7 +138,7 @@ class SubjectTokenWriter:
             tenant_id=self._tenant_id,
             log=LOG,
             key="subject-token.issued",
-            operation="CreateSubjectToken",
+            operation=_OPERATION,
             application_id=record.issued_to,
             user_id=record.user_id,
             requested_by=requested_by,

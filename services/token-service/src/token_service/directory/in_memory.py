@@ -1,4 +1,4 @@
-"""The part of the directory that every replica holds in memory: clients, resources, roles and claims functions.
+"""The part of the directory that every replica holds in memory: clients, resources, roles, claims functions and policy.
 
 Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
 """
@@ -19,6 +19,7 @@ from identity_common.wire.events import (
     ApplicationState,
     AssignmentState,
     ClaimsFunctionState,
+    ImpersonationPolicyState,
     ResourceState,
     RoleState,
     ScopeState,
@@ -44,6 +45,7 @@ def _subjects(tenant_id: str) -> list[str]:
         ("role", "*"),
         ("assignment", "application", "*"),
         ("claims-function", "*"),
+        ("impersonation-policy", "*"),
     )
     return [
         *(event_subject("management", tenant_id, *kind) for kind in management),
@@ -61,6 +63,7 @@ class InMemoryDirectory:
         is_loaded: Whether the stream has been read to its end once, management's watermark included.
         has_new_third_parties: Set when it is loaded and when an application becomes third-party; its reader clears it.
         has_claims_function: Set while there is a claims function of any kind.
+        impersonation_policy: The policy of impersonations.
     """
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
@@ -68,6 +71,7 @@ class InMemoryDirectory:
         self.is_loaded = False
         self.has_new_third_parties = asyncio.Event()
         self.has_claims_function = asyncio.Event()
+        self.impersonation_policy = ImpersonationPolicyState()
         self._applications: dict[str, ApplicationState] = {}
         self._deleted_applications: set[str] = set()
         self._application_roles: dict[str, tuple[str, ...]] = {}
@@ -148,6 +152,10 @@ class InMemoryDirectory:
         """Return the names by id of the organization roles with these ids; unknown ids are left out."""
         names = self._template.role_names
         return {role_id: names[role_id] for role_id in role_ids if role_id in names}
+
+    def excludes(self, role_ids: Iterable[str]) -> bool:
+        """Return whether a user with these API roles cannot be impersonated."""
+        return not set(self.impersonation_policy.excluded_role_ids).isdisjoint(role_ids)
 
     def claims_function(self, kind: TokenKind) -> ClaimsFunctionState | None:
         """Return the active version of the custom-claims function, or None."""
@@ -259,6 +267,8 @@ class InMemoryDirectory:
                 self._role_names[role.id] = role.name
         elif kind == "claims-function":
             self._put_claims_function(msgspec.json.decode(data, type=ClaimsFunctionState))
+        elif kind == "impersonation-policy":
+            self.impersonation_policy = msgspec.json.decode(data, type=ImpersonationPolicyState)
 
     def _put_of_template(self, kind: str, data: msgspec.Raw) -> None:
         if kind == "permission":

@@ -131,6 +131,7 @@ class TokenExchangeGrant:
         actor = await self._actor(form.actor_token, at_least) if form.actor_token else None
         if actor is not None:
             audited.note_actor(actor.claim.sub)
+        self._require_actor_by_policy(actor)
         exchange = Exchange(
             client_id=client.id,
             organization_id=target.organization_id,
@@ -152,6 +153,15 @@ class TokenExchangeGrant:
             return await self._actor_tokens.verify(actor_token, at_least=at_least)
         except NotAcceptable as refused:
             raise _not_acceptable(refused) from None
+
+    def _require_actor_by_policy(self, actor: ActingParty | None) -> None:
+        """Refuse an exchange without an actor where the policy of impersonations requires one.
+
+        Source:
+            RFC 8693 section 2.2.2 (``invalid_request`` also for what is unacceptable based on policy).
+        """
+        if actor is None and self._directory.in_memory.impersonation_policy.require_actor:
+            raise OAuthError("invalid_request", "an actor_token is required", reason="actor_token.required")
 
     def _require_token_types(self, form: TokenExchangeForm) -> None:
         if form.subject_token_type not in self._subject_token_types:
@@ -180,7 +190,8 @@ class TokenExchangeGrant:
         A subject token that is newer than the directory is left unspent, awaited, and taken again.
 
         Raises:
-            OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization.
+            OAuthError: ``invalid_request``, also for a subject that the policy excludes; ``access_denied`` if the
+                subject is not a member of the organization.
             Refused: By the function.
             TemporarilyUnavailable: No worker is free for the function, or what the subject needs does not arrive in
                 time, both before anything is spent; or a store does not answer: the token may or may not be spent.
@@ -207,6 +218,9 @@ class TokenExchangeGrant:
     ) -> TokenResponse | UnspentSubjectToken:
         client, target, requested, exchange = prepared.client, prepared.target, prepared.requested, prepared.exchange
         permissions_as_of = self._directory.revisions_of(target.sources)
+        # Again: since the checks, the directory may have caught up with the minting, and a policy before it. No await
+        # may come between here and the take, which requires this state of the directory.
+        self._require_actor_by_policy(exchange.actor)
         most_memberships = MOST_ORGANIZATIONS if reserved.is_needed else 0
         taken = await self._subject_tokens.take(prepared.subject_token, exchange, most_memberships=most_memberships)
         if isinstance(taken, UnspentSubjectToken):

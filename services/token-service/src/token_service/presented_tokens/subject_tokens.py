@@ -143,6 +143,8 @@ class SubjectTokens:
         reason, code = why_user_not_live(person, issued_at_ms=record.issued_at), _code(person)
         if in_memory.application(record.issued_to) is None:
             reason, code = "the application that requested it was deleted", "application.deleted"
+        elif reason is None and person is not None and in_memory.excludes(person.role_ids):
+            reason, code = "the policy excludes the subject", "user.excluded_from_impersonation"
         if person is None or reason is not None:
             exchange.audited.note_reason(code)
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)

@@ -25,6 +25,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "versionNumber": "3",
     "script": "const getCustomJwtClaims = async ({ context }) => ({ locale: context.user.profile.locale });",
     "keyId": "z9l3jrx2kq0v8m4b7n1c5",
+    "requireContext": ["reason", "ticketId"],
+    "excludedRoles": ["c5z9l3jrx2kq0v8m4b7n1"],
     "secretName": "rotated in November",
     "name": "orders:read",
     "description": "May read orders",

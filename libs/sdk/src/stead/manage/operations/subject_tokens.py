@@ -28,7 +28,8 @@ def create_subject_token(user_id: str, context: FreeForm | None = None) -> Opera
 
     Raises:
         NotFound: The user does not exist.
-        Conflict: ``user.suspended``; or ``subject_token.context_required``, and ``data`` names the missing members.
+        Conflict: ``user.suspended``; or by the policy of impersonations ``user.excluded_from_impersonation``, or
+            ``subject_token.context_required``, and ``data`` names the missing members.
     """
     body = create_body(userId=user_id, context=context)
     answer = yield json_request("POST", api_path("subject-tokens"), body)

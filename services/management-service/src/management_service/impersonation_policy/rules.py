@@ -1,0 +1,48 @@
+"""The request body, and its limits."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.failures import Issue, invalid_input
+from identity_common.fields import Body, Ids
+
+MAX_NAMES: Final = 32
+MAX_NAME: Final = 64
+MAX_ROLES: Final = 100
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]
+RoleIds = Annotated[Ids, msgspec.Meta(max_length=MAX_ROLES)]
+
+
+class ImpersonationPolicyUpdate(Body):
+    """Changes of the policy; null restores a default.
+
+    Attributes:
+        require_actor: Whether an exchange without an actor token is refused; false by default.
+        require_context: Names of members that the context of every subject token must have as text that is not blank;
+            none by default.
+        excluded_roles: Ids of API roles of the type ``User`` whose holders cannot be impersonated; none by default.
+    """
+
+    require_actor: bool | UnsetType | None = UNSET
+    require_context: Names | UnsetType | None = UNSET
+    excluded_roles: RoleIds | UnsetType | None = UNSET
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Refuse names of members that are blank, or have blanks around them.
+
+    Raises:
+        Invalid: There are such names.
+    """
+    issues = [
+        Issue(path=f"requireContext[{place}]", message="must not be blank, or have blanks around it")
+        for place, name in enumerate(names)
+        if name != name.strip()
+    ]
+    if issues:
+        raise invalid_input(*issues)
