@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Iterator
 from html import unescape
 
 import pytest
 
-from stead import NotFound
+from stead import ImpersonationPolicy, NotFound
 from tests.support.administrator import CONSOLE, ENDED, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
 IMPERSONATIONS = f"{CONSOLE}/impersonations"
+POLICY = f"{IMPERSONATIONS}/policy"
 AUDIT = f"{CONSOLE}/audit"
 REASON = '<b>order</b> & "invoice" عبد الله'
 
@@ -147,6 +149,59 @@ def test_a_subject_token_is_shown_once_and_exchanged(stack: RunningStack, admini
     reader = Administrator(stack, "read", name="Reader")
     assert reader.opens(f"{IMPERSONATIONS}/new").status_code == 403
     assert "/new" not in reader.opens(IMPERSONATIONS).text
+
+
+@pytest.fixture
+def off(stack: RunningStack) -> Iterator[None]:
+    """All worlds share one policy: it is off again after the test."""
+    yield
+    stack.management.impersonation_policy.update(require_actor=None, require_context=None, excluded_roles=None)
+
+
+@pytest.mark.usefixtures("off")
+def test_the_policy_is_shown_changed_and_obeyed(stack: RunningStack, administrator: Administrator) -> None:
+    policy = stack.management.impersonation_policy
+    excluded, other = (stack.management.roles.create(f"<b>{secrets.token_hex(4)}</b>", "") for _ in range(2))
+    user = stack.management.users.create(name="Ada").id
+    stack.management.users.assign_roles(user, [excluded.id])
+    page = administrator.opens(f"{POLICY}?search={excluded.name}")
+    refused = administrator.sends(page, POLICY, requireContext="reason\n" + "x" * 65)
+    assert (refused.status_code, list(errors(refused))) == (400, ["requireContext"])
+    shown = administrator.follows(
+        administrator.sends(
+            page, POLICY, requireActor="yes", requireContext="reason\nteam", excludedRoles=[excluded.id]
+        )
+    )
+    assert notices(shown) == ["Saved the policy. It applies from the next request on."]
+    assert administrator.form(shown)[1]["excludedRoles"] == [excluded.id]
+    assert excluded.name not in shown.text
+    assert policy.get() == ImpersonationPolicy(
+        require_actor=True, require_context=("reason", "team"), excluded_roles=(excluded.id,)
+    )
+
+    new = administrator.opens(f"{IMPERSONATIONS}/new?userId={user}")
+    assert "actor_token_type" in new.text
+    refused = administrator.sends(new, reason="x")
+    assert (refused.status_code, errors(refused)) == (422, {"context.team": "The policy requires it."})
+    refused = administrator.sends(new, **{"reason": "x", "context.team": "second line"})
+    assert (refused.status_code, list(errors(refused))) == (422, ["userId"])
+    assert "The policy excludes its holders" in administrator.opens(f"{CONSOLE}/roles/{excluded.id}/delete").text
+
+    policy.update(require_context=["ticketId"], excluded_roles=[excluded.id, other.id])
+    overtaken = administrator.sends(shown, POLICY, excludedRoles=[])
+    assert overtaken.status_code == 412
+    assert administrator.form(overtaken, POLICY)[1]["excludedRoles"] == [other.id]
+    assert administrator.sends(overtaken, POLICY).is_redirect
+    assert (policy.get().require_context, policy.get().excluded_roles) == (("ticketId",), (other.id,))
+
+
+@pytest.mark.usefixtures("off")
+def test_the_policy_is_read_but_not_changed_without_the_right(stack: RunningStack) -> None:
+    reader = Administrator(stack, "read")
+    page = reader.opens(POLICY)
+    assert (page.status_code, "Save" in page.text) == (200, False)
+    assert reader.sends(page, POLICY, requireActor="yes").status_code == 403
+    assert not stack.management.impersonation_policy.get().require_actor
 
 
 @pytest.mark.parametrize("path", ["impersonations/none", "impersonations/none/end", "audit/none", "audit/none/proof"])

@@ -11,7 +11,7 @@ from management_service.console.confirmations import is_same
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.requests import ConsoleRequest, NoSuchPage
-from stead import AuditEntry, Impersonation
+from stead import AuditEntry, Impersonation, ImpersonationPolicy
 from stead.errors import Conflict, InvalidInput, NotFound
 
 PATH: Final = "/console/impersonations"
@@ -24,13 +24,16 @@ _PARTIES: Final = ("userId", "actorId", "clientId")
 _MEMBERS: Final = {"userId": "user_id", "actorId": "actor_id", "clientId": "client_id"}
 _EVERYONE: Final = "all"
 _CONTEXT: Final = ("reason", "ticketId")
-_FIELDS: Final = {"user.suspended": "userId"}
+_FIELDS: Final = {"user.suspended": "userId", "user.excluded_from_impersonation": "userId"}
 
 _EXCHANGE: Final = """\
 curl -u "$CLIENT_ID:$CLIENT_SECRET" {base_url}/oidc/token \\
   -d grant_type=urn:ietf:params:oauth:grant-type:token-exchange \\
   -d subject_token="$SUBJECT_TOKEN" -d subject_token_type=urn:ietf:params:oauth:token-type:access_token \\
-  -d resource=https://api.example.com"""
+{actor}  -d resource=https://api.example.com"""
+_ACTOR: Final = """\
+  -d actor_token="$ACTOR_TOKEN" -d actor_token_type=urn:ietf:params:oauth:token-type:access_token \\
+"""
 
 AREA: Final = Area()
 
@@ -62,13 +65,18 @@ async def new_subject_token(request: ConsoleRequest) -> Response[str]:
 @AREA.action("/impersonations/new")
 async def create_subject_token(request: ConsoleRequest, form: Form) -> Response[str]:
     """Mint a subject token and show it once, to be exchanged by hand; the console's own client requests it."""
-    context = {name: text for name in _CONTEXT if (text := form.value(name))}
+    fields = _context_fields(await request.api.impersonation_policy.get())
+    context = {name: text for name, field in fields.items() if (text := form.value(field))}
     try:
         token = await request.api.subject_tokens.create(form.value("userId").strip(), context)
     except NotFound:
         form.errors["userId"] = "unknown"
     except (InvalidInput, Conflict) as error:
-        form.refuse(error, _FIELDS)
+        missing = error.data.get("missing") if isinstance(error, Conflict) else None
+        if missing:
+            form.errors |= {fields.get(name, "reason"): "required" for name in missing}
+        else:
+            form.refuse(error, _FIELDS)
     else:
         return await request.done(
             f"{PATH}?state=all", "impersonation.asked", secret=token.token, seconds=str(token.expires_in)
@@ -122,8 +130,23 @@ async def end(request: ConsoleRequest, impersonation_id: str, form: Form) -> Res
 
 
 async def _new_page(request: ConsoleRequest, form: Form, *, status: int = 200) -> Response[str]:
-    command = _EXCHANGE.format(base_url=request.base_url)
-    return await request.page("impersonations/new.html", area=_AREA, status=status, form=form, command=command)
+    policy = await request.api.impersonation_policy.get()
+    command = _EXCHANGE.format(base_url=request.base_url, actor=_ACTOR if policy.require_actor else "")
+    return await request.page(
+        "impersonations/new.html",
+        area=_AREA,
+        status=status,
+        form=form,
+        command=command,
+        fields=_context_fields(policy),
+        required=policy.require_context,
+    )
+
+
+def _context_fields(policy: ImpersonationPolicy) -> dict[str, str]:
+    """Return the field of each member of the context that the form has, in its order."""
+    further = (name for name in policy.require_context if name not in _CONTEXT)
+    return {**{name: name for name in _CONTEXT}, **{name: f"context.{name}" for name in further}}
 
 
 def _party(request: ConsoleRequest) -> dict[str, str]:

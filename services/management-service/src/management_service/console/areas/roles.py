@@ -222,11 +222,11 @@ async def _holders_page(request: ConsoleRequest, role_id: str, form: Form, *, st
 
 async def _deletion(request: ConsoleRequest, role_id: str) -> Deletion:
     role = await request.api.roles.get(role_id)
-    held = await _held_by(request, role)
+    held, policy = await asyncio.gather(_held_by(request, role), request.api.impersonation_policy.get())
     return Deletion(
         template="roles/delete.html",
         area=_AREA,
-        values={"role": role, "holders": held["total"]},
+        values={"role": role, "holders": held["total"], "is_excluded": role_id in policy.excluded_roles},
         etag=role.etag,
         name=role.name,
         delete=functools.partial(request.api.roles.delete, role_id),
