@@ -109,12 +109,27 @@ def person(world: World) -> dict[str, Any]:
         "isSuspended": False,
         "createdAt": fresh.created_at,
         "updatedAt": fresh.updated_at,
-        "roles": [{"id": role.id, "name": role.name}],
+        "roles": [{"id": role.id, "name": role.name, "description": "for tests", "scopes": scopes_of(world, role.id)}],
         "organizations": [organization],
         "organizationRoles": [
             {"organizationId": world.organization, "roleId": clerk, "roleName": organization_role_name(world, clerk)}
         ],
     }
+
+
+def scopes_of(world: World, role_id: str) -> list[dict[str, Any]]:
+    """Return the scopes of a role as the context shows them."""
+    (api,) = (each for each in world.management.resources.list() if each.indicator == world.resource)
+    return [
+        {
+            "id": scope.id,
+            "name": scope.name,
+            "description": scope.description,
+            "resourceId": api.id,
+            "resource": {"id": api.id, "name": api.name, "indicator": api.indicator},
+        }
+        for scope in world.management.roles.scopes(role_id)
+    ]
 
 
 def organization_name(world: World) -> str:
@@ -273,6 +288,7 @@ def test_the_function_sees_the_token_and_its_context(
             "grant": grant.grant,
             "application": application,
             **({"user": person} if of_user else {}),
+            **({"interaction": interaction(person["id"])} if is_from_a_sign_in(grant) else {}),
             **(
                 {"organization": {"id": world.organization, "name": organization_name(world)}}
                 if grant.organization
@@ -281,6 +297,23 @@ def test_the_function_sees_the_token_and_its_context(
         },
     }
     assert claims["seen"] == expected
+
+
+def is_from_a_sign_in(grant: Grant) -> bool:
+    return grant.grant["type"] in {"authorization_code", "refresh_token"}
+
+
+def interaction(user_id: str) -> dict[str, Any]:
+    """Return the sign-in as the context shows it."""
+    records = [{"type": "Password", "verified": True}]
+    return {"interactionEvent": "SignIn", "userId": user_id, "verificationRecords": records}
+
+
+def test_the_function_sees_the_actor_of_an_exchange(world: World, function: ClaimsFunction) -> None:
+    function.set("const getCustomJwtClaims = async ({ context }) => ({ seen: context.actor });")
+    answer = world.with_actor(world.userinfo_token())
+    claims = world.claims(answer.json()["access_token"], world.resource)
+    assert claims["seen"] == claims["act"] == {"sub": world.agent}
 
 
 def test_the_function_can_deny_access(function: ClaimsFunction, grant: Grant) -> None:

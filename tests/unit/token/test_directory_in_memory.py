@@ -25,6 +25,7 @@ from identity_common.wire.events import (
 )
 from stead.event_types import CloudEvent, OrganizationPermissionState, OrganizationRoleState
 from token_service.directory import InMemoryDirectory
+from token_service.directory.in_memory import HeldRole, HeldScope
 
 IDS = st.sampled_from(["a", "b", "c"])
 KINDS = st.sampled_from(TOKEN_KINDS)
@@ -35,7 +36,7 @@ STATES = st.one_of(
     st.builds(ResourceState, id=IDS, indicator=st.sampled_from(["x", "y"]), is_default=st.booleans()),
     st.builds(ResourceState, id=IDS, deleted=st.just(True)),
     st.builds(ScopeState, id=IDS, deleted=st.booleans(), resource_id=IDS, name=NAMES),
-    st.builds(RoleState, id=IDS, deleted=st.booleans(), scope_ids=SCOPE_IDS),
+    st.builds(RoleState, id=IDS, deleted=st.booleans(), name=NAMES, description=NAMES, scope_ids=SCOPE_IDS),
     st.builds(AssignmentState, id=IDS, holder_kind=st.just("application"), role_ids=SCOPE_IDS),
     st.builds(OrganizationPermissionState, id=IDS, deleted=st.booleans(), name=NAMES),
     st.builds(
@@ -127,6 +128,7 @@ def answers(half: InMemoryDirectory) -> list[object]:
     resources = [half.resource(indicator) for indicator in ("x", "y")]
     return [
         *map(half.claims_function, TOKEN_KINDS),
+        half.roles("abc"),
         *(half.application(each) for each in "abc"),
         *resources,
         half.default_resource,
@@ -213,6 +215,22 @@ def test_scopes_are_held_through_live_roles_scopes_and_resources_only(states: li
             assert half.held_scopes(resource, role_ids, frozenset({"read", "write", "x"})) == expected
             assert half.held_scopes(resource, role_ids, frozenset({"read"})) == expected & {"read"}
         assert half.resource(resource.indicator) == resource
+    resources = {state.id: state for state in alive if isinstance(state, ResourceState)}
+    scopes = {state.id: state for state in alive if isinstance(state, ScopeState) and state.resource_id in resources}
+    assert half.roles(("unknown", "c", "a")) == [
+        HeldRole(
+            role.id,
+            role.name,
+            role.description,
+            [
+                HeldScope(scope.id, scope.name, None, resources[scope.resource_id])
+                for scope in sorted(scopes.values(), key=lambda each: (each.name, each.id))
+                if scope.id in role.scope_ids
+            ],
+        )
+        for role_id in ("c", "a")
+        if (role := roles.get(role_id)) is not None
+    ]
 
 
 @given(st.lists(STATES, max_size=40).map(consistent))

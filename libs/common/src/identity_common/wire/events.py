@@ -179,6 +179,7 @@ class RoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     deleted: bool = False
     name: str = ""
+    description: str = ""
     type: RoleType = "User"
     scope_ids: tuple[str, ...] = ()
 

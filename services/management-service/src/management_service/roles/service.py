@@ -32,7 +32,7 @@ _REFUSALS = {"roles_name_unique": _name_in_use}
 
 def role_state(role: Role, scope_ids: tuple[str, ...]) -> RoleState:
     """Return the state of a role for its event."""
-    return RoleState(id=role.id, name=role.name, type=role.type, scope_ids=scope_ids)
+    return RoleState(id=role.id, name=role.name, description=role.description, type=role.type, scope_ids=scope_ids)
 
 
 def _default_of_wrong_type() -> Conflict:

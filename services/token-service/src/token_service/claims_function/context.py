@@ -1,6 +1,7 @@
 """The function's arguments ``token`` and ``context``, built from the directory and the request. Pure.
 
-All of it may be shown to the token's holder: it never contains a secret, or anything about another user.
+All of it may be shown to the token's holder: it never contains a secret, or anything about another user but the ids in
+``act``, which the token has anyway.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.events import ApplicationState, ApplicationType
-from token_service.directory import InMemoryDirectory, Membership, Person
+from token_service.directory import HeldRole, InMemoryDirectory, Membership, Person
+from token_service.tokens.claims import Actor
 
 MOST_ORGANIZATIONS: Final = 1_000
 """More would keep Redis and the event loop busy for every token of the user; a call for such a user fails."""
@@ -48,10 +50,37 @@ class TokenArgument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """An organization or an API role."""
+    """An organization, or an API role of an application."""
 
     id: str
     name: str
+
+
+class ResourceOfScope(msgspec.Struct, frozen=True):
+    """The API of a scope."""
+
+    id: str
+    name: str
+    indicator: str
+
+
+class ScopeOfRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A scope that a role grants, whatever the token is bound to."""
+
+    id: str
+    name: str
+    description: str | None
+    resource_id: str
+    resource: ResourceOfScope
+
+
+class RoleOfUser(msgspec.Struct, frozen=True, kw_only=True):
+    """An API role of the user."""
+
+    id: str
+    name: str
+    description: str
+    scopes: Sequence[ScopeOfRole]
 
 
 class OrganizationRoleOfUser(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,7 +107,7 @@ class UserOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_suspended: bool
     created_at: int
     updated_at: int
-    roles: Sequence[Named]
+    roles: Sequence[RoleOfUser]
     organizations: Sequence[Named]
     organization_roles: Sequence[OrganizationRoleOfUser]
 
@@ -109,17 +138,36 @@ class GrantOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     subject_token_context: msgspec.Raw | UnsetType = UNSET
 
 
+class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How the user was verified at the sign-in; every sign-in is by password."""
+
+    type: Literal["Password"] = "Password"
+    verified: bool = True
+
+
+class InteractionOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``context.interaction``: the sign-in that the token descends from."""
+
+    interaction_event: Literal["SignIn"] = "SignIn"
+    user_id: str
+    verification_records: Sequence[VerificationRecord] = (VerificationRecord(),)
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``context``.
 
     Attributes:
         user: In user tokens only.
         organization: If the token is for one.
+        interaction: In user tokens that descend from a sign-in.
+        actor: The claim ``act``, in an exchange with an actor token.
     """
 
     grant: GrantOfContext
     application: ApplicationOfContext
     user: UserOfContext | UnsetType = UNSET
+    interaction: InteractionOfContext | UnsetType = UNSET
+    actor: Actor | UnsetType = UNSET
     organization: Named | UnsetType = UNSET
 
 
@@ -156,24 +204,28 @@ def user_context(
     grant_type: str,
     organization: Membership | None = None,
     subject_token_context: msgspec.Raw | UnsetType = UNSET,
+    actor: Actor | None = None,
 ) -> Context:
     """Return the context of a user's token.
 
     Args:
-        in_memory: Source of the role names.
+        in_memory: Source of the roles.
         person: The user.
         memberships: All of the user's memberships.
         client: The client.
         grant_type: Of the request.
         organization: The user's membership in the organization of the token, if it is for one.
         subject_token_context: The subject token's context; ignored unless the grant is token exchange.
+        actor: The actor, if the grant is token exchange and there is one.
     """
-    user = person.user
+    user, is_exchange = person.user, grant_type == GRANT_TOKEN_EXCHANGE
     return Context(
         grant=GrantOfContext(
             type=grant_type,
-            subject_token_context=subject_token_context if grant_type == GRANT_TOKEN_EXCHANGE else UNSET,
+            subject_token_context=subject_token_context if is_exchange else UNSET,
         ),
+        interaction=UNSET if is_exchange else InteractionOfContext(user_id=user.id),
+        actor=actor or UNSET,
         application=_application(client),
         user=UserOfContext(
             id=user.id,
@@ -189,7 +241,7 @@ def user_context(
             is_suspended=user.is_suspended,
             created_at=user.created_at,
             updated_at=user.updated_at,
-            roles=_named(in_memory.named_roles(person.role_ids)),
+            roles=[_role(each) for each in in_memory.roles(person.role_ids)],
             organizations=[_organization(each) for each in memberships],
             organization_roles=[
                 OrganizationRoleOfUser(each.organization.id, role_id, name)
@@ -229,6 +281,20 @@ def _application(client: ApplicationState, roles: Sequence[Named] | UnsetType = 
         custom_data=client.custom_data,
         roles=roles,
     )
+
+
+def _role(role: HeldRole) -> RoleOfUser:
+    scopes = [
+        ScopeOfRole(
+            id=scope.id,
+            name=scope.name,
+            description=scope.description,
+            resource_id=scope.resource.id,
+            resource=ResourceOfScope(scope.resource.id, scope.resource.name, scope.resource.indicator),
+        )
+        for scope in role.scopes
+    ]
+    return RoleOfUser(id=role.id, name=role.name, description=role.description, scopes=scopes)
 
 
 def _organization(membership: Membership) -> Named:

@@ -4,7 +4,9 @@ Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Loo
 """
 
 import asyncio
+import itertools
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -55,6 +57,24 @@ def _subjects(tenant_id: str) -> list[str]:
     ]
 
 
+class HeldScope(NamedTuple):
+    """A scope that a role grants."""
+
+    id: str
+    name: str
+    description: str | None
+    resource: ResourceState
+
+
+class HeldRole(NamedTuple):
+    """An API role and what it grants."""
+
+    id: str
+    name: str
+    description: str
+    scopes: list[HeldScope]
+
+
 class InMemoryDirectory:
     """Applications, resources, scopes, roles, organization permissions and claims functions, as of the last event.
 
@@ -82,6 +102,7 @@ class InMemoryDirectory:
         self._scopes = NameIndex[tuple[str, str]]()  # by the resource's id and the scope's name
         self._role_scopes = RoleContents()
         self._role_names: dict[str, str] = {}
+        self._role_descriptions: dict[str, str] = {}
         self._template = OrganizationTemplate()
         self._claims_functions: dict[TokenKind, ClaimsFunctionState] = {}
         self._revisions: dict[str, int] = {}
@@ -143,6 +164,22 @@ class InMemoryDirectory:
     def named_roles(self, role_ids: Iterable[str]) -> dict[str, str]:
         """Return the names by id of the API roles with these ids; unknown ids are left out."""
         return {role_id: self._role_names[role_id] for role_id in role_ids if role_id in self._role_names}
+
+    def roles(self, role_ids: Iterable[str]) -> list[HeldRole]:
+        """Return the API roles with these ids and what they grant; unknown ids are left out."""
+        return [
+            HeldRole(role_id, name, self._role_descriptions[role_id], self._scopes_of(role_id))
+            for role_id, name in self.named_roles(role_ids).items()
+        ]
+
+    def _scopes_of(self, role_id: str) -> list[HeldScope]:
+        """Return the scopes that a role grants, by name; without its resource, a scope grants nothing."""
+        found = []
+        for scope_id in itertools.chain.from_iterable(self._role_scopes.of([role_id])):
+            scope = self._scopes.of(scope_id)
+            if scope is not None and (resource := self._resources.get(scope[0][0])) is not None:
+                found.append(HeldScope(scope_id, scope[0][1], scope[1], resource))
+        return sorted(found, key=lambda each: (each.name, each.id))
 
     def organization_role_names(self, role_ids: Iterable[str]) -> list[str]:
         """Return the names of the organization roles with these ids; unknown ids are left out."""
@@ -262,9 +299,11 @@ class InMemoryDirectory:
             if role.deleted:
                 self._role_scopes.remove(role.id)
                 self._role_names.pop(role.id, None)
+                self._role_descriptions.pop(role.id, None)
             else:
                 self._role_scopes.put(role.id, role.scope_ids)
                 self._role_names[role.id] = role.name
+                self._role_descriptions[role.id] = role.description
         elif kind == "claims-function":
             self._put_claims_function(msgspec.json.decode(data, type=ClaimsFunctionState))
         elif kind == "impersonation-policy":

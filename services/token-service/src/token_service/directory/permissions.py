@@ -31,6 +31,11 @@ class NameIndex(Generic[Name]):
         """Return the description of the id that owns this name."""
         return self._descriptions.get(self._ids.get(name, ""))
 
+    def of(self, id_: str) -> tuple[Name, str | None] | None:
+        """Return the name of this id, with its description; None if there is none."""
+        name = self._names.get(id_)
+        return None if name is None else (name, self._descriptions.get(id_))
+
     def put(self, id_: str, name: Name, description: str | None = None) -> None:
         """Set this id's name."""
         self.remove(id_)

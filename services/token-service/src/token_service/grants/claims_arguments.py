@@ -16,6 +16,7 @@ from token_service.claims_function.context import (
 )
 from token_service.directory import Directory, InMemoryDirectory, Membership, Person, TooManyMemberships
 from token_service.grants.token_to_sign import TokenToSign
+from token_service.tokens.claims import Actor
 from token_service.tokens.scopes import format_scope
 
 
@@ -28,6 +29,7 @@ async def user_arguments(
     at_least: Mapping[str, int],
     memberships: Sequence[Membership] | None = None,
     subject_token_context: msgspec.Raw | UnsetType = UNSET,
+    actor: Actor | None = None,
 ) -> Arguments:
     """Return the function's arguments for a user's token.
 
@@ -39,6 +41,7 @@ async def user_arguments(
         at_least: Revisions by source that the user's memberships must include.
         memberships: All of the user's memberships, if already read; otherwise they are read here.
         subject_token_context: The subject token's context, in an exchange.
+        actor: The actor of an exchange, if there is one.
 
     Raises:
         TooManyOrganizations: The user belongs to more than ``MOST_ORGANIZATIONS``.
@@ -56,6 +59,7 @@ async def user_arguments(
         grant_type=grant_type,
         organization=token.holder.membership,
         subject_token_context=subject_token_context,
+        actor=actor,
     )
     return Arguments(token=_argument(token, account_id=person.user.id), context=context)
 

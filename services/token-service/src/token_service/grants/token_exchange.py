@@ -242,6 +242,7 @@ class TokenExchangeGrant:
             holder=holder,
             issued_at=prepared.issued_at,
         )
+        actor = exchange.actor.claim if exchange.actor else None
         arguments = partial(
             user_arguments,
             self._directory,
@@ -251,6 +252,7 @@ class TokenExchangeGrant:
             grant_type=GRANT_TOKEN_EXCHANGE,
             at_least=taken.at_least,
             subject_token_context=record.context,
+            actor=actor,
         )
         extra_claims = await reserved.claims(arguments)
         content = token.request(extra_claims, grant_type=GRANT_TOKEN_EXCHANGE, actor=exchange.actor)
