@@ -58,5 +58,26 @@ def test_a_refused_exchange_needs_attention_and_is_counted(stack: RunningStack, 
     assert set(re.findall(r'<rect class="([a-z-]+)" x=', page)) >= {"exchanges", "refusals"}
 
 
+def test_a_failing_script_is_told_at_once(stack: RunningStack, administrator: Administrator) -> None:
+    functions = stack.management.custom_claims
+    saved = functions.save(
+        "access-token", "const getCustomJwtClaims = async ({ context }) =>\n  context.user.none.plan;"
+    )
+    user = stack.management.users.create(name="Ada").id
+
+    def has_failed() -> bool:
+        stack.exchange(stack.management.subject_tokens.create(user).token, scope=["openid"])
+        return any(each.version == saved.version for each in functions.failures("access-token"))
+
+    try:
+        eventually(has_failed)  # the first tokens may be issued before token-service knows of the function
+        page = " ".join(re.sub("<[^>]+>", "", administrator.opens(CONSOLE).text).split())
+        since = r"access-token failed \d+ times? since [-\d]{10} [\d:]{5} UTC"
+        told = f"{since} last version {saved.version} in line 2: exception"
+        assert re.search(told, page), page
+    finally:
+        functions.delete("access-token")
+
+
 def test_who_only_reads_sees_the_figures_too(stack: RunningStack) -> None:
     assert len(shown(Administrator(stack, "read", name="Reader").opens(CONSOLE).text)[1]) == 24

@@ -44,7 +44,43 @@ _TOKENS: Final[dict[Kind, dict[str, Any]]] = {
     "client-credentials": {"kind": "ClientCredentials", "aud": "https://api.example.com", "scope": "read:orders"},
 }
 _CONTEXTS: Final[dict[Kind, dict[str, Any]]] = {
-    "access-token": {"user": {"id": "8m4b7n1c5z9l", "name": "Ada", "customData": {"plan": "gold"}}},
+    "access-token": {
+        "user": {
+            "id": "8m4b7n1c5z9l",
+            "name": "Ada",
+            "customData": {"plan": "gold"},
+            "profile": {},
+            "roles": [
+                {
+                    "id": "c5z9l3jrx2kq0v8m4b7n1",
+                    "name": "Support",
+                    "description": "",
+                    "scopes": [
+                        {
+                            "id": "n1c5z9l3jrx2kq0v8m4b7",
+                            "name": "read:orders",
+                            "description": None,
+                            "resourceId": "b7n1c5z9l3jrx2kq0v8m4",
+                            "resource": {
+                                "id": "b7n1c5z9l3jrx2kq0v8m4",
+                                "name": "Orders",
+                                "indicator": "https://api.example.com",
+                            },
+                        }
+                    ],
+                }
+            ],
+            "organizations": [],
+            "organizationRoles": [],
+        },
+        "application": {"id": "m4b7n1c5z9l3jrx2kq0v8", "name": "Shop", "customData": {}},
+        "grant": {"type": "authorization_code"},
+        "interaction": {
+            "interactionEvent": "SignIn",
+            "userId": "8m4b7n1c5z9l",
+            "verificationRecords": [{"type": "Password", "verified": True}],
+        },
+    },
     "client-credentials": {"application": {"id": "m4b7n1c5z9l3jrx2kq0v8", "name": "Nightly export", "customData": {}}},
 }
 

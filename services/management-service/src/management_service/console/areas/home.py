@@ -49,11 +49,15 @@ class Attention(msgspec.Struct, frozen=True):
         kind: Which text the page shows.
         count: How many.
         about: The kind of token that it concerns; empty for other kinds.
+        since: The first time in the last day, milliseconds since the epoch; 0 where the page does not say it.
+        last: The last failure of a script.
     """
 
     kind: str
     count: int
     about: str = ""
+    since: int = 0
+    last: ClaimsFunctionFailure | None = None
 
 
 @AREA.page()
@@ -143,7 +147,8 @@ def _failing(failures: Sequence[Sequence[ClaimsFunctionFailure] | None], begin: 
         if of_kind is None:
             found.append(Attention("claims.unread", 0, kind))
         elif recent := [each for each in of_kind if each.time >= begin]:
-            found.append(Attention("claims", len(recent), kind))
+            since, last = min(each.time for each in recent), max(recent, key=lambda each: each.time)
+            found.append(Attention("claims", len(recent), kind, since, last))
     return found
 
 
