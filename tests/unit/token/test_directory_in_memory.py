@@ -24,8 +24,7 @@ from identity_common.wire.events import (
     watermark_subject,
 )
 from stead.event_types import CloudEvent, OrganizationPermissionState, OrganizationRoleState
-from token_service.directory import InMemoryDirectory
-from token_service.directory.in_memory import HeldRole, HeldScope
+from token_service.directory import HeldRole, HeldScope, InMemoryDirectory
 
 IDS = st.sampled_from(["a", "b", "c"])
 KINDS = st.sampled_from(TOKEN_KINDS)
@@ -128,7 +127,7 @@ def answers(half: InMemoryDirectory) -> list[object]:
     resources = [half.resource(indicator) for indicator in ("x", "y")]
     return [
         *map(half.claims_function, TOKEN_KINDS),
-        half.roles("abc"),
+        half.roles("abc", most_scopes=9),
         *(half.application(each) for each in "abc"),
         *resources,
         half.default_resource,
@@ -217,7 +216,10 @@ def test_scopes_are_held_through_live_roles_scopes_and_resources_only(states: li
         assert half.resource(resource.indicator) == resource
     resources = {state.id: state for state in alive if isinstance(state, ResourceState)}
     scopes = {state.id: state for state in alive if isinstance(state, ScopeState) and state.resource_id in resources}
-    assert half.roles(("unknown", "c", "a")) == [
+    granted = [len(roles[role_id].scope_ids) for role_id in ("c", "a") if role_id in roles]
+    too_many = half.roles(("unknown", "c", "a"), most_scopes=sum(granted) - 1)
+    assert [role.scopes for role in too_many] == [None for _ in granted]
+    assert half.roles(("unknown", "c", "a"), most_scopes=sum(granted)) == [
         HeldRole(
             role.id,
             role.name,

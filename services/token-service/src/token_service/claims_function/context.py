@@ -12,11 +12,15 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.events import ApplicationState, ApplicationType
-from token_service.directory import HeldRole, InMemoryDirectory, Membership, Person
+from token_service.directory import HeldRole, HeldScope, InMemoryDirectory, Membership, Person
 from token_service.tokens.claims import Actor
 
 MOST_ORGANIZATIONS: Final = 1_000
 """More would keep Redis and the event loop busy for every token of the user; a call for such a user fails."""
+
+
+MOST_SCOPES: Final = 1_000
+"""For the same reason; beyond, the roles of a user have no ``scopes``, so that scripts which read none keep working."""
 
 
 class TooManyOrganizations(Exception):  # noqa: N818 - the name is what happened
@@ -75,12 +79,16 @@ class ScopeOfRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RoleOfUser(msgspec.Struct, frozen=True, kw_only=True):
-    """An API role of the user."""
+    """An API role of the user.
+
+    Attributes:
+        scopes: By name; absent from all roles of a user if they grant more than ``MOST_SCOPES`` together.
+    """
 
     id: str
     name: str
     description: str
-    scopes: Sequence[ScopeOfRole]
+    scopes: Sequence[ScopeOfRole] | UnsetType
 
 
 class OrganizationRoleOfUser(msgspec.Struct, frozen=True, rename="camel"):
@@ -241,7 +249,7 @@ def user_context(
             is_suspended=user.is_suspended,
             created_at=user.created_at,
             updated_at=user.updated_at,
-            roles=[_role(each) for each in in_memory.roles(person.role_ids)],
+            roles=[_role(each) for each in in_memory.roles(person.role_ids, most_scopes=MOST_SCOPES)],
             organizations=[_organization(each) for each in memberships],
             organization_roles=[
                 OrganizationRoleOfUser(each.organization.id, role_id, name)
@@ -284,17 +292,21 @@ def _application(client: ApplicationState, roles: Sequence[Named] | UnsetType = 
 
 
 def _role(role: HeldRole) -> RoleOfUser:
-    scopes = [
-        ScopeOfRole(
-            id=scope.id,
-            name=scope.name,
-            description=scope.description,
-            resource_id=scope.resource.id,
-            resource=ResourceOfScope(scope.resource.id, scope.resource.name, scope.resource.indicator),
-        )
-        for scope in role.scopes
-    ]
+    scopes: Sequence[ScopeOfRole] | UnsetType = UNSET
+    if role.scopes is not None:
+        scopes = [_scope(each) for each in role.scopes]
     return RoleOfUser(id=role.id, name=role.name, description=role.description, scopes=scopes)
+
+
+def _scope(scope: HeldScope) -> ScopeOfRole:
+    resource = scope.resource
+    return ScopeOfRole(
+        id=scope.id,
+        name=scope.name,
+        description=scope.description,
+        resource_id=resource.id,
+        resource=ResourceOfScope(resource.id, resource.name, resource.indicator),
+    )
 
 
 def _organization(membership: Membership) -> Named:

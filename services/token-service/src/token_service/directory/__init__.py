@@ -7,13 +7,14 @@ whether a presented token is live (``token_service.presented_tokens``). No reque
 """
 
 from token_service.directory.fresh_lookups import Directory
-from token_service.directory.in_memory import HeldRole, InMemoryDirectory
+from token_service.directory.in_memory import HeldRole, HeldScope, InMemoryDirectory
 from token_service.directory.in_redis import InRedisDirectory, Requirement, Subject, SubjectSnapshot, TooManyMemberships
 from token_service.directory.records import Membership, Person
 
 __all__ = [
     "Directory",
     "HeldRole",
+    "HeldScope",
     "InMemoryDirectory",
     "InRedisDirectory",
     "Membership",

@@ -67,12 +67,12 @@ class HeldScope(NamedTuple):
 
 
 class HeldRole(NamedTuple):
-    """An API role and what it grants."""
+    """An API role and what it grants; ``scopes`` is None if there are too many."""
 
     id: str
     name: str
     description: str
-    scopes: list[HeldScope]
+    scopes: list[HeldScope] | None
 
 
 class InMemoryDirectory:
@@ -165,11 +165,18 @@ class InMemoryDirectory:
         """Return the names by id of the API roles with these ids; unknown ids are left out."""
         return {role_id: self._role_names[role_id] for role_id in role_ids if role_id in self._role_names}
 
-    def roles(self, role_ids: Iterable[str]) -> list[HeldRole]:
-        """Return the API roles with these ids and what they grant; unknown ids are left out."""
+    def roles(self, role_ids: Iterable[str], *, most_scopes: int) -> list[HeldRole]:
+        """Return the API roles with these ids; unknown ids are left out.
+
+        Args:
+            role_ids: Ids of API roles.
+            most_scopes: Up to how many scopes to return with them; none are if the roles grant more together.
+        """
+        names = self.named_roles(role_ids)
+        has_few = sum(map(len, self._role_scopes.of(names))) <= most_scopes
         return [
-            HeldRole(role_id, name, self._role_descriptions[role_id], self._scopes_of(role_id))
-            for role_id, name in self.named_roles(role_ids).items()
+            HeldRole(role_id, name, self._role_descriptions[role_id], self._scopes_of(role_id) if has_few else None)
+            for role_id, name in names.items()
         ]
 
     def _scopes_of(self, role_id: str) -> list[HeldScope]:
