@@ -15,6 +15,7 @@ from tests.support.waiting import eventually
 
 _names = (f"fuzz-{number}" for number in itertools.count())
 _OF_CLAIMS_FUNCTIONS = {"kind": "access-token", "version_number": "1"}
+_POLICY = "/api/configs/impersonation"
 _REVISION_WAIT_S = 0.02  # fuzzed requests often name a revision that never comes
 
 
@@ -32,6 +33,7 @@ class FuzzedSystem:
         self.base_url = self._stack.base_url
         self._http = httpx.Client(base_url=self.base_url, timeout=20)
         self._ids: dict[str, str] = {}
+        self._may_have_set_the_policy = False
 
     def start(self) -> None:
         self._stack.start()
@@ -75,6 +77,9 @@ class FuzzedSystem:
         if self._may_have_retired_its_key:
             self._authorize()
             self._act()
+        if self._may_have_set_the_policy:  # which would refuse the subject tokens of later cases
+            self._http.patch(_POLICY, json={"requireActor": None, "requireContext": None}).raise_for_status()
+            self._may_have_set_the_policy = False
 
     # The Management API of all services
 
@@ -82,6 +87,7 @@ class FuzzedSystem:
         """Return headers and Basic credentials for a path; for token requests sometimes wrong ones or none."""
         self._ensure_tokens()
         self._may_have_retired_its_key = path.endswith("/rotate")
+        self._may_have_set_the_policy = path == _POLICY
         if path.startswith("/api/"):
             return self._bearer, None
         if path == "/oidc/token":
