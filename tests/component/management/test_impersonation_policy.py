@@ -146,10 +146,11 @@ async def test_holders_of_an_excluded_role_cannot_be_impersonated_and_the_attemp
     assert [answer.status_code for answer in answers] == [422, 201, 201]
     assert refusal(answers[0]) == (422, "user.excluded_from_impersonation")
 
+    of_user = {"logKey": "subject-token.refused", "userId": users[0]}
     async with asyncio.timeout(WAIT_S):
-        while not (entries := (await own.client.get("/api/logs", params={"logKey": "subject-token.refused"})).json()):  # noqa: ASYNC110 - seen from outside only
+        while not (found := (await own.client.get("/api/logs", params=of_user)).json()):  # noqa: ASYNC110 - from outside
             await asyncio.sleep(0.05)
-    (entry,) = [each for each in entries if each["userId"] == users[0]]
+    (entry,) = found
     assert {name: entry[name] for name in ("outcome", "reason", "operation", "applicationId", "requestId")} == {
         "outcome": "refused",
         "reason": "user.excluded_from_impersonation",
