@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading
-from tests.support.authorizing import REDIRECT_URI
+from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.waiting import eventually
 from tests.support.world import Client, World
 from token_service.sign_in.pages.assets import SCRIPT
@@ -230,6 +230,32 @@ def test_an_error_is_reported_to_the_client(
 ) -> None:
     back = callback(person.authorize(spa, **changes))
     assert (back["error"], back["state"], back["iss"]) == (error, "s-1", world.stack.issuer)
+
+
+def test_a_request_may_be_a_form_and_have_parameters_that_mean_nothing_here(
+    world: World, person: Person, spa: Client
+) -> None:
+    """OpenID Connect Core 3.1.2.1 (both methods) and 3.1.2.2 (unknown parameters are ignored)."""
+    optional = {
+        "display": "touch",
+        "acr_values": "0",
+        "claims_locales": "xx",
+        "claims": "{}",
+        "audience": "x",
+        "y": "z",
+    }
+    page = person.follow(person.authorize(spa, **optional))
+    assert heading(page) == "Sign in"
+    form = {
+        "client_id": spa.id,
+        "redirect_uri": REDIRECT_URI,
+        "response_type": "code",
+        "scope": "openid",
+        "code_challenge": Verifier().challenge,
+        "code_challenge_method": "S256",
+        **optional,
+    }
+    assert heading(person.follow(person.browser.post("/oidc/auth", data=form))) == "Sign in"
 
 
 FORM = "application/x-www-form-urlencoded"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jwt
 import pytest
 
 from tests.support.at_a_browser import Person, application, callback, heading
@@ -34,6 +35,15 @@ def test_the_expected_user_is_not_asked_when_signed_in(ada: Person, spa: Client)
         hint = id_token(ada, spa)
         assert callback(ada.authorize(spa, prompt="none", id_token_hint=hint))["code"]
         assert callback(ada.authorize(spa, id_token_hint=hint))["code"]
+
+
+def test_an_expired_hint_counts(world: World, ada: Person, bob: Person, spa: Client) -> None:
+    """Section 3.1.2.2: it says who is expected, and gives no access."""
+    claims = jwt.decode(id_token(ada, spa), options={"verify_signature": False})
+    expired = world.forger.sign({**claims, "iat": claims["iat"] - 7200, "exp": claims["exp"] - 7200}, typ="JWT")
+    assert callback(ada.authorize(spa, prompt="none", id_token_hint=expired))["code"]
+    bob.code(spa)
+    assert callback(bob.authorize(spa, prompt="none", id_token_hint=expired))["error"] == "login_required"
 
 
 def test_no_code_is_issued_for_another_user_than_the_expected_one(ada: Person, bob: Person, spa: Client) -> None:

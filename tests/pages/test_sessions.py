@@ -184,3 +184,61 @@ def test_signing_out_with_an_id_token_of_another_user_leaves_the_session_alone(
     assert heading(asked) == "Sign out?"
     assert not is_alive(person, spa, tokens)
     assert is_alive(other_person, spa, theirs)
+
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("an address that is not registered", {"post_logout_redirect_uri": "https://evil.example.com"}),
+    ("an address without a client", {"client_id": None}),
+    ("an unknown client", {"client_id": "unknown"}),
+    ("an ID token of another client", {"id_token_hint": "another"}),
+    ("a repeated parameter", {"state": ["a", "b"]}),
+    ("a NUL character", {"state": "a\0"}),
+    ("more than a request may have", {"state": "a" * 40_000}),
+]
+
+
+@pytest.mark.parametrize("changes", [each[1] for each in REFUSED], ids=[each[0] for each in REFUSED])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_refused_request_leaves_a_way_to_sign_out(
+    person: Person, spa: Client, other: Client, parameters: dict[str, str], method: str, changes: dict[str, Any]
+) -> None:
+    """RP-Initiated Logout 1.0 section 4: what is not valid is not used; the user can still decide to sign out."""
+    tokens = tokens_of(person, spa)
+    if "id_token_hint" in changes:
+        changes = {"id_token_hint": tokens_of(person, other)["id_token"]}
+    sent = {name: value for name, value in {**parameters, **changes}.items() if value is not None}
+    page = person.browser.request(method, END, **{"params" if method == "GET" else "data": sent})
+    assert (page.status_code, heading(page)) == (400, "This did not work")
+    assert is_alive(person, spa, tokens)
+    assert heading(person.send(page, csrf_token="x")) == "Sign out?", "only our own page signs out"
+
+    done = person.send(page, decision="sign-out")
+    assert (done.status_code, heading(done)) == (200, "You are signed out")
+    assert not is_alive(person, spa, tokens)
+    again = person.browser.request(method, END, **{"params" if method == "GET" else "data": sent})
+    assert (again.status_code, "<form" in again.text) == (400, False), "nobody is signed in"
+
+
+@pytest.mark.parametrize("hint", ["x", "eyJhbGciOiJub25lIn0.e30.", "an access token"])
+def test_what_is_not_an_id_token_of_ours_is_ignored(
+    person: Person, spa: Client, parameters: dict[str, str], hint: str
+) -> None:
+    """The user is asked as without one."""
+    tokens = tokens_of(person, spa)
+    hint = tokens["access_token"] if hint == "an access token" else hint
+    page = person.browser.get(END, params={**parameters, "id_token_hint": hint})
+    assert heading(page) == "Sign out?"
+    assert is_alive(person, spa, tokens)
+    assert callback(person.send(page, decision="sign-out"), f"{REDIRECT_URI}/bye") == {"state": "s-2"}
+
+
+def test_a_request_to_sign_out_may_be_a_form_and_its_id_token_expired(
+    world: World, person: Person, spa: Client, parameters: dict[str, str]
+) -> None:
+    """Section 2: both methods; an ID token of a current session counts after its expiry."""
+    tokens = tokens_of(person, spa)
+    claims = jwt.decode(tokens["id_token"], options={"verify_signature": False})
+    expired = world.forger.sign({**claims, "iat": claims["iat"] - 7200, "exp": claims["exp"] - 7200}, typ="JWT")
+    done = person.browser.post(END, data={**parameters, "id_token_hint": expired})
+    assert callback(done, f"{REDIRECT_URI}/bye") == {"state": "s-2"}
+    assert not is_alive(person, spa, tokens)

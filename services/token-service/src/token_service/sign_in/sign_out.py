@@ -33,7 +33,8 @@ class EndSession:
     With an ID token of the signed-in user the session ends at once. Without one the user is asked, because any site can
     send a browser here; one click then leads to the address that the application has registered. The application's
     authorizations in the session that its ID token names end in any case, even if the browser has lost that session or
-    another user is signed in. Redirects go to registered URIs only.
+    another user is signed in. Redirects go to registered URIs only. Nothing of a refused request is used, but the page
+    that says so can sign out: the user expects it (section 4).
     """
 
     def __init__(
@@ -58,17 +59,25 @@ class EndSession:
 
         @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def end_session(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
-            return await self._answer(browser, browser.query(), is_post=False)
+            return await self._answer(self._browser(request), is_post=False)
 
         @post(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def end_session_by_form(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
-            return await self._answer(browser, await browser.form(), is_post=True)
+            return await self._answer(self._browser(request), is_post=True)
 
         return [end_session, end_session_by_form]
 
-    async def _answer(self, browser: Browser, parameters: Parameters, *, is_post: bool) -> Answer:
+    async def _answer(self, browser: Browser, *, is_post: bool) -> Answer:
+        parameters = Parameters({})
+        try:
+            parameters = await browser.form() if is_post else browser.query()
+            return await self._end(browser, parameters, is_post=is_post)
+        except BadRequest as refused:
+            if await self._sessions.find(browser.session_cookie) is None:
+                raise
+            return self._form(browser, parameters, "bad_sign_out.html", status=400, reason=refused.reason)
+
+    async def _end(self, browser: Browser, parameters: Parameters, *, is_post: bool) -> Answer:
         if parameters.repeated:
             raise BadRequest("a parameter is repeated")
         hint = await self._hints.read(parameters.get("id_token_hint"))
@@ -110,25 +119,19 @@ class EndSession:
     async def _ask(
         self, browser: Browser, parameters: Parameters, application: ApplicationState | None, target: str | None
     ) -> Answer:
+        passed_on = {name: value for name in _FORM_VALUES if (value := parameters.get(name)) is not None}
+        shared: dict[str, Any] = {"application": application, "parameters": passed_on}
+        if application is None or target is None:
+            return self._form(browser, parameters, "sign_out.html", **shared)
+        who = await self._flow.signed_in(browser.session_cookie)
+        person = name_of(who.person.user) if who else None
+        return self._form(browser, parameters, "confirm_sign_out.html", leads_elsewhere=True, person=person, **shared)
+
+    def _form(self, browser: Browser, parameters: Parameters, template: str, /, **values: Any) -> Answer:
+        """Return a page whose form signs out, and remember the browser that it is for."""
         secret = browser.secret or new_secret()
-        shared: dict[str, Any] = {
-            "application": application,
-            "action": PATH,
-            "csrf_token": _csrf_token(secret),
-            "parameters": {name: value for name in _FORM_VALUES if (value := parameters.get(name)) is not None},
-        }
         language = browser.language(parameters)
-        if application is not None and target is not None:
-            who = await self._flow.signed_in(browser.session_cookie)
-            answer = page(
-                "confirm_sign_out.html",
-                language,
-                leads_elsewhere=True,
-                person=name_of(who.person.user) if who else None,
-                **shared,
-            )
-        else:
-            answer = page("sign_out.html", language, **shared)
+        answer = page(template, language, action=PATH, csrf_token=_csrf_token(secret), **values)
         if browser.secret is None:
             answer.cookies.append(self._cookies.set(BROWSER, secret))
         return answer
