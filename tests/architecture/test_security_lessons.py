@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.named_tests import ROOT, exists
+
 PAGE = (ROOT / "docs/security-lessons.md").read_text()
 NAMED = sorted(set(re.findall(r"tests/[^\s`|<]+", PAGE)))
 IDS = set(re.findall(r"\b(?:CVE|GHSA)[^\s|,]*", PAGE))
@@ -18,21 +17,9 @@ CVE = re.compile(r"CVE-(?:199\d|20\d\d)-\d{4,}")
 GHSA = re.compile(r"GHSA(?:-[23456789cfghjmpqrvwx]{4}){3}")
 
 
-def names_in(body: list[ast.stmt], prefix: str = "") -> set[str]:
-    """Return the names of the tests among these statements, those of classes as ``Class::test``."""
-    names: set[str] = set()
-    for statement in body:
-        if isinstance(statement, ast.ClassDef):
-            names |= names_in(statement.body, f"{prefix}{statement.name}::")
-        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name.startswith("test_"):
-            names.add(f"{prefix}{statement.name}")
-    return names
-
-
 @pytest.mark.parametrize("named", NAMED)
 def test_every_named_test_exists(named: str) -> None:
-    path, _, name = named.partition("::")
-    assert name in names_in(ast.parse((ROOT / path).read_text()).body)
+    assert exists(named)
 
 
 def test_every_public_id_is_well_formed() -> None:
