@@ -207,7 +207,11 @@ def test_a_refused_request_leaves_a_way_to_sign_out(
     if "id_token_hint" in changes:
         changes = {"id_token_hint": tokens_of(person, other)["id_token"]}
     sent = {name: value for name, value in {**parameters, **changes}.items() if value is not None}
-    page = person.browser.request(method, END, **{"params" if method == "GET" else "data": sent})
+
+    def requested() -> httpx.Response:
+        return person.browser.get(END, params=sent) if method == "GET" else person.browser.post(END, data=sent)
+
+    page = requested()
     assert (page.status_code, heading(page)) == (400, "This did not work")
     assert is_alive(person, spa, tokens)
     assert heading(person.send(page, csrf_token="x")) == "Sign out?", "only our own page signs out"
@@ -215,7 +219,7 @@ def test_a_refused_request_leaves_a_way_to_sign_out(
     done = person.send(page, decision="sign-out")
     assert (done.status_code, heading(done)) == (200, "You are signed out")
     assert not is_alive(person, spa, tokens)
-    again = person.browser.request(method, END, **{"params" if method == "GET" else "data": sent})
+    again = requested()
     assert (again.status_code, "<form" in again.text) == (400, False), "nobody is signed in"
 
 
