@@ -105,8 +105,11 @@ def test_logto_api_manages_users_and_organizations(world: World, npm_packages: P
 
 @pytest.mark.slow
 def test_logto_for_python_signs_in_and_gets_every_token(world: World, pypi_python: Path, member: Person) -> None:
-    """It sends an empty secret in the body, which counts as none: the application is public."""
-    client_id = application(world, "Native")
-    environment = {**addresses(world), "CLIENT_ID": client_id, "CLIENT_SECRET": ""}
+    """It sends its secret in the body, which the application has to choose."""
+    client_id = application(world, "Traditional")
+    secret = world.management.applications.create_secret(client_id, "first").value or ""
+    chosen = {"tokenEndpointAuthMethod": "client_secret_post"}
+    world.management.applications.update(client_id, custom_client_metadata=chosen)
+    environment = {**addresses(world), "CLIENT_ID": client_id, "CLIENT_SECRET": secret}
     seen = converse([pypi_python, Path(__file__).parent / "python" / "logto_client.py"], member, **environment)
     assert seen == expected(world, member)

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -73,6 +74,56 @@ def test_auth_core_signs_in(world: World, npm_packages: Path, person: Person) ->
     assert seen == {"back": [302, "https://app.example.com"], "user": {"name": "Ada Lovelace"}}
 
 
+def test_express_openid_connect_signs_in_and_out(
+    world: World, npm_packages: Path, application: Client, person: Person, goodbye: str
+) -> None:
+    seen = converse(
+        [NODE, npm_packages / "express_openid_connect.mjs"],
+        person,
+        ISSUER=world.stack.issuer,
+        CLIENT_ID=application.basic[0],
+        CLIENT_SECRET=application.basic[1],
+        REDIRECT_URI=REDIRECT_URI,
+        GOODBYE=goodbye,
+    )
+    assert seen == {"back": 302, "sub": person.user_id, "name": "Ada Lovelace", "goodbye": goodbye}
+
+
+def test_passport_openidconnect_signs_in(world: World, npm_packages: Path, person: Person) -> None:
+    client = web_application(world, REDIRECT_URI, requirePkce=False, tokenEndpointAuthMethod="client_secret_post")
+    seen = converse(
+        [NODE, npm_packages / "passport_openidconnect.mjs"],
+        person,
+        ISSUER=world.stack.issuer,
+        CLIENT_ID=client.basic[0],
+        CLIENT_SECRET=client.basic[1],
+        REDIRECT_URI=REDIRECT_URI,
+    )
+    assert seen == {"back": 200, "user": {"sub": person.user_id, "name": "Ada Lovelace"}}
+
+
+def test_the_client_of_the_model_context_protocol_signs_in_and_refreshes(
+    world: World, npm_packages: Path, person: Person
+) -> None:
+    native = world.management.applications.create(
+        name="An MCP client", type="Native", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
+    )
+    seen = converse(
+        [NODE, npm_packages / "mcp_client.mjs"],
+        person,
+        ISSUER=world.stack.issuer,
+        CLIENT_ID=native.id,
+        REDIRECT_URI=REDIRECT_URI,
+        RESOURCE=world.resource,
+    )
+    assert seen == {
+        "steps": ["REDIRECT", "AUTHORIZED", "AUTHORIZED"],
+        "audiences": [world.resource, world.resource],
+        "scope": "read:things",
+        "rotated": True,
+    }
+
+
 def test_requests_oauthlib_signs_in(world: World, pypi_python: Path, application: Client, person: Person) -> None:
     seen = converse(
         [pypi_python, PROGRAMS / "requests_oauthlib_session.py"],
@@ -114,9 +165,12 @@ def test_mod_auth_openidc_signs_in(
         )
 
 
-def web_application(world: World, redirect_uri: str) -> Client:
+def web_application(world: World, redirect_uri: str, **settings: Any) -> Client:
     created = world.management.applications.create(
-        name="A web application", type="Traditional", oidc_client_metadata={"redirectUris": [redirect_uri]}
+        name="A web application",
+        type="Traditional",
+        oidc_client_metadata={"redirectUris": [redirect_uri]},
+        custom_client_metadata=settings,
     )
     return Client(created.id, world.management.applications.create_secret(created.id, "first").value)
 
