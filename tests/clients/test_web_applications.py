@@ -124,6 +124,22 @@ def test_the_client_of_the_model_context_protocol_signs_in_and_refreshes(
     }
 
 
+def test_mozilla_django_oidc_signs_in(world: World, pypi_python: Path, person: Person) -> None:
+    redirect_uri = "https://app.example.com/oidc/callback/"
+    client = web_application(world, redirect_uri)
+    email = f"{person.username}@example.com"
+    world.management.users.update(person.user_id, primary_email=email)
+    seen = converse(
+        [pypi_python, PROGRAMS / "mozilla_django_oidc_site.py"],
+        person,
+        ISSUER=world.stack.issuer,
+        CLIENT_ID=client.basic[0],
+        CLIENT_SECRET=client.basic[1],
+        REDIRECT_URI=redirect_uri,
+    )
+    assert seen == {"back": [302, "/"], "user": {"email": email}}
+
+
 def test_requests_oauthlib_signs_in(world: World, pypi_python: Path, application: Client, person: Person) -> None:
     seen = converse(
         [pypi_python, PROGRAMS / "requests_oauthlib_session.py"],
