@@ -124,6 +124,23 @@ def test_the_client_of_the_model_context_protocol_signs_in_and_refreshes(
     }
 
 
+def test_the_python_client_of_the_model_context_protocol_signs_in(
+    world: World, pypi_python: Path, person: Person
+) -> None:
+    native = world.management.applications.create(
+        name="An MCP client", type="Native", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
+    )
+    seen = converse(
+        [pypi_python, PROGRAMS / "mcp_client.py"],
+        person,
+        ISSUER=world.stack.issuer,
+        CLIENT_ID=native.id,
+        REDIRECT_URI=REDIRECT_URI,
+        RESOURCE=world.resource,
+    )
+    assert seen == {"status": 200, "scope": "read:things", "iss": world.stack.issuer}
+
+
 def test_mozilla_django_oidc_signs_in(world: World, pypi_python: Path, person: Person) -> None:
     redirect_uri = "https://app.example.com/oidc/callback/"
     client = web_application(world, redirect_uri)
