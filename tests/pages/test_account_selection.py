@@ -92,6 +92,17 @@ def test_with_consent_or_at_a_partner_the_consent_page_follows(ada: Person, ours
         assert callback(ada.send(consent, decision="allow"))["code"]
 
 
+def test_a_sign_in_within_max_age_is_recent_enough_for_the_pages_that_follow(
+    ada: Person, ours: Client, partner: Client
+) -> None:
+    """OpenID Connect Core 1.0 section 3.1.2.1: only if more time has elapsed, the user must sign in again."""
+    page = ada.follow(ada.authorize(ours, max_age="3600", **SELECT))
+    assert callback(ada.send(page, decision="continue"))["code"]
+    consent = ada.follow(ada.authorize(partner, max_age="3600"))
+    assert heading(consent) == "Allow access?"
+    assert callback(ada.send(consent, decision="allow"))["code"]
+
+
 def test_without_a_selection_the_client_is_told(ada: Person, ours: Client) -> None:
     page = ada.follow(ada.authorize(ours, **SELECT))
     back = callback(ada.send(page, decision="cancel"))

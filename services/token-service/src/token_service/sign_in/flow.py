@@ -363,8 +363,9 @@ def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
     request = pending.request
     if who is None or not request.accepts(who.person.user.id):
         return None
-    demands = bool(request.prompts & {"login", "select_account"}) or request.max_age_s is not None
-    return None if demands and who.session.signed_in_at < pending.created_at else who
+    since = pending.created_at
+    demands = request.prompts & {"login", "select_account"} or _is_too_old(who.session, request.max_age_s, since)
+    return None if demands and who.session.signed_in_at < since else who
 
 
 def _authorization(application: ApplicationState, who: SignedIn, consented: Consented) -> Authorization:
