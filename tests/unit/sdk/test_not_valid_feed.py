@@ -42,6 +42,8 @@ from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, compact, jwks
 KEY = SigningKey("feed", "EdDSA")
 KEYS = KeySet.parse(jwks(KEY))
 LATER = int(NOW) + 3600
+AHEAD = {"organization_id": "o1", "claims": {"iat_ms": (int(NOW) + 1) * 1000}}
+"""Of a token for a member who joined, by the clock of another machine, in the second after ``iat``."""
 
 
 def access_token(**changes: Any) -> AccessToken:
@@ -129,6 +131,8 @@ def ended(kind: Kind, *ids: str, not_before: int = ALWAYS) -> bytes:
         (ended("organization", "o1"), {"audience": "urn:service:organization:o1"}, "organization"),
         (ended("member", "o1", "user1"), {"organization_id": "o1"}, "member"),
         (ended("member", "o1", "user2"), {"organization_id": "o1"}, None),
+        (ended("member", "o1", "user1", not_before=int(NOW) + 1), AHEAD, None),
+        (ended("member", "o1", "user1", not_before=int(NOW) + 2), AHEAD, "member"),
     ],
 )
 def test_a_token_is_judged_by_everything_that_it_depends_on(

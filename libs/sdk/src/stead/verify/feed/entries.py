@@ -121,9 +121,9 @@ def lookups_of(token: AccessToken, *, stale_permissions: bool) -> list[Lookup]:
         token: The token.
         stale_permissions: Whether permissions that it has lost since end it too (``permissions``).
     """
-    issued_at, organization_id = token.issued_at, organization_of(token)
+    organization_id, actor_ids = organization_of(token), readable_actors_of(token)
     is_exchanged, is_exact = token.grant_type is not None, "iat_ms" in token.claims
-    actor_ids = readable_actors_of(token)
+    issued_at = issued_at_ms(token) // 1000 if is_exact else token.issued_at
     lookups = [
         (issued_at, _own_names(token, organization_id, with_user=not is_exact)),
         (issued_at, _shared_names(token.key_id, token.client_id, token.audience, is_exchanged, organization_id)),
