@@ -52,6 +52,10 @@ class ErrorData(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: list[str] = []
 
 
+RETRY_AFTER_S: Final = 1
+"""When to retry by default: ``Retry-After`` of an answer while a store is down."""
+
+
 class AnyFailure(Exception):  # noqa: N818 - the kinds are named after what happened
     """Base of the kinds of failures, for ``except`` and for exception handlers.
 
@@ -96,7 +100,7 @@ class NotYetThere(AnyFailure):
         retry_after_s: Seconds to wait before retrying.
     """
 
-    def __init__(self, code: str, message: str, *, why: str = "", retry_after_s: int = 1) -> None:
+    def __init__(self, code: str, message: str, *, why: str = "", retry_after_s: int = RETRY_AFTER_S) -> None:
         super().__init__(code, message)
         self.why = why
         self.retry_after_s = retry_after_s
@@ -115,7 +119,7 @@ class TemporarilyUnavailable(AnyFailure):
         message: str = "The service is temporarily unavailable. Try again later.",
         *,
         why: str = "",
-        retry_after_s: int = 1,
+        retry_after_s: int = RETRY_AFTER_S,
     ) -> None:
         super().__init__("temporarily_unavailable", message)
         self.why = why
