@@ -79,7 +79,7 @@ class Secret(msgspec.Struct, frozen=True, kw_only=True):
 COLUMNS: Final = tuple(applications.c[name] for name in Application.__struct_fields__)
 SEARCHED: Final = (applications.c.name, applications.c.description)
 _ARRAYS: Final = ("redirect_uris", "post_logout_redirect_uris", "cors_allowed_origins")
-_SECRET_COLUMNS: Final = tuple(application_secrets.c[name] for name in Secret.__struct_fields__)
+SECRET_COLUMNS: Final = tuple(application_secrets.c[name] for name in Secret.__struct_fields__)
 
 _BY_ID: Final = (applications.c.tenant_id == bindparam("tenant"), applications.c.id == bindparam("application"))
 _FIND: Final = select(*COLUMNS).where(*_BY_ID)
@@ -105,11 +105,11 @@ _SECRETS: Final = (
     application_secrets.c.application_id == bindparam("application"),
 )
 _LIST_SECRETS: Final = (
-    select(*_SECRET_COLUMNS).where(*_SECRETS).order_by(application_secrets.c.sort_key, application_secrets.c.name)
+    select(*SECRET_COLUMNS).where(*_SECRETS).order_by(application_secrets.c.sort_key, application_secrets.c.name)
 )
 _SECRET: Final = (*_SECRETS, application_secrets.c.name == bindparam("secret"))
 _RENAME_SECRET: Final = (
-    update(application_secrets).where(*_SECRET).values(name=bindparam("new_name")).returning(*_SECRET_COLUMNS)
+    update(application_secrets).where(*_SECRET).values(name=bindparam("new_name")).returning(*SECRET_COLUMNS)
 )
 _HAS_SECRET: Final = select(select(application_secrets.c.name).where(*_SECRET).exists())
 _DELETE_SECRET: Final = delete(application_secrets).where(*_SECRET)
