@@ -68,11 +68,11 @@ def shown(page: httpx.Response) -> str:
         (",Sales; EMEA", ["Sales; EMEA"]),
         ("\tSales, EMEA\tEMEA", ["EMEA", "Sales, EMEA"]),
         ("\tSales; EMEA\tEMEA", ["EMEA", "Sales; EMEA"]),
-        ('\t"Sales\tEMEA"', ["Sales\tEMEA"]),
+        ('\t"Sales\tEMEA"', ["Sales EMEA"]),
         (', Sales , EMEA,, "",', ["EMEA", "Sales"]),
         ('; "Sales" ; EMEA ', ["EMEA", "Sales"]),
-        (', "Sales "', ["Sales "]),
-        (', " Sales"', [" Sales"]),
+        (', "Sales "', ["Sales"]),
+        (', " Sales"', ["Sales"]),
         (', "say ""Sales"""', ['say "Sales"']),
         (', "Sales", "Sales"', ["Sales"]),
         ("", []),
@@ -84,12 +84,10 @@ def test_a_line_gives_exactly_the_roles_that_it_names(
     with_role(
         stack,
         "Sales",
-        "Sales ",
-        " Sales",
         "EMEA",
         "Sales, EMEA",
         "Sales; EMEA",
-        "Sales\tEMEA",
+        "Sales EMEA",
         'say "Sales"',
         '"Sales"',
     )
@@ -125,7 +123,7 @@ def test_quotation_marks_that_enclose_no_name_are_an_error_in_that_line(
     assert roles_of(stack, organization) == {user: ["EMEA"]}
 
 
-@pytest.mark.parametrize("role", ["Sales; APAC", "sales", "Sales\u2028EMEA", "Sal\0es", "x" * 140_000])
+@pytest.mark.parametrize("role", ["Sales; APAC", "sales", "Sal\u200bes", "Sal\0es", "x" * 140_000])
 def test_a_role_that_is_not_there_is_an_error_in_that_line(
     stack: RunningStack, administrator: Administrator, organization: str, user: str, role: str
 ) -> None:

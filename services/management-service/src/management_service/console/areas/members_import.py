@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from identity_common.names import canonical_name
 from management_service.console.requests import ConsoleRequest
 from stead.errors import InvalidInput, NotFound
 
@@ -30,7 +31,7 @@ class Line(msgspec.Struct):
         number: From 1; blank lines count.
         text: As it was typed.
         who: An id, or for users also a user name or an e-mail address.
-        roles: Names of roles.
+        roles: Names of roles; in canonical form, but for roles from before names had one.
         member_id: Id of the member; empty if unknown.
         problem: ``quotes``, ``unknown``, ``ambiguous`` or ``role``; empty if the line can be used.
         detail: The name of an unknown role.
@@ -87,6 +88,7 @@ async def find_members(request: ConsoleRequest, lines: Sequence[Line], kind: str
     async def find(line: Line) -> None:
         if line.problem:
             return
+        line.roles = [name if name in roles else canonical_name(name) for name in line.roles]
         unknown = [name for name in line.roles if name not in roles]
         if unknown:
             line.problem, line.detail = "role", unknown[0]
