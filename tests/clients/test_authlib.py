@@ -152,7 +152,8 @@ async def test_a_web_application_signs_a_user_in_and_out(
     assert (claims["sub"], claims["aud"], claims["name"]) == (person.user_id, application.id, "Ada Lovelace")
     assert (await app.http.get("/me")).json() == {
         name: claims[name]
-        for name in claims.keys() & {"sub", "name", "picture", "username", "email", "created_at", "updated_at"}
+        for name in claims.keys()
+        & {"sub", "name", "picture", "username", "preferred_username", "email", "created_at", "updated_at"}
     }
     to_sign_out = await app.http.get("/sign_out")
     gone = person.browser.get(to_sign_out.headers["Location"])

@@ -106,7 +106,6 @@ class TestScopes:
             ("read:things unknown:things", "read:things"),
             ("READ:THINGS", ""),
             ("read:thing", ""),
-            ("read:things\twrite:things", ""),
             ("*", ""),
             ("all", ""),
             (" ".join(sorted(OIDC_SCOPES)), ""),

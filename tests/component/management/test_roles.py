@@ -49,7 +49,13 @@ async def test_a_role_is_shown_as_it_was_created_and_its_event_names_its_scopes(
     assert event is not None
     assert (event.type, event.revision) == ("role.created", revision_of(answer))
     data = await management.event_data("role", role["id"])
-    assert data == {"id": role["id"], "name": name, "type": "MachineToMachine", "scope_ids": sorted(scope_ids)}
+    assert data == {
+        "id": role["id"],
+        "name": name,
+        "type": "MachineToMachine",
+        "scope_ids": sorted(scope_ids),
+        "description": "May read.",
+    }
 
 
 async def test_scopes_are_added_once_and_removed_once(management: Management, resource: Any) -> None:
@@ -101,6 +107,7 @@ async def test_a_patch_of_a_role_changes_the_given_members_and_never_the_type(
         "name": name,
         "type": "User",
         "scope_ids": [resource["scopes"][0]["id"]],
+        "description": "Changed",
     }
     for body in ({}, {"name": name}, {"isDefault": None}):
         assert revision_of(await management.client.patch(path, json=body)) == revision_of(answer)
