@@ -300,16 +300,6 @@ async def test_a_deletion_is_confirmed_again_when_more_would_be_lost(
     await expect(page.get_by_role("status").first).to_contain_text(f"Deleted {name}.")
 
 
-async def test_a_secret_with_blanks_around_its_name_can_be_deleted(page: Page, administrator: Administrator) -> None:
-    applications = administrator.stack.management.applications
-    client = applications.create(name=f"Batch {secrets.token_hex(4)}", type="MachineToMachine").id
-    applications.create_secret(client, " padded ")
-    await signed_in(page, administrator, f"{CONSOLE}/applications/{client}/secrets/delete?name=%20padded%20")
-    await page.get_by_label("to confirm").fill("padded")
-    await page.get_by_role("button", name="Delete secret").click()
-    await expect(page.get_by_role("status").first).to_contain_text("Deleted the secret")
-
-
 async def test_a_slash_begins_a_search(page: Page, administrator: Administrator) -> None:
     await signed_in(page, administrator)
     await page.keyboard.press("/")

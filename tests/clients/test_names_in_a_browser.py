@@ -15,7 +15,7 @@ from tests.support.world import World
 
 pytestmark = pytest.mark.clients
 
-NAMES = ["\u202eada", "ada \u2069\u202e", "ada\u2029\u202e", "\u202b\u202eada", "\u2067\u202eada", "עדה", "Ada"]
+NAMES = ["עדה", "(עדה", "עדה 12,", "ada עדה", "Ada"]
 
 WORDS_OUTSIDE_OF_NAMES = r"""
 element => {
@@ -26,7 +26,7 @@ element => {
     for (const word of text.data.matchAll(/\S+/g)) {
       const range = document.createRange();
       range.setStart(text, word.index);
-      range.setEnd(text, word.index + word[0].length);
+      range.setEnd(text, word.index + 1);  // its first letter: a line may end at a hyphen within the word
       const box = range.getBoundingClientRect();
       words.push([Math.round(box.top), box.left]);
     }
