@@ -84,6 +84,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/claims/{kind:str}": KIND,
         "/claims/{kind:str}/versions/{number:str}": "",
         "/impersonations": "",
+        "/impersonations/policy": "",
         "/organizations": "",
         "/organizations/{organization_id:str}": organization,
         "/organizations/{organization_id:str}/{kind:str}": organization,

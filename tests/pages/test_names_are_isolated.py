@@ -18,7 +18,7 @@ from tests.support.world import World
 
 pytestmark = pytest.mark.heavy
 
-TURNED = "\u202e"
+TURNED = "\u05e2"  # a letter of a script that is written from right to left
 ISOLATED = re.compile(f"\u2068[^\u2068\u2069]*{TURNED}[^\u2068\u2069]*\u2069")
 ALONE = {"option", "textarea", "pre"}
 """Elements whose whole text is the name: boxes of their own."""
