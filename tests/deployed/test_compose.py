@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2 as httpx
-import jwt
 import pytest
 import yaml
 
@@ -190,9 +189,9 @@ def test_a_custom_claims_function_runs_in_a_confined_worker(composed: Composed) 
         composed.base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
     ) as management:
         management.custom_claims.save("access-token", script)
-        token = json.loads(composed.walk_through())["access_token"]
+        claims = json.loads(composed.walk_through())
         management.custom_claims.delete("access-token")
-    assert jwt.decode(token, options={"verify_signature": False})["ticket"] == "T-1"
+    assert claims["ticket"] == "T-1"
     log = composed.run("docker", "compose", "logs", "--no-color", "token-service")
     assert "claims-worker.without-seccomp" not in log
     assert "claims-worker.sandbox-degraded" not in log
@@ -265,7 +264,7 @@ def test_passwords_of_administrators_are_replaced_and_nothing_restarts(composed:
     for line in statements("redis administrator after"):
         assert as_administrator(new, *line.replace("OLD", old).split()) == "OK"
     assert "NOAUTH" in as_administrator(old, "PING")
-    assert '"access_token"' in composed.walk_through()
+    assert '"act"' in composed.walk_through()
     assert started() == before
 
 
@@ -274,4 +273,4 @@ def test_another_start_keeps_data_and_credentials(composed: Composed) -> None:
     composed.run("make", "down")
     composed.run("make", "up", f"DIRECTORY={composed.directory}")
     assert composed.credentials == before
-    assert '"access_token"' in composed.walk_through()
+    assert '"act"' in composed.walk_through()
