@@ -220,7 +220,7 @@ def test_a_refused_request_leaves_a_way_to_sign_out(
     assert (done.status_code, heading(done)) == (200, "You are signed out")
     assert not is_alive(person, spa, tokens)
     again = requested()
-    assert (again.status_code, "<form" in again.text) == (400, False), "nobody is signed in"
+    assert (again.status_code, "<form" in again.text) == (400, False), "the session has ended"
 
 
 @pytest.mark.parametrize("hint", ["x", "eyJhbGciOiJub25lIn0.e30.", "an access token"])
