@@ -11,6 +11,7 @@ ELSEWHERE |= {f"{FUNCTION}/recording"}
 ELSEWHERE |= {"/api/logs", "/api/logs/{log_id}", "/api/logs/export"}  # which grow all the time
 ELSEWHERE |= {"/api/logs/{log_id}/proof", "/api/logs/consistency", "/api/logs/leaves", "/api/logs/head"}
 ELSEWHERE |= {"/api/logs/figures", "/api/logs/jwks"}  # the first key is made with the first head
+ELSEWHERE |= {"/api/users/{user_id}/effective-permissions"}  # which needs template-service
 ELSEWHERE |= {"/api/impersonations", "/api/impersonations/{impersonation_id}", "/oidc/me/impersonations"}
 
 

@@ -16,6 +16,7 @@ from management_service.audit.routes import LogController, LogKeyController, aud
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
 from management_service.console.problems import wrong_addresses
 from management_service.console.routes import console_router
+from management_service.effective_permissions.routes import EffectivePermissionController
 from management_service.impersonation_policy.routes import ImpersonationPolicyController
 from management_service.impersonations.own_routes import OwnImpersonationController, readable_by_pages
 from management_service.impersonations.routes import (
@@ -49,6 +50,7 @@ SWAGGER: Final = Path(__file__).parent / "openapi.json"
 _CONTROLLERS: Final = (
     UserController,
     UserRoleController,
+    EffectivePermissionController,
     InvitationController,
     ApplicationController,
     SecretController,

@@ -56,7 +56,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     "management": NatsPermissions(
         publish=(
             *("identity-internal.>", "identity-relay.*.management"),
-            *("identity-rpc.*.claims-function", "identity-rpc.*.members"),
+            *("identity-rpc.*.claims-function", "identity-rpc.*.members", "identity-rpc.*.organization-grants"),
             *_STREAMS,
             # The audit trail is read by this service alone.
             *("identity-audit.*.management", "identity-audit.*.subject-tokens", _HEADS),
@@ -73,7 +73,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         subscribe=(
             "_INBOX_template.>",
             "identity-relay.*.template",
-            "identity-rpc.*.members",
+            *("identity-rpc.*.members", "identity-rpc.*.organization-grants"),
             # These wake requests that wait for a change.
             *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),
         ),

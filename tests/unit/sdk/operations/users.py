@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from stead import (
     Consent,
+    EffectivePermissions,
+    GrantedPermission,
+    GrantingRole,
     Impersonation,
     Invitation,
+    PermissionsForResource,
+    PermissionsInOrganization,
     ResourceConsent,
 )
 from tests.unit.sdk.operations.entities import (
@@ -19,6 +24,18 @@ from tests.unit.sdk.operations.entities import (
 )
 from tests.unit.sdk.operations.rows import Row
 from tests.unit.sdk.service import PASSWORD
+
+PERMISSION_AND_ROLE_JSON = {"id": "s1", "name": "read:orders", "roles": [{"id": "ro1", "name": "Clerk"}]}
+PERMISSION_AND_ROLE = GrantedPermission(id="s1", name="read:orders", roles=(GrantingRole(id="ro1", name="Clerk"),))
+PERMISSIONS_FOR_RESOURCE_JSON = {
+    "id": "r1",
+    "name": "Orders",
+    "indicator": "https://orders.example.com",
+    "scopes": [PERMISSION_AND_ROLE_JSON],
+}
+PERMISSIONS_FOR_RESOURCE = PermissionsForResource(
+    id="r1", name="Orders", indicator="https://orders.example.com", scopes=(PERMISSION_AND_ROLE,)
+)
 
 ROWS: list[Row] = [
     (lambda c: c.users.create(), "POST", "/api/users", {}, USER_JSON, USER),
@@ -76,6 +93,33 @@ ROWS: list[Row] = [
                 consented_at=1,
             )
         ],
+    ),
+    (
+        lambda c: c.users.effective_permissions("u1"),
+        "GET",
+        "/api/users/u1/effective-permissions?page=1&page_size=20",
+        None,
+        {
+            "isSuspended": True,
+            "resources": [PERMISSIONS_FOR_RESOURCE_JSON],
+            "organizations": [
+                {
+                    "id": "o1",
+                    "name": "Acme",
+                    "permissions": [PERMISSION_AND_ROLE_JSON],
+                    "resources": [PERMISSIONS_FOR_RESOURCE_JSON],
+                }
+            ],
+        },
+        EffectivePermissions(
+            is_suspended=True,
+            resources=(PERMISSIONS_FOR_RESOURCE,),
+            organizations=(
+                PermissionsInOrganization(
+                    id="o1", name="Acme", permissions=(PERMISSION_AND_ROLE,), resources=(PERMISSIONS_FOR_RESOURCE,)
+                ),
+            ),
+        ),
     ),
     (lambda c: c.users.withdraw_consent("u1", "a1"), "DELETE", "/api/users/u1/consents/a1", None, None, None),
     (

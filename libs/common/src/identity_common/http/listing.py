@@ -35,8 +35,11 @@ class Listing:
 
     def answer(self, items: Sequence[T], total: int) -> Response[list[T]]:
         """Return the response: the items of the page, ``Total-Number`` and ``Link``."""
-        headers = list_headers(address=self._address, query_string=self._query_string, page=self.page, total=total)
-        return Response(list(items), headers=headers)
+        return Response(list(items), headers=self.headers(total))
+
+    def headers(self, total: int) -> dict[str, str]:
+        """Return ``Total-Number`` and ``Link``, for a response that holds a page and more."""
+        return list_headers(address=self._address, query_string=self._query_string, page=self.page, total=total)
 
 
 def _paged(request: JsonRequest) -> Listing:

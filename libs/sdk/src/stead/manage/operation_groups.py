@@ -122,6 +122,7 @@ class Users(Group[R]):
     assign_roles = _Method(users.assign_user_roles)
     replace_roles = _Method(users.replace_user_roles)
     remove_role = _Method(users.remove_user_role)
+    effective_permissions = _Method(users.get_user_effective_permissions)
     organizations = _List(USERS.organizations)
     impersonations = _List(impersonations.list_user_impersonations)
     consents = _Method(users.list_user_consents)

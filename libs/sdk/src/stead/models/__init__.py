@@ -48,7 +48,17 @@ from stead.models.organizations import (
     OrganizationUser,
 )
 from stead.models.resources import Resource, ResourceReference, ResourceScope, Role, Scope
-from stead.models.users import Consent, Invitation, ResourceConsent, User
+from stead.models.users import (
+    Consent,
+    EffectivePermissions,
+    GrantedPermission,
+    GrantingRole,
+    Invitation,
+    PermissionsForResource,
+    PermissionsInOrganization,
+    ResourceConsent,
+    User,
+)
 from stead.models.versions import Versioned, note_etag
 
 __all__ = [
@@ -66,6 +76,9 @@ __all__ = [
     "CustomClientMetadata",
     "DryRunOfInput",
     "DryRunReport",
+    "EffectivePermissions",
+    "GrantedPermission",
+    "GrantingRole",
     "HeldPermissions",
     "Impersonation",
     "ImpersonationPolicy",
@@ -81,6 +94,8 @@ __all__ = [
     "OrganizationRoleReference",
     "OrganizationTemplate",
     "OrganizationUser",
+    "PermissionsForResource",
+    "PermissionsInOrganization",
     "Reach",
     "Recording",
     "Resource",

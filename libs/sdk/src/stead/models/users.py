@@ -86,3 +86,66 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def __repr__(self) -> str:
         return f"Invitation(expires_at={self.expires_at})"
+
+
+class GrantingRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A role that grants a permission: an API role, or an organization role."""
+
+    id: str
+    name: str
+
+
+class GrantedPermission(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A permission of a user, and where it comes from.
+
+    Attributes:
+        id: Of the scope or organization permission.
+        name: The scope token.
+        roles: The roles that grant it, ordered by name.
+    """
+
+    id: str
+    name: str
+    roles: tuple[GrantingRole, ...] = ()
+
+
+class PermissionsForResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A user's scopes of one API resource.
+
+    Attributes:
+        indicator: The resource indicator, ``aud`` of its tokens.
+        scopes: Ordered by name.
+    """
+
+    id: str
+    name: str
+    indicator: str
+    scopes: tuple[GrantedPermission, ...] = ()
+
+
+class PermissionsInOrganization(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A user's permissions within one organization.
+
+    Attributes:
+        permissions: Organization permissions: the scopes of organization tokens.
+        resources: Scopes of API resources: those of tokens for a resource within the organization.
+    """
+
+    id: str
+    name: str
+    permissions: tuple[GrantedPermission, ...] = ()
+    resources: tuple[PermissionsForResource, ...] = ()
+
+
+class EffectivePermissions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All that tokens for a user may carry, each with the roles that it comes from.
+
+    Attributes:
+        is_suspended: No token is issued to a suspended user, or on their behalf, whatever the roles grant.
+        resources: Scopes of API resources that API roles grant, ordered by the name of the resource.
+        organizations: The organizations that the user belongs to, ordered by name.
+    """
+
+    is_suspended: bool = False
+    resources: tuple[PermissionsForResource, ...] = ()
+    organizations: tuple[PermissionsInOrganization, ...] = ()

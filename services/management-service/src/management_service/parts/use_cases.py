@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from management_service.applications.service import Applications
 from management_service.audit.reading.service import AuditTrail
 from management_service.audit.tree.proofs import AuditProofs
+from management_service.effective_permissions.organizations import OrganizationGrants
+from management_service.effective_permissions.service import EffectivePermissions
 from management_service.impersonation_policy.service import ImpersonationPolicies
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.revoking import EndRevocations
@@ -43,6 +45,12 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         "resources": resources(settings, reader, changes),
         "roles": Roles(reader, changes, last_administrator, tenant_id=tenant_id),
         "assignments": assignments,
+        "effective_permissions": EffectivePermissions(
+            reader,
+            OrganizationGrants(connections.bus, tenant_id=tenant_id),
+            tenant_id=tenant_id,
+            management_api=settings.management_api_resource,
+        ),
         "impersonation_policies": ImpersonationPolicies(reader, changes, tenant_id=tenant_id),
         "claims_functions": shared.claims_functions,
         "impersonations": Impersonations(

@@ -27,6 +27,7 @@ from template_service.fan_out.worker import FanOut
 from template_service.management_events import ManagementEvents
 from template_service.member_permissions.waiting import ChangeListener, Waiters
 from template_service.members.replies import member_responder
+from template_service.organization_grants.replies import organization_grants_responder
 from template_service.parts.connections import Connections
 from template_service.parts.shared_with_commands import changes
 from template_service.republication import WholeState
@@ -64,6 +65,7 @@ class Shared:
         self.waiters = Waiters()
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
         self._member_replies = member_responder(bus, connections.reader, tenant_id=tenant_id)
+        self._grant_replies = organization_grants_responder(bus, engine, tenant_id=tenant_id)
         self.startup = Startup(engine, versions=versions, then=self._start_with_database)
         self.tokens = UnrevokedTokens(
             AsyncAccessTokenVerifier(
@@ -100,7 +102,12 @@ class Shared:
     async def _start_with_database(self, lifetime: Lifetime) -> None:
         await self.changes.prepare()
         lifetime.start(
-            self._relay, self._audit_relay.loop, self.management_events, self._fan_out.loop, self._member_replies
+            self._relay,
+            self._audit_relay.loop,
+            self.management_events,
+            self._fan_out.loop,
+            self._member_replies,
+            self._grant_replies,
         )
 
     @asynccontextmanager

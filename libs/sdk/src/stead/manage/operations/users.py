@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
-from stead._transport.api import IfMatch, api_path, command, decode, json_request
+from stead._transport.api import IfMatch, api_path, command, decode, json_request, unexpected_answer
 from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
 from stead.manage.operations._bodies import FreeForm, SearchField, create_body, patch_body
-from stead.models import Consent, Invitation, Role, User
+from stead.models import Consent, EffectivePermissions, Invitation, PermissionsInOrganization, Role, User
 
 
 def create_user(
@@ -260,6 +261,43 @@ def remove_user_role(user_id: str, role_id: str) -> Operation[None]:
         Conflict: ``user.last_administrator``.
     """
     return command("DELETE", api_path("users", user_id, "roles", role_id))
+
+
+def get_user_effective_permissions(
+    user_id: str, *, search: str | None = None, page_size: int = 20
+) -> Operation[EffectivePermissions]:
+    """Return all permissions of a user, each with the roles that it comes from, as tokens may carry them now.
+
+    ::
+
+        for resource in client.users.effective_permissions(user.id).resources:
+            for scope in resource.scopes:
+                print(resource.indicator, scope.name, [role.name for role in scope.roles])
+
+    The result has every organization, from as many requests as there are pages of them.
+
+    Args:
+        user_id: The user.
+        search: Only organizations with this text in their id, name or description; all resources in any case.
+        page_size: Organizations per request, 1 to 100; fewer if their permissions are very many.
+
+    Raises:
+        NotFound: The user does not exist.
+        Conflict: ``user.too_many_permissions``: more than 50,000 in one request, each counted once per role.
+        Unavailable: template-service, which knows the organizations, does not answer.
+    """
+    path = api_path("users", user_id, "effective-permissions")
+    params: dict[str, str | int] = {"page_size": page_size} | ({} if search is None else {"q": search})
+    organizations: list[PermissionsInOrganization] = []
+    for page in count(1):
+        answer = yield json_request("GET", path, params={"page": page, **params})
+        found = decode(answer, EffectivePermissions)
+        organizations += found.organizations
+        if "next" not in answer.links:
+            break
+        if not found.organizations:
+            raise unexpected_answer("an empty page has a next one", answer)
+    return structs.replace(found, organizations=tuple(organizations))
 
 
 def list_user_consents(user_id: str) -> Operation[list[Consent]]:
