@@ -11,6 +11,7 @@ import pytest
 from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, OAuthError, SignInRequired
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
+from tests.support.management_api import unique
 from tests.support.waiting import WAIT_S
 from tests.support.world import World
 
@@ -63,6 +64,51 @@ def test_a_callback_is_accepted_once_and_only_by_the_client_that_began(
     with pytest.raises(SignInRequired) as error:
         one.handle_callback(refused)
     assert error.value.reason == "invalid_request"
+
+
+async def test_a_token_for_some_of_the_scopes(world: World, person: Person, client_id: str) -> None:
+    """RFC 6749 section 6: where a token cannot hold all scopes, or need not."""
+    name = unique("large")
+    api = world.management.resources.create(name, f"https://{name}.example.com")
+    scopes = [f"{name}:{number:03}:".ljust(128, "s") for number in range(120)]
+    ids = [world.management.resources.create_scope(api.id, scope).id for scope in scopes]
+    role = world.management.roles.create(name, "", "User", ids)
+    world.management.users.assign_roles(person.user_id, [role.id])
+    asked = {"scopes": scopes, "resources": [api.indicator], "storage": MemoryStorage()}
+    with identity_client(world, client_id, **asked) as client:
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        with pytest.raises(OAuthError, match="invalid_scope"):
+            client.get_access_token(api.indicator)
+        token = client.get_access_token(api.indicator, scope=scopes[:80])
+        assert world.claims(token, api.indicator)["scope"].split() == scopes[:80]
+        assert client.get_access_token(api.indicator, scope=" ".join(reversed(scopes[:80]))) == token
+        other = client.get_access_token(api.indicator, scope=scopes[80])
+        assert world.claims(other, api.indicator)["scope"] == scopes[80]
+        for empty in ("", " ", (), [""]):
+            with pytest.raises(ValueError, match="at least one"):
+                client.get_access_token(api.indicator, scope=empty)
+        with pytest.raises(OAuthError, match="invalid_scope"):
+            client.get_access_token(api.indicator, scope=["not-consented-to"])
+    async with AsyncIdentityClient(world.stack.base_url, client_id, **asked) as again:  # type: ignore[arg-type]
+        assert await again.get_access_token(api.indicator, scope=iter(scopes[:80])) == token
+        last = await again.get_access_token(api.indicator, scope=scopes[119:])
+        assert world.claims(last, api.indicator)["scope"] == scopes[119]
+
+
+def test_an_organization_token_for_some_of_the_scopes(
+    world: World, person: Person, client_id: str, organization: str
+) -> None:
+    read, write = world.permission("read:invoices"), world.permission("write:invoices")
+    with identity_client(world, client_id, scopes=[ORGANIZATIONS, read, write]) as client:
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        token = client.get_organization_token(organization, scope=read)
+        audience = world.organization_audience(organization)
+        assert world.claims(token, audience)["scope"] == read
+        watched = next(client.watch_organization_scopes(organization, scope=write))
+        assert world.claims(watched, audience)["scope"] == write
+        client.get_organization_token(organization, scope=read)
+        client.clear_organization_token(organization)
+        assert client.get_organization_token(organization, scope=read) != token
 
 
 def test_many_threads_need_one_refresh(world: World, person: Person, client_id: str) -> None:

@@ -19,7 +19,7 @@ from stead._transport.http import async_send, send
 from stead._transport.operations import Steps, T, async_run, run
 from stead._transport.tls import default_ssl_context
 from stead.errors import Unavailable
-from stead.sign_in.operations import OidcOperations, ScopesWatch
+from stead.sign_in.operations import OidcOperations, ScopesWatch, target_of
 from stead.sign_in.state import ClientState, MemoryStorage, SignInForm, Storage
 
 __all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "SignInForm", "Storage"]
@@ -97,12 +97,12 @@ class _Client:
         return self.state.signed_in().claims
 
     def clear_organization_token(self, organization_id: str) -> None:
-        """Drop the cached token of an organization, so that the next one has the user's current permissions.
+        """Drop the cached tokens of an organization, so that the next one has the user's current permissions.
 
         Raises:
             SignInRequired: No user is signed in.
         """
-        self.state.drop_token(self.state.target_key(None, organization_id))
+        self.state.drop_organization_tokens(organization_id)
 
     def sign_out_url(self, post_logout_redirect_uri: str | None = None) -> str:
         """Sign out here, and return the address to which to redirect the browser to end the session there too."""
@@ -200,23 +200,39 @@ class IdentityClient(_Client):
         """
         return self._run(self._operations.complete(url))
 
-    def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
+    def get_access_token(
+        self,
+        resource: str | None = None,
+        organization_id: str | None = None,
+        *,
+        scope: str | Iterable[str] | None = None,
+    ) -> str:
         """Return an access token, from the cache if it is valid for at least 30 s more.
+
+        ::
+
+            token = client.get_access_token("https://orders.example.com/api", scope=["read:orders"])
+
+        A token has all scopes that the user has, or those of them that ``scope`` names: for an API that needs few, or
+        where all together are more than a token holds (``invalid_scope``).
 
         Args:
             resource: Resource indicator of the API to call; None for the userinfo endpoint.
             organization_id: Limits the token to one organization; without ``resource``, requests an organization token.
+            scope: Scope tokens, among those requested at sign-in (RFC 6749 section 6); None for all of them.
 
         Raises:
             SignInRequired: No user is signed in, or the session has ended.
-            OAuthError: The service refused: the resource was not requested at sign-in, or the user is not a member.
+            OAuthError: The service refused: the resource or a scope was not requested at sign-in, the scopes are more
+                than a token holds, or the user is not a member.
             Unavailable: The service did not answer.
+            ValueError: ``scope`` is empty.
         """
-        return self._run(self._operations.access_token(resource, organization_id))
+        return self._run(self._operations.access_token(target_of(resource, organization_id, scope)))
 
-    def get_organization_token(self, organization_id: str) -> str:
+    def get_organization_token(self, organization_id: str, *, scope: str | Iterable[str] | None = None) -> str:
         """Return an organization token; see ``get_access_token``."""
-        return self.get_access_token(organization_id=organization_id)
+        return self.get_access_token(organization_id=organization_id, scope=scope)
 
     def fetch_user_info(self) -> dict[str, Any]:
         """Return the user's claims from the userinfo endpoint.
@@ -227,7 +243,9 @@ class IdentityClient(_Client):
         """
         return self._run(self._operations.user_info())
 
-    def watch_organization_scopes(self, organization_id: str) -> Iterator[str]:
+    def watch_organization_scopes(
+        self, organization_id: str, *, scope: str | Iterable[str] | None = None
+    ) -> Iterator[str]:
         """Yield an organization token, and a new one whenever the user's permissions in the organization change.
 
         ::
@@ -237,13 +255,17 @@ class IdentityClient(_Client):
 
         Blocks while nothing changes. While the service is unavailable, retries with a delay.
 
+        Args:
+            organization_id: The organization.
+            scope: The scopes of the tokens; see ``get_access_token``. A change of any permission yields a new token.
+
         Raises:
             SignInRequired: The user has signed out.
             OAuthError: ``access_denied``: the user is no longer a member, or the organization was deleted. Or any
                 refusal of ``get_access_token``.
             ApiError: The response does not come from the service.
         """
-        watch = ScopesWatch()
+        watch = ScopesWatch(target_of(None, organization_id, scope).scope)
         while True:
             try:
                 token = self._run(self._operations.next_organization_token(organization_id, watch))
@@ -306,21 +328,29 @@ class AsyncIdentityClient(_Client):
         """Complete a sign-in; see ``IdentityClient.handle_callback``."""
         return await self._run(self._operations.complete(url))
 
-    async def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
+    async def get_access_token(
+        self,
+        resource: str | None = None,
+        organization_id: str | None = None,
+        *,
+        scope: str | Iterable[str] | None = None,
+    ) -> str:
         """Return an access token; see ``IdentityClient.get_access_token``."""
-        return await self._run(self._operations.access_token(resource, organization_id))
+        return await self._run(self._operations.access_token(target_of(resource, organization_id, scope)))
 
-    async def get_organization_token(self, organization_id: str) -> str:
+    async def get_organization_token(self, organization_id: str, *, scope: str | Iterable[str] | None = None) -> str:
         """Return an organization token; see ``get_access_token``."""
-        return await self.get_access_token(organization_id=organization_id)
+        return await self.get_access_token(organization_id=organization_id, scope=scope)
 
     async def fetch_user_info(self) -> dict[str, Any]:
         """Return the user's claims; see ``IdentityClient.fetch_user_info``."""
         return await self._run(self._operations.user_info())
 
-    async def watch_organization_scopes(self, organization_id: str) -> AsyncIterator[str]:
+    async def watch_organization_scopes(
+        self, organization_id: str, *, scope: str | Iterable[str] | None = None
+    ) -> AsyncIterator[str]:
         """Yield organization tokens; see ``IdentityClient.watch_organization_scopes``."""
-        watch = ScopesWatch()
+        watch = ScopesWatch(target_of(None, organization_id, scope).scope)
         while True:
             try:
                 token = await self._run(self._operations.next_organization_token(organization_id, watch))

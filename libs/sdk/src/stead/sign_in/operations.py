@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import httpx2 as httpx
@@ -26,15 +26,50 @@ _SESSION_ENDED: Final = frozenset({"invalid_grant"})
 """Refusals of a refresh that end the session."""
 
 
+class Target(msgspec.Struct, frozen=True):
+    """What an access token is requested for.
+
+    Attributes:
+        resource: Resource indicator; None for the userinfo endpoint, or for the organization.
+        organization_id: The organization; None without one.
+        scope: The scope tokens, sorted; empty for all that the user has consented to.
+    """
+
+    resource: str | None = None
+    organization_id: str | None = None
+    scope: tuple[str, ...] = ()
+
+
+def target_of(resource: str | None, organization_id: str | None, scope: str | Iterable[str] | None = None) -> Target:
+    """Return a target.
+
+    Args:
+        resource: See ``Target``.
+        organization_id: See ``Target``.
+        scope: Scope tokens, or several in one string; None for all that the user has consented to.
+
+    Raises:
+        ValueError: ``scope`` names no scope: without any, the service would issue all.
+    """
+    if scope is None:
+        return Target(resource, organization_id)
+    named = " ".join([scope] if isinstance(scope, str) else scope).split()
+    if not named:
+        raise ValueError("scope must name at least one scope; None stands for all")
+    return Target(resource, organization_id, tuple(sorted(set(named))))
+
+
 class ScopesWatch(msgspec.Struct):
     """The progress of watching one organization.
 
     Attributes:
+        scope: The scopes to request; see ``Target``.
         etag: Entity tag of the permissions seen last.
         revision: State that the next token must include.
         is_due: Whether a new token is needed.
     """
 
+    scope: tuple[str, ...] = ()
     etag: str | None = None
     revision: str | None = None
     is_due: bool = True
@@ -109,21 +144,21 @@ class OidcOperations:
         self.state.sign_in(response, target=target, claims=claims, requested_at=requested_at)
         return claims
 
-    def access_token(self, resource: str | None, organization_id: str | None) -> Steps[str]:
+    def access_token(self, target: Target) -> Steps[str]:
         """Return the cached token for a target, or a new one; one caller refreshes at a time.
 
         Raises:
             SignInRequired: No user is signed in, or the session has ended.
             OAuthError: The service refused for another reason.
         """
-        token = self.state.usable_token(self.state.target_key(resource, organization_id))
+        token = self.state.usable_token(self._key(target))
         if token is not None:
             return token
-        return (yield from exclusively(self._refreshing, self._usable_or_refreshed(resource, organization_id)))
+        return (yield from exclusively(self._refreshing, self._usable_or_refreshed(target)))
 
     def user_info(self) -> Steps[dict[str, Any]]:
         """Read the user's claims."""
-        access_token = yield from self.access_token(None, None)
+        access_token = yield from self.access_token(Target())
         answer = yield Request(method="GET", path=_USERINFO, access_token=access_token)
         raise_if_unavailable(answer)
         if answer.status_code in {401, 403}:
@@ -140,21 +175,22 @@ class OidcOperations:
             ApiError: The response does not come from the service.
             Unavailable: The service did not answer, or asked for a later retry; call it again.
         """
-        token = yield from self.access_token(None, organization_id)
+        target = Target(None, organization_id, watch.scope)
+        token = yield from self.access_token(target)
         watch.record((yield from self._permissions(organization_id, token, watch.etag)))
         if not watch.is_due:
             return None
-        self.state.drop_token(self.state.target_key(None, organization_id))
+        self.state.drop_organization_tokens(organization_id)
         # excludes a token that another caller requested before the change
-        token = yield from exclusively(self._refreshing, self._refreshed(None, organization_id, watch.revision))
+        token = yield from exclusively(self._refreshing, self._refreshed(target, watch.revision))
         watch.is_due = False
         return token
 
-    def _usable_or_refreshed(self, resource: str | None, organization_id: str | None) -> Steps[str]:
-        token = self.state.usable_token(self.state.target_key(resource, organization_id))  # obtained by another caller
-        return token if token is not None else (yield from self._refreshed(resource, organization_id))
+    def _usable_or_refreshed(self, target: Target) -> Steps[str]:
+        token = self.state.usable_token(self._key(target))  # obtained by another caller
+        return token if token is not None else (yield from self._refreshed(target))
 
-    def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> Steps[str]:
+    def _refreshed(self, target: Target, revision: str | None = None) -> Steps[str]:
         """Return a new token; refreshes again if the user has signed in again meanwhile."""
         while True:
             before = self.state.signed_in()
@@ -166,8 +202,9 @@ class OidcOperations:
                     client_id=self.state.client_id,
                     client_secret=self._client_secret,
                     refresh_token=before.refresh_token,
-                    resource=resource,
-                    organization_id=organization_id,
+                    resource=target.resource,
+                    organization_id=target.organization_id,
+                    scope=" ".join(target.scope),
                     revision=revision,
                 )
             except OAuthError as refusal:
@@ -177,9 +214,11 @@ class OidcOperations:
                     raise SignInRequired(refusal.error, refusal.description) from None
                 continue
             claims = yield from self._renewed_claims(before.claims, response)
-            target = self.state.target_key(resource, organization_id)
-            if self.state.renew(before, response, target=target, claims=claims, requested_at=requested_at):
+            if self.state.renew(before, response, target=self._key(target), claims=claims, requested_at=requested_at):
                 return response.access_token
+
+    def _key(self, target: Target) -> str:
+        return self.state.target_key(target.resource, target.organization_id, target.scope)
 
     def _renewed_claims(self, before: Mapping[str, Any], response: TokenResponse) -> Steps[Mapping[str, Any]]:
         if response.id_token is None:

@@ -268,12 +268,15 @@ class ClientState:
         with self._lock:
             if not self._is_still(before):
                 return False
+            unexpired = {
+                key: cached for key, cached in self.signed_in().tokens.items() if cached.expires_at > requested_at
+            }
             self._keep(
                 SignedIn(
                     id_token=response.id_token or before.id_token,
                     claims=dict(claims),
                     refresh_token=response.refresh_token or before.refresh_token,
-                    tokens=self.signed_in().tokens | {target: token},
+                    tokens=unexpired | {target: token},
                 )
             )
             return True
@@ -292,14 +295,19 @@ class ClientState:
         Raises:
             SignInRequired: No user is signed in.
         """
-        with self._lock:
-            signed_in = self.signed_in()
-            tokens = {key: token for key, token in signed_in.tokens.items() if key != target}
-            self._keep(msgspec.structs.replace(signed_in, tokens=tokens))
+        self._drop(lambda key: key == target)
 
-    def target_key(self, resource: str | None, organization_id: str | None) -> str:
+    def drop_organization_tokens(self, organization_id: str) -> None:
+        """Remove the cached tokens of an organization, whatever their scopes.
+
+        Raises:
+            SignInRequired: No user is signed in.
+        """
+        self._drop(lambda key: key.startswith(f"\n{organization_id}\n"))
+
+    def target_key(self, resource: str | None, organization_id: str | None, scope: tuple[str, ...] = ()) -> str:
         """Return the cache key of a target: everything that distinguishes two tokens."""
-        return "\n".join((resource or "", organization_id or "", " ".join(sorted(self.scopes))))
+        return "\n".join((resource or "", organization_id or "", " ".join(scope or sorted(self.scopes))))
 
     def sign_out(self, post_logout_redirect_uri: str | None) -> str:
         """Remove all state; return the address of the end-session endpoint."""
@@ -312,6 +320,12 @@ class ClientState:
         if post_logout_redirect_uri:
             query["post_logout_redirect_uri"] = post_logout_redirect_uri
         return f"{self.issuer}/session/end?{urlencode(query)}"
+
+    def _drop(self, is_dropped: Callable[[str], bool]) -> None:
+        with self._lock:
+            signed_in = self.signed_in()
+            tokens = {key: token for key, token in signed_in.tokens.items() if not is_dropped(key)}
+            self._keep(msgspec.structs.replace(signed_in, tokens=tokens))
 
     def _is_still(self, before: SignedIn) -> bool:
         return self.is_signed_in() and self.signed_in().refresh_token == before.refresh_token

@@ -302,15 +302,17 @@ def request_refresh(
     refresh_token: str,
     resource: str | None,
     organization_id: str | None,
+    scope: str = "",
     revision: str | None = None,
 ) -> Operation[TokenResponse]:
-    """Return the operation of a refresh (RFC 6749 section 6); all consented scopes are requested."""
+    """Return the operation of a refresh (RFC 6749 section 6); without ``scope``, for all consented scopes."""
     form = {
         "grant_type": "refresh_token",
         "client_id": client_id,
         "refresh_token": refresh_token,
         "resource": resource,
         "organization_id": organization_id,
+        "scope": scope,
     }
     answer = yield _token_request(form, client_id=client_id, client_secret=client_secret, revision=revision)
     return _read(answer, secrets=(client_secret, refresh_token))
