@@ -1,5 +1,6 @@
 """What ``make run`` shows a newcomer: six lines, a page, metrics, and a log that says how it was started."""
 
+import contextlib
 import json
 import os
 import re
@@ -41,7 +42,7 @@ SETTINGS = {
 class Running:
     """The process, with the lines that it printed when it was ready."""
 
-    def __init__(self, directory: Path, cwd: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, cwd: Path, settings: Mapping[str, str], *, stderr: int | None = None) -> None:
         self.directory = directory
         port = free_port()
         self.base_url = f"http://127.0.0.1:{port}"
@@ -50,6 +51,7 @@ class Running:
             cwd=cwd,
             env=ENVIRONMENT | settings,
             stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
         assert self.process.stdout is not None
@@ -262,3 +264,65 @@ def test_an_interrupt_during_the_start_is_not_an_error(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=TIMEOUT_S)
     assert errors == ""
     assert process.returncode in {130, 0}  # 0 if it was serving already
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A disk of the size that the test names."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a disk")
+    tmp_path.chmod(0o711)
+    mounted = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", tmp_path], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this machine allows no mounts")
+    yield tmp_path
+    subprocess.run(["/bin/umount", tmp_path], check=True)
+
+
+def full(directory: Path, *, free: str = "0") -> str:
+    """Return a pattern for the one line that a full disk is worth."""
+    return (
+        f"error: the disk that holds {re.escape(str(directory))} is full: {free} MiB are free, [0-9]+ are needed;"
+        r" free some space and start again \(the data is kept\), or choose a directory on another disk:"
+        r" make run DIRECTORY=/path/to/it\n"
+    )
+
+
+@pytest.mark.parametrize("small_disk", ["20m"], indirect=True)
+def test_a_disk_that_is_too_small_is_named_before_anything_is_started(small_disk: Path) -> None:
+    directory = small_disk / ".local"
+    refused = failed(directory)
+    assert re.fullmatch(full(directory, free="(19|20)"), refused)
+    assert [path.name for path in directory.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("small_disk", ["256m"], indirect=True)
+def test_a_disk_that_becomes_full_ends_the_system_with_a_warning_and_one_line(small_disk: Path) -> None:
+    directory = small_disk / ".local"
+    running = Running(directory, small_disk, {}, stderr=subprocess.PIPE)
+    with (small_disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1024 * 1024))
+    printed = running.process.communicate(timeout=TIMEOUT_S)
+    assert printed[0] == ""
+    warning = f"warning: the disk that holds {directory} is nearly full: 0 MiB are free; free some space: without it,"
+    assert printed[1].startswith(warning)
+    assert re.fullmatch(full(directory), printed[1].partition("\n")[2])
+    assert running.process.returncode == 1
+    assert re.fullmatch(full(directory), failed(directory))
+
+
+def failed(directory: Path) -> str:
+    """Start the system, which fails; return what it says."""
+    result = subprocess.run(
+        [sys.executable, "-m", "all_in_one", "--port", str(free_port()), "--directory", directory],
+        env=ENVIRONMENT,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    return result.stderr

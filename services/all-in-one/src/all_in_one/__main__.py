@@ -6,14 +6,21 @@ Settings of the services are read from the environment, as by the services thems
 import argparse
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import uvloop
 
-from all_in_one.embedded import EmbeddedError, die_with_parent, external_or_embedded
+from all_in_one.embedded import (
+    EmbeddedError,
+    die_with_parent,
+    external_or_embedded,
+    may_be_why,
+)
 from all_in_one.home import announcement
 from all_in_one.stack import Stack, StackError, listening_socket, serve
+from all_in_one.watch import watch
 from identity_common.telemetry.logs import configure_logs
 from identity_common.telemetry.tracing import InvalidTracingError, start_tracing
 from identity_common.version import VERSION
@@ -33,6 +40,33 @@ def port(text: str) -> int:
     return number
 
 
+def run(listener: socket.socket, directory: Path, *, base_url: str) -> None:
+    """Start the servers, migrate, and serve until a signal arrives.
+
+    Raises:
+        EmbeddedError: The servers do not start, or one of them stops; ``DiskFull`` if that is why.
+        StackError, ProvisionError: The services do not start.
+    """
+    servers = external_or_embedded(os.environ, directory)
+    try:
+        addresses = servers.start()
+        (directory / "log").mkdir(mode=0o700, exist_ok=True)
+        with (directory / "log" / "services.log").open("a") as log:
+            configure_logs(service="all-in-one", stream=log)
+            start_tracing(os.environ, service="all-in-one")
+            stack = Stack(addresses, base_url=base_url, directory=directory, environment=os.environ)
+            stack.log_start()
+            stack.migrate()
+            announce = announcement(base_url, directory)
+            uvloop.run(serve(stack, listener, announce=announce, watch=watch(servers, directory)))
+    except (EmbeddedError, StackError, ProvisionError, OSError) as error:
+        if (failure := may_be_why(directory, error)) is None:
+            raise
+        raise failure from error
+    finally:
+        servers.stop()
+
+
 def main() -> int:
     """Start the servers, migrate, serve and seed; return the exit status: 0 after SIGINT or SIGTERM while it serves."""
     parser = argparse.ArgumentParser(prog="python -m all_in_one")
@@ -46,19 +80,7 @@ def main() -> int:
     directory = options.directory.absolute()
     try:
         listener = listening_socket(options.port)
-        servers = external_or_embedded(os.environ, directory)
-        addresses = servers.start()
-        try:
-            (directory / "log").mkdir(mode=0o700, exist_ok=True)
-            with (directory / "log" / "services.log").open("a") as log:
-                configure_logs(service="all-in-one", stream=log)
-                start_tracing(os.environ, service="all-in-one")
-                stack = Stack(addresses, base_url=base_url, directory=directory, environment=os.environ)
-                stack.log_start()
-                stack.migrate()
-                uvloop.run(serve(stack, listener, announce=announcement(base_url, directory)))
-        finally:
-            servers.stop()
+        run(listener, directory, base_url=base_url)
     except (StackError, EmbeddedError, ProvisionError, InvalidTracingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

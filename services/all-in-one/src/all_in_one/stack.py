@@ -9,14 +9,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import asyncpg
 import httpx2 as httpx
 import msgspec
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
 import management_service.app
 import management_service.settings
@@ -42,6 +44,7 @@ from provision.credentials import (
 )
 from provision.private_files import create_private
 from provision.seed import seed
+from stead import IdentityError
 
 _log = get_logger(__name__)
 
@@ -112,7 +115,7 @@ class Stack:
         """Upgrade the three databases to their newest revisions; in turn, as Alembic's context is global.
 
         Raises:
-            StackError: A newer version has migrated one of them.
+            StackError: A newer version has migrated one of them, or PostgreSQL fails.
         """
         try:
             management_service.app.migrate(self.management)
@@ -120,6 +123,8 @@ class Stack:
             template_service.app.migrate(self.template)
         except UnknownSchemaError as error:
             raise StackError(str(error)) from None
+        except (OSError, SQLAlchemyError, asyncpg.PostgresError) as error:
+            raise StackError(f"the databases could not be migrated: {error}") from error
 
     def app(self) -> Dispatcher:
         """Return the three apps at one address."""
@@ -254,11 +259,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(stack: Stack, listener: socket.socket, *, announce: str) -> None:
+async def serve(stack: Stack, listener: socket.socket, *, announce: str, watch: Coroutine[None, None, None]) -> None:
     """Serve until SIGINT or SIGTERM; seed as soon as everything is ready, then print the announcement.
+
+    Args:
+        stack: The services.
+        listener: The socket.
+        announce: Printed once everything is ready.
+        watch: Runs beside the services; what it raises ends them.
 
     Raises:
         StackError: The services failed to start.
+        EmbeddedError: As ``watch`` raises it.
     """
     server = _Server(
         uvicorn.Config(
@@ -273,26 +285,33 @@ async def serve(stack: Stack, listener: socket.socket, *, announce: str) -> None
         loop.add_signal_handler(number, stopping.set)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     waiting = asyncio.create_task(stopping.wait())
+    watching = asyncio.create_task(watch)
     try:
         seeding = asyncio.create_task(_seed_when_started(server, stack))
-        await asyncio.wait((serving, waiting, seeding), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((serving, waiting, watching, seeding), return_when=asyncio.FIRST_COMPLETED)
         if seeding.done():
             await seeding
             sys.stdout.write(announce)
             sys.stdout.flush()
-            await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((serving, waiting, watching), return_when=asyncio.FIRST_COMPLETED)
         else:
             seeding.cancel()
+        if watching.done():
+            await watching
         if not stopping.is_set():
             raise StackError("the services could not start; log/services.log in the data directory says why")
     finally:
         server.should_exit = True
         waiting.cancel()
+        watching.cancel()
         await asyncio.wait((serving,))
 
 
 async def _seed_when_started(server: uvicorn.Server, stack: Stack) -> None:
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
-    await asyncio.to_thread(stack.wait_until_ready)
-    await asyncio.to_thread(stack.seed)
+    try:
+        await asyncio.to_thread(stack.wait_until_ready)
+        await asyncio.to_thread(stack.seed)
+    except (IdentityError, httpx.HTTPError, OSError) as error:
+        raise StackError(f"the demo data could not be created: {error}") from error

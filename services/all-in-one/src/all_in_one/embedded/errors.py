@@ -37,6 +37,16 @@ class DataDirectoryBroken(EmbeddedError):  # noqa: N818 - named for what happene
     """The data directory is unusable; it is never repaired or deleted unasked."""
 
 
+class DiskFull(EmbeddedError):  # noqa: N818 - named for what happened
+    """The disk that holds the data has too little room; sizes are in MiB."""
+
+    def __init__(self, directory: Path, *, free: int, needed: int) -> None:
+        super().__init__(
+            f"the disk that holds {directory} is full: {free} MiB are free, {needed} are needed; free some space and"
+            " start again (the data is kept), or choose a directory on another disk: make run DIRECTORY=/path/to/it"
+        )
+
+
 class WheelMissing(EmbeddedError):  # noqa: N818 - named for what happened
     """The package of a server's program is not installed, or has no program for this machine."""
 
@@ -52,6 +62,13 @@ class ServerFailed(EmbeddedError):  # noqa: N818 - named for what happened
 
     def __init__(self, name: str, problem: str, log: Path) -> None:
         super().__init__(f"{name} did not start: {problem} (log: {log})")
+
+
+class ServerStopped(EmbeddedError):  # noqa: N818 - named for what happened
+    """A server exited while it was needed."""
+
+    def __init__(self, name: str, problem: str, log: Path) -> None:
+        super().__init__(f"{name} stopped: {problem} (log: {log})")
 
 
 class PortTaken(ServerFailed):

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import msgspec
 
-from all_in_one.embedded.errors import EmbeddedError, PortTaken, ServerFailed
+from all_in_one.embedded.errors import EmbeddedError, PortTaken, ServerFailed, ServerStopped
 
 # The servers do not inherit our environment: it may contain secrets, and LD_*, LC_* and PG* would change them.
 _ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
@@ -192,6 +192,15 @@ class Server(ABC):
             if time.monotonic() > deadline:
                 raise ServerFailed(self.name, f"not ready after {_START_TIMEOUT_S:.0f} s", self.log)
             time.sleep(_POLL_S)
+
+    def require_running(self) -> None:
+        """Require that the server has not exited by itself.
+
+        Raises:
+            ServerStopped: It has.
+        """
+        if self._process is not None and self._process.poll() is not None:
+            raise ServerStopped(self.name, _reason(self.log, self._log_start), self.log)
 
     def begin_stop(self) -> None:
         """Ask the server to exit, without waiting; ``stop`` then waits."""

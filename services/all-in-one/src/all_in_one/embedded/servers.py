@@ -12,6 +12,7 @@ from all_in_one.embedded.nats import NatsServer
 from all_in_one.embedded.ports import LOOPBACK, pick_port, soon_free
 from all_in_one.embedded.postgres import PostgresServer
 from all_in_one.embedded.process import Server
+from all_in_one.embedded.space import FIRST_START, LATER_START, require_space
 from all_in_one.embedded.valkey import ValkeyServer
 from provision import (
     POSTGRES_ADMIN,
@@ -58,9 +59,19 @@ class EmbeddedServers:
         with ExitStack() as undo, _as_embedded_errors():
             self._directory.acquire()
             undo.callback(self.stop)
+            self._require_space()
             result = self._start()
             undo.pop_all()
         return result
+
+    def require_running(self) -> None:
+        """Require that no server has exited by itself.
+
+        Raises:
+            ServerStopped: One has.
+        """
+        for server in self._running:
+            server.require_running()
 
     def stop(self) -> None:
         """Stop the servers gracefully, and kill those that take longer than 10 s. A no-op if none runs."""
@@ -82,6 +93,12 @@ class EmbeddedServers:
             self._directory.acquire()
             self._directory.delete()
             self._directory.release()
+
+    def _require_space(self) -> None:
+        postgres = self._directory.path / "postgres"
+        if postgres.exists():  # perhaps on another disk
+            require_space(postgres.resolve(), needed=LATER_START)
+        require_space(self._directory.path, needed=LATER_START if postgres.exists() else FIRST_START)
 
     def _start(self) -> ServerAddresses:
         directory, passwords = self._directory, self._directory.passwords()
@@ -166,6 +183,9 @@ class ExternalServers:
         return addresses(
             postgres_url=self._postgres_url, redis_url=self._redis_url, nats_url=self._nats_url, passwords=passwords
         )
+
+    def require_running(self) -> None:
+        """Do nothing: whether they run is not for this program to say."""
 
     def stop(self) -> None:
         """Release the data directory; the servers keep running."""
