@@ -11,6 +11,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.browser import ApplicationSite
@@ -139,6 +140,23 @@ def test_the_python_client_of_the_model_context_protocol_signs_in(
         RESOURCE=world.resource,
     )
     assert seen == {"status": 200, "scope": "read:things", "iss": world.stack.issuer}
+
+
+def test_agentsts_core_exchanges_subject_tokens(world: World, pypi_python: Path, person: Person) -> None:
+    """It authenticates no client: an application of a public type, named by an additional parameter."""
+    seen = converse(
+        [pypi_python, PROGRAMS / "agentsts_client.py"],
+        ISSUER=world.stack.issuer,
+        CLIENT_ID=world.native.id,
+        RESOURCE=world.resource,
+        SUBJECT_TOKEN=world.subject_token(),
+        OTHER_SUBJECT_TOKEN=world.subject_token(),
+        ACTOR_TOKEN=world.userinfo_token(person.user_id),
+    )
+    impersonated, delegated = (world.claims(seen.pop(name), world.resource) for name in ("impersonated", "delegated"))
+    assert (impersonated["sub"], delegated["sub"]) == (world.customer, world.customer)
+    assert ("act" in impersonated, delegated["act"]) == (False, {"sub": person.user_id})
+    assert seen == {"scope": "read:things", "type": TOKEN_TYPE_ACCESS_TOKEN, "refused": "invalid_request"}
 
 
 def test_mozilla_django_oidc_signs_in(world: World, pypi_python: Path, person: Person) -> None:
