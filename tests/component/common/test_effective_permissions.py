@@ -122,6 +122,17 @@ async def test_each_permission_is_listed_once_with_all_roles_that_grant_it(templ
     assert refusal(gone) == (404, "entity.not_exists_with_id")
 
 
+async def test_only_callers_that_may_read_users_may_read_it(management: Management) -> None:
+    path = f"/api/users/{(await management.created('users'))['id']}/effective-permissions"
+    assert refusal(await management.client_with(management.token(scope="subject-tokens")).get(path)) == (
+        403,
+        "auth.forbidden",
+    )
+    assert (await management.client_with(None).get(path)).status_code == 401
+    for wrong in ("page=0", "page_size=101", "page_size=x"):
+        assert refusal(await management.client.get(f"{path}?{wrong}")) == (400, "guard.invalid_pagination")
+
+
 async def test_a_default_role_is_a_role_like_any_other(management: Management, template: Template) -> None:
     api = await template.resource("by-default")
     role = await management.created(

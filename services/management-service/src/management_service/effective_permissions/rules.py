@@ -102,8 +102,9 @@ Within = tuple[tuple[GrantedPermissionAnswer, ...], tuple[PermissionsForResource
 def too_many_permissions() -> Conflict:
     """Return the failure of an answer that would be too large."""
     message = (
-        f"More than {MAX_GRANTS} permissions, one for each role that grants it, or a page that is too large. Ask for"
-        " fewer organizations with page_size, or for the roles of the user and what each grants."
+        f"The user has more than {MAX_GRANTS} permissions on this page, counted once for each role that grants them,"
+        " or more than fit into a message. Ask for fewer organizations with page_size, or list its roles and their"
+        " permissions."
     )
     return Conflict("user.too_many_permissions", message)
 
