@@ -24,7 +24,7 @@ COPY libs /source/libs
 COPY services /source/services
 RUN /build/bin/python -m pip wheel --quiet --no-index --no-build-isolation --no-deps --wheel-dir /wheels \
       /source/libs/sdk /source/libs/common /source/services/token-service /source/services/management-service \
-      /source/services/template-service /source/services/provision /source/services/verifier
+      /source/services/template-service /source/services/console /source/services/provision /source/services/verifier
 
 FROM build AS token-service-packages
 COPY locks/token-service.lock /locks/
@@ -49,6 +49,14 @@ COPY --from=wheels /wheels /wheels
 RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_template_service-* \
  && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import template_service.app, identity_common.serving, uvloop, httptools"
+
+FROM build AS console-packages
+COPY locks/console.lock /locks/
+RUN $INSTALL --require-hashes --no-deps --requirement /locks/console.lock
+COPY --from=wheels /wheels /wheels
+RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_console-* \
+ && /opt/stead/bin/python /slim.py \
+ && /opt/stead/bin/python -c "import console.app, identity_common.serving, uvloop, httptools"
 
 FROM build AS provision-packages
 COPY locks/provision.lock /locks/
@@ -104,6 +112,14 @@ LABEL org.opencontainers.image.title="stead-template-service" \
 COPY --from=template-service-packages /opt/stead /opt/stead
 EXPOSE 8000
 ENTRYPOINT ["python", "-m", "template_service"]
+CMD ["serve", "--host", "0.0.0.0"]
+
+FROM runtime AS console
+LABEL org.opencontainers.image.title="stead-console" \
+      org.opencontainers.image.description="Admin console of Stead: pages for administrators, as a client of its APIs"
+COPY --from=console-packages /opt/stead /opt/stead
+EXPOSE 8000
+ENTRYPOINT ["python", "-m", "console"]
 CMD ["serve", "--host", "0.0.0.0"]
 
 FROM runtime AS provision

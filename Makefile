@@ -6,7 +6,7 @@ DESK_PORT ?= 3100
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service \
-	services/provision services/verifier services/all-in-one
+	services/console services/provision services/verifier services/all-in-one
 RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles everything.
 unexport PYTHONDONTWRITEBYTECODE
 CLIENTS := tests/clients/python
-PAGES := services/token-service/src/token_service/sign_in/pages services/management-service/src/management_service/console
+PAGES := services/token-service/src/token_service/sign_in/pages services/console/src/console
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
@@ -155,7 +155,7 @@ messages: $(INSTALLED) ##+ update the catalogues of the pages; `make messages NE
 				-i $(VENV)/pages.pot -l $$(basename $$file .po | tr - _) -o $$file; done; done
 
 EXPORT := uv export --quiet --no-header --no-annotate --no-emit-workspace --no-emit-project --format requirements.txt
-IMAGES := token-service management-service template-service provision verifier
+IMAGES := token-service management-service template-service console provision verifier
 
 lock: ##+ pin the newest releases that fit (needs uv)
 	@uv lock --quiet --upgrade

@@ -23,8 +23,8 @@ import asyncpg
 from all_in_one.embedded import EmbeddedServers
 from benchmarks.audit_logs import add_entries
 from benchmarks.many_users import ManyUsers
+from console.routes import _AREAS
 from identity_common.clock import now_ms
-from management_service.console.routes import _AREAS
 from stead.models import OrganizationTemplate, TemplatePermission, TemplateRole
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.running_stack import RunningStack

@@ -10,13 +10,13 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, service_for
+from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, process_of, service_for
 from provision.edges.nginx import nginx
 
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "locks").glob("*.lock"))
 LOCATION = re.compile(
-    r"^    location (?:~ (?P<expression>\S+)|/) \{ (?:return 404|set \$service (?P<service>\w+)-service)", re.MULTILINE
+    r"^    location (?:~ (?P<expression>\S+)|/) \{ (?:return 404|set \$service (?P<service>[\w-]+);)", re.MULTILINE
 )
 
 
@@ -41,8 +41,10 @@ def pins(lock: Path) -> dict[str, str]:
 )
 def test_the_edge_chooses_what_the_routing_table_says(path: str) -> None:
     locations = [(each["expression"] or "", each["service"]) for each in LOCATION.finditer(nginx())]
-    assert locations[-1] == ("", FALLBACK)
-    assert next(service for expression, service in locations if re.search(expression, path)) == service_for(path)
+    assert locations[-1] == ("", process_of(FALLBACK))
+    chosen = next(service for expression, service in locations if re.search(expression, path))
+    expected = service_for(path)
+    assert chosen == (expected and process_of(expected))
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)

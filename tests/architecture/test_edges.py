@@ -22,7 +22,7 @@ FILES = {
     "ingress-nginx": "deploy/k8s/edges/ingress-nginx/route.yaml",
     "ingress-traefik": "deploy/k8s/edges/ingress-traefik/route.yaml",
 }
-PORTS = {"management-service": 8000, "token-service": 8000, "template-service": 8000}
+PORTS = {"management-service": 8000, "token-service": 8000, "template-service": 8000, "console": 8000}
 
 
 @cache

@@ -15,7 +15,7 @@ HANDLER = re.compile(
 )
 EDGES = re.compile(  # what speaks HTTP, or builds what does
     r"\w+_service\.(?:__main__|app|asgi|(?:\w+\.)?\w*routes|parts\.(?!shared_with_commands$).+)"
-    r"|management_service\.(?:console\..+|subject_tokens\.caller)"
+    r"|management_service\.subject_tokens\.caller"
     r"|template_service\.(?:member_permissions\.access|members\.guards)"
     r"|token_service\.(?:endpoints|openapi|sign_in\.pages)\..+|token_service\.sign_in\.sign_out"
 )

@@ -28,6 +28,7 @@ def test_the_addresses_and_keys_alone_are_secret() -> None:
     secret = re.findall(r"^\| `([A-Z_]+)` .* yes \|$", PAGE.read_text(), re.MULTILINE)
     assert sorted(set(secret)) == [
         "AUDIT_HEAD_KEYS",
+        "COOKIE_KEYS",
         "DATABASE_URL",
         "ENVIRONMENT_VARIABLE_KEYS",
         "KEY_ENCRYPTION_KEYS",

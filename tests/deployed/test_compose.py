@@ -138,7 +138,7 @@ def test_the_profile_observe_scrapes_every_replica_and_evaluates_the_rules(compo
             return sorted((rule["name"], rule["health"]) for group in groups for rule in group["rules"])
 
         replicas = composed.run("docker", "compose", "ps", "--format", "{{.Service}}").split()
-        services = sorted(replica for replica in replicas if replica.endswith("-service"))
+        services = sorted(replica for replica in replicas if replica.endswith("-service") or replica == "console")
         eventually(lambda: targets() == [(service, "up") for service in services])
         written = yaml.safe_load((ROOT / "deploy" / "observe" / "rules.yml").read_text())["groups"]
         names = sorted(rule.get("record") or rule["alert"] for group in written for rule in group["rules"])
@@ -150,7 +150,7 @@ def test_the_containers_show_no_secret_and_can_write_nothing(composed: Composed)
     shown = composed.run("docker", "inspect", *names)
     assert composed.credentials.nats.password not in shown
     assert not re.search(r"://[a-z]+:[^@/]+@", shown)
-    for service in ("management-service", "token-service", "template-service"):
+    for service in ("management-service", "token-service", "template-service", "console"):
         user_and_write = "import os; print(os.getuid(), os.access('/', os.W_OK), os.access('/opt/stead', os.W_OK))"
         shown = composed.run("docker", "compose", "exec", "-T", service, "python", "-c", user_and_write)
         assert shown.split() == ["65532", "False", "False"]

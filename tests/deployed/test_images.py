@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-IMAGES = ("token-service", "management-service", "template-service", "provision", "verifier")
+IMAGES = ("token-service", "management-service", "template-service", "console", "provision", "verifier")
 REVISION, CREATED = "0123456789abcdef0123456789abcdef01234567", "2026-11-25T01:02:03+00:00"
 MOST_BYTES = 100_000_000
 
@@ -108,7 +108,7 @@ def test_an_image_runs_as_a_user_that_owns_nothing(image: str) -> None:
     ("image", "pages"),
     [
         ("token-service", "token_service.sign_in.pages"),
-        ("management-service", "management_service.console"),
+        ("console", "console"),
     ],
 )
 def test_the_pages_have_every_language_of_the_catalogues(image: str, pages: str) -> None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.deployed
 
 OBSERVE = Path(__file__).parents[2] / "deploy" / "observe"
 CONFIG = OBSERVE / "prometheus.kubernetes.yml"
-SERVICES = ["management-service", "template-service", "token-service"]
+SERVICES = ["console", "management-service", "template-service", "token-service"]
 OVERLAY = "deploy/k8s/overlays/local"
 
 

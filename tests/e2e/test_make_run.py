@@ -159,6 +159,7 @@ def test_the_metrics_of_the_services_are_told_apart(running: Running) -> None:
         "management",
         "token",
         "template",
+        "console",
     }
     (requests,) = [family for family in families if family.name == "stead_http_requests"]
     assert {sample.labels["service"] for sample in requests.samples} >= {"management", "token"}

@@ -128,6 +128,34 @@ class TestValkey:
                 with pytest.raises(redis.exceptions.NoPermissionError):
                     client.execute_command(*command)
 
+    def test_the_console_keeps_its_sessions_and_reads_nothing_else(self, cluster: Cluster, token: redis.Redis) -> None:
+        ours, other = "identity:default:console-session:1", "identity:default:sign-in-attempts:user:1:0"
+        token.set(self.KEY, "record")
+        token.hset(other, "a", "1")
+        with redis.Redis.from_url(cluster.addresses.console_redis_url) as console:
+            assert console.hset(ours, "tokens", "sealed") == 1
+            assert console.delete(ours) == 1
+            for command in (
+                ("GET", self.KEY),
+                ("GETDEL", self.KEY),
+                ("SET", self.KEY, "x"),
+                ("EVAL", "return redis.call('GET', KEYS[1])", "1", self.KEY),
+                ("HGETALL", other),
+                ("DEL", other),
+                ("GET", "identity:default:revocations"),
+                ("KEYS", "*"),
+                ("XRANGE", "identity:default:audit:subject-tokens", "-", "+"),
+            ):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    console.execute_command(*command)
+            with pytest.raises(redis.exceptions.ResponseError):
+                console.eval(f"return redis.call('GET', '{self.KEY}')", 1, ours)
+        assert token.getdel(self.KEY) == b"record"
+        with redis.Redis.from_url(cluster.addresses.management_redis_url) as management:
+            for refused in (("HGETALL", ours), ("EVAL", "return 1", "1", ours), ("DEL", ours)):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    management.execute_command(*refused)
+
     @pytest.mark.parametrize(
         "command",
         [("FLUSHALL",), ("FLUSHDB",), ("CONFIG", "GET", "*"), ("ACL", "LIST"), ("SET", "other:1", "x"), ("MONITOR",)],
@@ -147,7 +175,8 @@ class TestValkey:
 
     async def test_the_asynchronous_client_connects_as_every_service(self, cluster: Cluster) -> None:
         addresses = cluster.addresses
-        for url in (addresses.management_redis_url, addresses.token_redis_url, addresses.template_redis_url):
+        for service in ("management", "token", "template", "console"):
+            url = getattr(addresses, f"{service}_redis_url")
             async with redis.asyncio.Redis.from_url(url, client_name="a-name") as client:
                 assert await client.ping()
 

@@ -20,11 +20,12 @@ from tests.support.manifests import (
 
 pytestmark = pytest.mark.manifests
 
-SERVICES = {"token-service", "management-service", "template-service"}
-RESTORED = {service: f"restored-{service}" for service in SERVICES}
-ON_DATABASES = {*SERVICES, *(f"migrate-{service}" for service in SERVICES), *RESTORED.values(), "bootstrap"}
+WITH_DATABASE = {"token-service", "management-service", "template-service"}
+SERVICES = {*WITH_DATABASE, "console"}
+RESTORED = {service: f"restored-{service}" for service in WITH_DATABASE}
+ON_DATABASES = {*WITH_DATABASE, *(f"migrate-{service}" for service in WITH_DATABASE), *RESTORED.values(), "bootstrap"}
 ON_REDIS = {*SERVICES, RESTORED["token-service"]}
-ON_NATS = {*SERVICES, RESTORED["management-service"], RESTORED["template-service"]}
+ON_NATS = {*WITH_DATABASE, RESTORED["management-service"], RESTORED["template-service"]}
 GATEWAYS = "stead/edge=true"
 MONITORING = "stead/monitoring=true"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -36,26 +37,28 @@ def test_the_connections_of_the_overlay_local() -> None:
     on_postgres = {*ON_DATABASES, "provision"}
     assert connections("deploy/k8s/overlays/local") == {
         "edge:3000": {"anywhere"},
-        "token-service:8000": {GATEWAYS, "edge", "management-service", "template-service"},
-        "management-service:8000": {GATEWAYS, "edge", "management-service"},
-        "template-service:8000": {GATEWAYS, "edge", "management-service"},
+        "token-service:8000": {GATEWAYS, "edge", "management-service", "template-service", "console"},
+        "management-service:8000": {GATEWAYS, "edge", "console"},
+        "template-service:8000": {GATEWAYS, "edge", "console"},
+        "console:8000": {GATEWAYS, "edge"},
         "postgres:5432": on_postgres,
         "redis:6379": ON_REDIS,
         "nats:4222": {*ON_NATS, "stead/subscriber=true"},
-        DNS: {*on_postgres, "edge", "postgres", "redis", "nats"},
+        DNS: {*on_postgres, "console", "edge", "postgres", "redis", "nats"},
         **API_SERVER,
     }
 
 
 def test_the_connections_of_the_overlay_production() -> None:
     assert connections("deploy/k8s/overlays/production") == {
-        "token-service:8000": {GATEWAYS, "management-service", "template-service"},
-        "management-service:8000": {GATEWAYS, "management-service"},
-        "template-service:8000": {GATEWAYS, "management-service"},
+        "token-service:8000": {GATEWAYS, "management-service", "template-service", "console"},
+        "management-service:8000": {GATEWAYS, "console"},
+        "template-service:8000": {GATEWAYS, "console"},
+        "console:8000": {GATEWAYS},
         "192.0.2.10/32:5432": ON_DATABASES,
         "192.0.2.20/32:6379": ON_REDIS,
         "192.0.2.30/32:4222": ON_NATS,
-        DNS: ON_DATABASES,
+        DNS: {*ON_DATABASES, "console"},
         **API_SERVER,
     }
 

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 import yaml
 
+import console.settings
 import management_service.settings
 import template_service.settings
 import token_service.settings
-from identity_common.settings import ServiceSettings
+from identity_common.settings import ApiSettings, ServiceSettings
 from provision.__main__ import main
 from provision.passwords import Passwords
 from provision.render import Hosts, Keys, secret_manifests
@@ -41,7 +42,9 @@ SETTINGS: dict[str, type[ServiceSettings]] = {
     "management-service": management_service.settings.Settings,
     "template-service": template_service.settings.Settings,
     "token-service": token_service.settings.Settings,
+    "console": console.settings.Settings,
 }
+WITH_DATABASE = [service for service, settings in SETTINGS.items() if issubclass(settings, ApiSettings)]
 OF_LIBRARIES = {"PGSSLMODE", "PGSSLROOTCERT", "SSL_CERT_FILE"}
 """Variables that asyncpg and OpenSSL read."""
 
@@ -52,6 +55,7 @@ SECRET_SETTINGS = {
     "KEY_ENCRYPTION_KEYS",
     "ENVIRONMENT_VARIABLE_KEYS",
     "AUDIT_HEAD_KEYS",
+    "COOKIE_KEYS",
 }
 CREDENTIALS = re.compile(r"://[^\s/]*:[^\s/]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
 KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
@@ -59,7 +63,7 @@ HEAD_KEY = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
 SECRETS: dict[str, dict[str, str]] = {
     each["metadata"]["name"]: each["stringData"]
     for each in json.loads(
-        secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY, HEAD_KEY), namespace="stead")
+        secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY, HEAD_KEY, KEY), namespace="stead")
     )["items"]
 }
 """What `python -m provision secrets` prints."""
@@ -192,7 +196,7 @@ def test_images_have_a_tag_and_jobs_carry_it(overlay: str) -> None:
             assert found["tag"] != "latest", pod.owner
             if pod.owner.startswith("Job/"):
                 assert pod.owner == f"Job/{pod.app}-{found['tag'].replace('.', '-')}"
-            if found["name"].endswith(("-service", "/provision")):
+            if found["name"].endswith(("-service", "/console", "/provision")):
                 digest = r"sha256:[0-9a-f]{64}" if overlay.endswith("production") else ""
                 assert re.fullmatch(digest, found["digest"] or ""), pod.owner
                 ours.add(found["tag"])
@@ -230,23 +234,23 @@ def test_jobs_retry_and_are_forgotten(overlay: str) -> None:
     jobs = of_kind(overlay, "Job")
     assert {each["spec"]["ttlSecondsAfterFinished"] for each in jobs} == {86400}
     assert {each["spec"]["backoffLimit"] for each in jobs} == {10}
-    expected = {"bootstrap", *(f"migrate-{service}" for service in SETTINGS)}
+    expected = {"bootstrap", *(f"migrate-{service}" for service in WITH_DATABASE)}
     assert expected <= {each["spec"]["template"]["metadata"]["labels"][APP] for each in jobs}
 
 
 @every_overlay
 def test_the_commands_after_a_restoration_wait_to_be_asked_for(overlay: str) -> None:
     jobs = {each["metadata"]["name"]: each["spec"] for each in of_kind(overlay, "CronJob")}
-    assert jobs.keys() == {f"restored-{service}" for service in SETTINGS}
+    assert jobs.keys() == {f"restored-{service}" for service in WITH_DATABASE}
     assert {each["suspend"] for each in jobs.values()} == {True}
-    for service in SETTINGS:
+    for service in WITH_DATABASE:
         (pod,) = (each for each in pods(overlay) if each.owner == f"CronJob/restored-{service}")
         (restored,), (served,) = pod.containers, service_pod(overlay, service).containers
         assert restored["args"] == ["restored"]
         assert {name: restored[name] for name in ("image", "envFrom")} == {
             name: served[name] for name in ("image", "envFrom")
         }
-        assert {mount["name"] for mount in served["volumeMounts"]} - {"console"} == {
+        assert {mount["name"] for mount in served["volumeMounts"]} == {
             mount["name"] for mount in restored["volumeMounts"]
         }
 
@@ -327,7 +331,7 @@ def test_the_example_of_cloudnativepg_has_a_database_and_a_role_for_each_service
     examples = examples_in_the_documents()
     (cluster,) = (each for each in examples if each["kind"] == "Cluster")
     databases = [each["spec"] for each in examples if each["kind"] == "Database"]
-    names = {service.removesuffix("-service") for service in SETTINGS}
+    names = {service.removesuffix("-service") for service in WITH_DATABASE}
     assert {role["name"] for role in cluster["spec"]["managed"]["roles"]} == names
     assert {(each["name"], each["owner"]) for each in databases} == {(name, name) for name in names}
     assert {each["cluster"]["name"] for each in databases} == {cluster["metadata"]["name"]}

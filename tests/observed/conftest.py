@@ -31,14 +31,8 @@ def deployment(
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", traces.url)
         environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")  # milliseconds
         try:
-            deployment = Deployment(servers.start(), tmp_path_factory.mktemp("logs"))
-            deployment.management.configure(
-                CONSOLE_CREDENTIALS=str(console_credentials),
-                MANAGEMENT_URL=deployment.management.url,
-                TOKEN_URL=deployment.tokens[0].url,
-                TEMPLATE_URL=deployment.template.url,
-            )
-            with deployment:
+            logs = tmp_path_factory.mktemp("logs")
+            with Deployment(servers.start(), logs, console_credentials=console_credentials) as deployment:
                 yield deployment
         finally:
             servers.delete()

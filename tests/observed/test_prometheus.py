@@ -83,7 +83,7 @@ def prometheus(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory)
     try:
         eventually(prometheus.is_ready)
         with deployment.management_client() as management:
-            eventually(lambda: len(prometheus.values("up == 1")) == 3)
+            eventually(lambda: len(prometheus.values("up == 1")) == len(deployment.processes))
             # NaN until a series has grown between two scrapes.
             grown = ("job_route:stead_http_request_seconds:p99_5m", "job:stead_http_errors:ratio5m")
             while not all(any(value == value for value in prometheus.values(each)) for each in grown):

@@ -38,6 +38,7 @@ def caller(deployment: Deployment) -> TracedCaller:
             "token": [deployment.tokens[0].url],
             "management": [deployment.management.url],
             "template": [deployment.template.url],
+            "console": [deployment.console.url],
         }
     )
 
@@ -124,14 +125,14 @@ def test_a_page_of_the_console_is_one_trace_with_what_it_asks_of_the_services(
     spans = traces.of_trace(caller.trace_id)
     form = "POST /console/organizations/new"
     assert described(spans) == {
-        ("management-service", "SERVER", form, "the caller"),
-        ("management-service", "CLIENT", "POST template-service", form),
+        ("console", "SERVER", form, "the caller"),
+        ("console", "CLIENT", "POST template-service", form),
         ("template-service", "SERVER", "POST /api/organizations", "POST template-service"),
         ("template-service", "PRODUCER", "organization.created", "POST /api/organizations"),
         # Until every service has taken note.
-        ("management-service", "CLIENT", "GET token-service", form),
+        ("console", "CLIENT", "GET token-service", form),
         ("token-service", "SERVER", "GET /api/configs/oidc/private-keys", "GET token-service"),
-        ("management-service", "CLIENT", "GET template-service", form),
+        ("console", "CLIENT", "GET template-service", form),
         ("template-service", "SERVER", "GET /api/organizations", "GET template-service"),
         ("token-service", "CONSUMER", "directory-in-redis", "organization.created"),
         ("token-service", "CONSUMER", "not-valid-feed", "organization.created"),

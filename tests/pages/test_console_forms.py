@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from management_service.console.routes import _AREAS
+from console.routes import _AREAS
 from stead import ManagementClient, NotFound
 from tests.support.administrator import CONSOLE, Administrator, errors
 from tests.support.edited_objects import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from management_service.console.routes import _AREAS
+from console.routes import _AREAS
 from stead import NotFound
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.edited_objects import KIND, mark

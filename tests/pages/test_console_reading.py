@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from management_service.console.routes import _AREAS
+from console.routes import _AREAS
 from stead import ManagementClient
 from stead.errors import ApiError
 from tests.support.administrator import CONSOLE, Administrator

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import console.settings
 import management_service.settings
 import template_service.settings
 import token_service.settings
@@ -20,8 +21,9 @@ SHARED = {"BASE_URL", "DATABASE_URL", "NATS_URL", "REDIS_URL"}
         (management_service.settings.Settings, SHARED | {"ENVIRONMENT_VARIABLE_KEYS", "AUDIT_HEAD_KEYS"}),
         (template_service.settings.Settings, SHARED),
         (token_service.settings.Settings, SHARED | {"KEY_ENCRYPTION_KEYS", "ENVIRONMENT_VARIABLE_KEYS"}),
+        (console.settings.Settings, {"BASE_URL", "REDIS_URL", "COOKIE_KEYS"}),
     ],
-    ids=["management", "template", "token"],
+    ids=["management", "template", "token", "console"],
 )
 def test_a_service_without_its_secrets_does_not_start(settings: Any, required: set[str]) -> None:
     with pytest.raises(InvalidSettingsError) as refused:

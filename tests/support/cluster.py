@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).parents[2]
 OVERLAY = "deploy/k8s/overlays/local"
 NAMESPACE = "stead"
-SERVICES = ("token-service", "management-service", "template-service")
+SERVICES = ("token-service", "management-service", "template-service", "console")
 IMAGES = (*SERVICES, "provision")
 _TIMEOUT_S = 600
 _PRINT_FINGERPRINT = f"print(open('{IN_AN_IMAGE}').read(), end='')"
@@ -55,7 +55,7 @@ def apply_overlay(tag: str, *, base_url: str) -> None:
     The stores have one replica each, which a change of their permissions replaces: these are always of this tree.
     """
     manifests = kubectl("kustomize", OVERLAY).replace("http://localhost:3000", base_url)
-    manifests = re.sub(r"(image: stead/[a-z-]+-service:)dev", rf"\g<1>{tag}", manifests)
+    manifests = re.sub(r"(image: stead/(?:[a-z-]+-service|console):)dev", rf"\g<1>{tag}", manifests)
     manifests = re.sub(r"(name: (?:migrate-[a-z-]+|bootstrap|provision)-)dev\b", rf"\g<1>{tag}", manifests)
     kubectl("apply", "--filename", "-", given=manifests)
     kubectl("wait", "--for=condition=complete", "job", "--all", "--timeout=300s")

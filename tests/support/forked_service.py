@@ -25,6 +25,7 @@ _IMPORTED: Final = [
     "token_service.app",
     "management_service.app",
     "template_service.app",
+    "console.app",
     "verifier.app",
     # What they import only when they start to serve.
     "anyio._backends._asyncio",

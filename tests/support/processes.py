@@ -143,6 +143,7 @@ class Deployment:
     """Some replicas of each service, each a process; a context manager that runs them all.
 
     Args:
+        console_credentials: Directory with the console's client; without one, no console is started.
         launcher: Of each process; benchmarks give an empty one, as users start ``python -m``.
 
     Attributes:
@@ -160,6 +161,7 @@ class Deployment:
         jwks_url: str | None = None,
         token_settings: dict[str, str] | None = None,
         management_settings: dict[str, str] | None = None,
+        console_credentials: Path | None = None,
         launcher: Sequence[str] | None = None,
     ) -> None:
         self.addresses = addresses
@@ -217,6 +219,18 @@ class Deployment:
         ]
         self.template = self.templates[0]
         self.processes = [*self.tokens, *self.managements, *self.templates]
+        if console_credentials is not None:
+            console_environment = {
+                **shared,
+                "REDIS_URL": addresses.console_redis_url,
+                "COOKIE_KEYS": base64.b64encode(os.urandom(32)).decode(),
+                "CONSOLE_CREDENTIALS": str(console_credentials),
+                "MANAGEMENT_URL": self.management.url,
+                "TOKEN_URL": self.tokens[0].url,
+                "TEMPLATE_URL": self.template.url,
+            }
+            self.console = ServiceProcess("console", console_environment, logs / "console.log", launcher=launcher)
+            self.processes.append(self.console)
 
     def __enter__(self) -> Self:
         try:

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from identity_common.http.routing import NOT_ROUTED, service_for
+from identity_common.http.routing import NOT_ROUTED, process_of, service_for
 
 DOCUMENT = Path(__file__).parents[2] / "services/management-service/src/management_service/openapi.json"
 SERVED = sorted(
@@ -38,4 +38,6 @@ NOT_SERVED = [
 
 def expected_service(path: str) -> str:
     """Return the name of the Service in Kubernetes that serves a path."""
-    return f"{service_for(path)}-service"
+    service = service_for(path)
+    assert service is not None
+    return process_of(service)

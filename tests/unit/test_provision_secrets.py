@@ -66,5 +66,5 @@ def test_a_secret_from_before_a_user_was_added_is_refused(tmp_path: Path, capsys
 
     assert main(["render", "redis", "--secrets", str(tmp_path), "--output", str(tmp_path / "rendered")]) == 1
 
-    assert capsys.readouterr().err == f"error: {file} has no password of redis/template, redis/token\n"
+    assert capsys.readouterr().err == f"error: {file} has no password of redis/template, redis/console, redis/token\n"
     assert not (tmp_path / "rendered").exists()

@@ -6,10 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from identity_common.http.routing import Service, process_of
 from provision.__main__ import main
 from provision.passwords import Passwords, stored_passwords
 
 READERS = {
+    "console": {"redis-url", "cookie-keys"},
     "management-service": {"database-url", "redis-url", "nats-url", "environment-variable-keys", "audit-head-keys"},
     "nats": {"nats-server.conf"},
     "postgres": {"password"},
@@ -37,16 +39,16 @@ def render(secrets: Path, output: Path, *options: str) -> dict[str, dict[str, st
 
 
 def passwords_of(known: Passwords, service: str) -> set[str]:
-    return {known.postgres[service], known.redis[service], known.nats[service]}
+    return {users[service] for users in (known.postgres, known.redis, known.nats) if service in users}
 
 
 def test_each_reader_gets_its_own_files_and_passwords_only(secrets: Path, tmp_path: Path) -> None:
     rendered = render(secrets, tmp_path / "rendered")
     assert {reader: set(files) for reader, files in rendered.items()} == READERS
     known = stored_passwords(secrets)
-    services = ("management", "token", "template")
+    services: tuple[Service, ...] = ("management", "token", "template", "console")
     for service in services:
-        text = "".join(rendered[f"{service}-service"].values())
+        text = "".join(rendered[process_of(service)].values())
         assert {password in text for password in passwords_of(known, service)} == {True}
         others = set().union(*(passwords_of(known, other) for other in services if other != service))
         assert not [password for password in others if password in text]

@@ -11,7 +11,7 @@ from provision import ServerAddresses
 ADDRESSES = ServerAddresses(
     **{
         f"{service}_{server}_url": f"{scheme}://{service}:secret@127.0.0.1:1/0"
-        for service in ("management", "token", "template", "subscriber", "admin")
+        for service in ("management", "token", "template", "console", "subscriber", "admin")
         for server, scheme in (
             ("database", "postgresql+asyncpg"), ("postgres", "postgresql"), ("redis", "redis"), ("nats", "nats")
         )
@@ -45,9 +45,11 @@ def test_addresses_come_from_the_arguments(tmp_path: Path) -> None:
 def test_the_keys_of_the_environment_come_first(tmp_path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
     of_heads = base64.b64encode(bytes([1] * 32)).decode()
-    started = stack(tmp_path, KEY_ENCRYPTION_KEYS=key, ENVIRONMENT_VARIABLE_KEYS=key, AUDIT_HEAD_KEYS=of_heads)
+    started = stack(
+        tmp_path, KEY_ENCRYPTION_KEYS=key, ENVIRONMENT_VARIABLE_KEYS=key, AUDIT_HEAD_KEYS=of_heads, COOKIE_KEYS=key
+    )
     assert (started.token.key_encryption_keys, started.management.environment_variable_keys) == ((key,), (key,))
-    assert started.management.audit_head_keys == (of_heads,)
+    assert (started.management.audit_head_keys, started.console.cookie_keys) == ((of_heads,), (key,))
     assert list(tmp_path.iterdir()) == []
     (own,) = stack(tmp_path).token.key_encryption_keys
     assert stack(tmp_path).token.key_encryption_keys == (own,)

@@ -11,10 +11,10 @@ from litestar.types import ExceptionHandlersMap
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from console.problems import problem_pages
+from console.rendering import Look, Pages
 from identity_common.failures import AnyFailure, Failure, NotYetThere, StoreUnavailable, TemporarilyUnavailable
 from identity_common.http.problems import API_EXCEPTION_HANDLERS, ApiError
-from management_service.console.problems import problem_pages
-from management_service.console.rendering import Look, Pages
 from tests.support.captured_logs import captured_logs
 from token_service.sign_in.pages.problems import PROBLEMS
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from identity_common.settings import InvalidSettingsError, ServiceSettings
+from identity_common.settings import ApiSettings, InvalidSettingsError
 
 GIVEN = {"BASE_URL": "https://id.example.com", "NATS_URL": "nats://localhost:4222"}
 URL = "postgresql+asyncpg://user:secret@localhost/service"
@@ -13,7 +13,7 @@ URL = "postgresql+asyncpg://user:secret@localhost/service"
 def test_a_file_holds_a_value(tmp_path: Path) -> None:
     file = tmp_path / "database-url"
     file.write_text(f"{URL}\n")
-    settings = ServiceSettings.from_environment({**GIVEN, "DATABASE_URL_FILE": str(file)})
+    settings = ApiSettings.from_environment({**GIVEN, "DATABASE_URL_FILE": str(file)})
     assert settings.database_url == URL
 
 
@@ -21,7 +21,7 @@ def test_an_invalid_value_in_a_file_is_reported_without_the_value(tmp_path: Path
     file = tmp_path / "database-url"
     file.write_text("mysql://user:secret@localhost")
     with pytest.raises(InvalidSettingsError) as refused:
-        ServiceSettings.from_environment({**GIVEN, "DATABASE_URL_FILE": str(file)})
+        ApiSettings.from_environment({**GIVEN, "DATABASE_URL_FILE": str(file)})
     assert str(refused.value) == "DATABASE_URL: must begin with postgresql+asyncpg://"
 
 
@@ -35,7 +35,7 @@ def test_every_unreadable_file_is_reported_at_once(tmp_path: Path) -> None:
         "JWKS_URL_FILE": str(binary),
     }
     with pytest.raises(InvalidSettingsError) as refused:
-        ServiceSettings.from_environment(environment)
+        ApiSettings.from_environment(environment)
     assert str(refused.value).splitlines() == [
         "TENANT_ID_FILE: cannot be read (IsADirectoryError)",
         "DATABASE_URL_FILE: cannot be read (FileNotFoundError)",
@@ -47,11 +47,11 @@ def test_a_value_and_a_file_contradict_each_other(tmp_path: Path) -> None:
     file = tmp_path / "database-url"
     file.write_text(URL)
     with pytest.raises(InvalidSettingsError, match="DATABASE_URL: set it or DATABASE_URL_FILE, not both"):
-        ServiceSettings.from_environment({**GIVEN, "DATABASE_URL": URL, "DATABASE_URL_FILE": str(file)})
+        ApiSettings.from_environment({**GIVEN, "DATABASE_URL": URL, "DATABASE_URL_FILE": str(file)})
 
 
 def test_an_empty_file_leaves_a_required_setting_unset(tmp_path: Path) -> None:
     file = tmp_path / "database-url"
     file.write_text("\n")
     with pytest.raises(InvalidSettingsError, match=r"^DATABASE_URL: must be set$"):
-        ServiceSettings.from_environment({**GIVEN, "DATABASE_URL_FILE": str(file)})
+        ApiSettings.from_environment({**GIVEN, "DATABASE_URL_FILE": str(file)})

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import nodes
 
+from console import languages as console
+from console.rendering import TEMPLATES as CONSOLE_TEMPLATES
 from identity_common.pages.languages import SOURCE_LANGUAGE
 from identity_common.pages.rendering import environment
-from management_service.console import languages as console
-from management_service.console.rendering import TEMPLATES as CONSOLE_TEMPLATES
 from token_service.sign_in.pages.languages import CATALOGUES, LANGUAGES
 from token_service.sign_in.pages.views import TEMPLATES
 

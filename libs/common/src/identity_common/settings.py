@@ -34,22 +34,14 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         tenant_id: Id of the only tenant; part of every row, key and subject, so it cannot change later.
         environment: ``production`` or ``development``. In production ``base_url`` must be ``https``, unless its host is
             loopback.
-        urn_namespace: Namespace of the URNs of organizations in tokens: ``urn:service:organization:<id>``.
         management_api_resource: Resource indicator of the Management API; an identifier, not an address.
-        database_url: The service's own database: ``postgresql+asyncpg://user:password@host:port/database``.
-        nats_url: ``nats://user:password@host:port``, or ``tls://``.
-        jwks_url: Address of token-service's public keys, if not ``{base_url}/oidc/jwks``.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 
     base_url: str
     tenant_id: str = "default"
     environment: Environment = "production"
-    urn_namespace: str = "service"
     management_api_resource: str = "https://default.service.internal/api"
-    database_url: Secret
-    nats_url: Secret
-    jwks_url: str | None = None
     trusted_proxies: int = 0
 
     def __repr__(self) -> str:
@@ -79,8 +71,6 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
                 and address.hostname not in {"127.0.0.1", "localhost", "::1"}
             ):
                 found.append("BASE_URL: must be https in production")
-        found += cls.wrong_scheme(values, "database_url", "postgresql+asyncpg://")
-        found += cls.wrong_scheme(values, "nats_url", "nats://", "tls://")
         return found + cls.too_small(values, trusted_proxies=0)
 
     @staticmethod
@@ -111,11 +101,6 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         """``iss`` of every token: ``{base_url}/oidc``."""
         return f"{self.base_url}/oidc"
 
-    @property
-    def jwks_address(self) -> str:
-        """The address of the token service's public keys."""
-        return self.jwks_url or f"{self.issuer}/jwks"
-
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """Read the settings.
@@ -141,6 +126,33 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         if problems:
             raise InvalidSettingsError("\n".join(problems))
         return cls(**values)
+
+
+class ApiSettings(ServiceSettings, frozen=True, kw_only=True):
+    """Settings that all services with an API have: they have a database, follow the bus and check access tokens.
+
+    Attributes:
+        urn_namespace: Namespace of the URNs of organizations in tokens: ``urn:service:organization:<id>``.
+        database_url: The service's own database: ``postgresql+asyncpg://user:password@host:port/database``.
+        nats_url: ``nats://user:password@host:port``, or ``tls://``.
+        jwks_url: Address of token-service's public keys, if not ``{base_url}/oidc/jwks``.
+    """
+
+    urn_namespace: str = "service"
+    database_url: Secret
+    nats_url: Secret
+    jwks_url: str | None = None
+
+    @classmethod
+    def problems(cls, values: Mapping[str, Any]) -> list[str]:
+        """Add the checks of the addresses."""
+        found = super().problems(values) + cls.wrong_scheme(values, "database_url", "postgresql+asyncpg://")
+        return found + cls.wrong_scheme(values, "nats_url", "nats://", "tls://")
+
+    @property
+    def jwks_address(self) -> str:
+        """The address of the token service's public keys."""
+        return self.jwks_url or f"{self.issuer}/jwks"
 
 
 def is_secret(kind: object) -> bool:

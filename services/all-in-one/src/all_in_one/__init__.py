@@ -1,1 +1,1 @@
-"""Stead in one process: the three services at one address, with real servers as child processes."""
+"""Stead in one process: the services at one address, with real servers as child processes."""

@@ -1,6 +1,6 @@
-"""The three apps at one address: plain ASGI with one routing table.
+"""The apps of the services at one address: plain ASGI with one routing table.
 
-The lifespan of a mounted app would not run, so the dispatcher drives the three lifespans itself.
+The lifespan of a mounted app would not run, so the dispatcher drives the lifespans itself.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _NOT_FOUND: Final = b'{"code":"entity.not_found","message":"Nothing exists at th
 
 
 class Dispatcher:
-    """Routes each request to its service; answers ``/health/*`` and ``/metrics`` for all three.
+    """Routes each request to its service; answers ``/health/*`` and ``/metrics`` for all of them.
 
     Args:
         apps: The services.
@@ -59,7 +59,7 @@ class Dispatcher:
             await _answer(scope, send, 404, _NOT_FOUND)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        """Start the three apps together; stop those that started together, even if one fails to start or to stop."""
+        """Start the apps together; stop those that started together, even if one fails to start or to stop."""
         lifespans = [_Lifespan(app) for app in self._apps.values()]
         await receive()
         results = await asyncio.gather(*(lifespan.startup() for lifespan in lifespans), return_exceptions=True)

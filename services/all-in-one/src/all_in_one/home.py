@@ -35,7 +35,7 @@ _PAGE = """\
 <body>
 <main>
 <h1>Stead is running</h1>
-<p>Identity and access control: sign-in, tokens, impersonation by token exchange, organizations and their members. Three
+<p>Identity and access control: sign-in, tokens, impersonation by token exchange, organizations and their members. Four
 services answer at this address, <code>{base_url}</code>.</p>
 <dl>
 <dt>Credentials</dt>

@@ -1,4 +1,4 @@
-"""The metrics of the three services as one document; the label ``service`` tells their series apart."""
+"""The metrics of the services as one document; the label ``service`` tells their series apart."""
 
 from collections.abc import Iterator, Mapping
 

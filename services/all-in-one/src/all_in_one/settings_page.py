@@ -11,15 +11,17 @@ from typing import Final
 import msgspec
 from msgspec.structs import FieldInfo
 
+import console.settings
 import management_service.settings
 import template_service.settings
 import token_service.settings
 from identity_common.http.openapi.descriptions import attribute_descriptions
-from identity_common.settings import ServiceSettings, is_secret
+from identity_common.settings import ApiSettings, ServiceSettings, is_secret
 
 PAGE: Final = Path(__file__).parents[4] / "docs" / "operations" / "settings.md"
 
 _SERVICES: Final[dict[str, type[ServiceSettings]]] = {
+    "console": console.settings.Settings,
     "management-service": management_service.settings.Settings,
     "template-service": template_service.settings.Settings,
     "token-service": token_service.settings.Settings,
@@ -95,10 +97,15 @@ The SDK reads no variables: its settings are arguments.
 
 def page() -> str:
     """Return the content of the page."""
-    tables = [_table("Of every service", ServiceSettings, ServiceSettings.__struct_fields__)]
+    shared = [*ServiceSettings.__struct_fields__]
+    with_an_api = [field for field in ApiSettings.__struct_fields__ if field not in shared]
+    tables = [
+        _table("Of every service", ServiceSettings, shared),
+        _table("Of every service but the console", ApiSettings, with_an_api),
+    ]
     for name, settings in _SERVICES.items():
-        own = [field for field in settings.__struct_fields__ if field not in ServiceSettings.__struct_fields__]
-        tables.append(_table(f"Of {name}", settings, own))
+        own = [field for field in settings.__struct_fields__ if field not in {*shared, *with_an_api}]
+        tables.append(_table(f"Of {name}" if name.endswith("-service") else f"Of the {name}", settings, own))
     return "\n".join((_BEGINNING, *tables, _END))
 
 

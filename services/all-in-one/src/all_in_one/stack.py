@@ -1,4 +1,4 @@
-"""The whole system in one process: the three apps at one address, on embedded or external servers."""
+"""The whole system in one process: the apps of the services at one address, on embedded or external servers."""
 
 import asyncio
 import base64
@@ -20,6 +20,8 @@ import msgspec
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+import console.app
+import console.settings
 import management_service.app
 import management_service.settings
 import template_service.app
@@ -55,12 +57,14 @@ _SETTINGS: Final[Mapping[str, type[ServiceSettings]]] = {
     "management": management_service.settings.Settings,
     "token": token_service.settings.Settings,
     "template": template_service.settings.Settings,
+    "console": console.settings.Settings,
 }
 _CONSOLE: Final = "console"
 _KEYS: Final = {
     "KEY_ENCRYPTION_KEYS": "key-encryption-key",
     "ENVIRONMENT_VARIABLE_KEYS": "environment-variable-key",
     "AUDIT_HEAD_KEYS": "audit-head-key",
+    "COOKIE_KEYS": "cookie-key",
 }
 """Settings that are keys, and the file of each in the directory, unless the environment sets it."""
 
@@ -70,7 +74,7 @@ class StackError(Exception):
 
 
 class Stack:
-    """The three services, configured for these servers and this address.
+    """The services, configured for these servers and this address.
 
     Args:
         addresses: The servers.
@@ -110,6 +114,7 @@ class Stack:
         self.management = management_service.settings.Settings.from_environment(services["management"])
         self.token = token_service.settings.Settings.from_environment(services["token"])
         self.template = template_service.settings.Settings.from_environment(services["template"])
+        self.console = console.settings.Settings.from_environment(services["console"])
 
     def migrate(self) -> None:
         """Upgrade the three databases to their newest revisions; in turn, as Alembic's context is global.
@@ -127,12 +132,13 @@ class Stack:
             raise StackError(f"the databases could not be migrated: {error}") from error
 
     def app(self) -> Dispatcher:
-        """Return the three apps at one address."""
+        """Return the apps at one address."""
         return Dispatcher(
             {
                 "management": management_service.app.create_app(self.management),  # type: ignore[dict-item]
                 "token": self._token_app(),
                 "template": template_service.app.create_app(self.template),  # type: ignore[dict-item]
+                "console": console.app.create_app(self.console),  # type: ignore[dict-item]
             },
             home=home_page(self._base_url, self._directory),
         )
@@ -143,7 +149,8 @@ class Stack:
     def log_start(self) -> None:
         """Log the version, the address and the settings that differ from their defaults."""
         _log.info("stack.starting", version=VERSION, address=self._base_url)
-        changed = _changed(self.management) | _changed(self.token) | _changed(self.template)
+        services = (self.management, self.token, self.template, self.console)
+        changed = dict(item for settings in services for item in _changed(settings).items())
         for variable, value in sorted(changed.items()):
             _log.info("stack.setting", variable=variable, message=str(value))
 
@@ -194,7 +201,8 @@ class Stack:
 def _servers_of(service: str, addresses: ServerAddresses) -> dict[str, str]:
     """Return the variables that name the servers of one service."""
     servers = ("DATABASE_URL", "REDIS_URL", "NATS_URL")
-    return {variable: getattr(addresses, f"{service}_{variable.lower()}") for variable in servers}
+    names = {variable: f"{service}_{variable.lower()}" for variable in servers}
+    return {variable: getattr(addresses, name) for variable, name in names.items() if hasattr(addresses, name)}
 
 
 def _problems(kind: type[ServiceSettings], environment: Mapping[str, str]) -> list[str]:

@@ -14,8 +14,6 @@ from management_service.api_reference.routes import reference_router, status, sw
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.audit.routes import LogController, LogKeyController, audit_jwks
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
-from management_service.console.problems import wrong_addresses
-from management_service.console.routes import console_router
 from management_service.effective_permissions.routes import EffectivePermissionController
 from management_service.impersonation_policy.routes import ImpersonationPolicyController
 from management_service.impersonations.own_routes import OwnImpersonationController, readable_by_pages
@@ -26,7 +24,6 @@ from management_service.impersonations.routes import (
 )
 from management_service.invitations.routes import InvitationController, accept
 from management_service.parts.access import access
-from management_service.parts.console import console
 from management_service.parts.shared import Shared
 from management_service.parts.subject_tokens import subject_tokens
 from management_service.parts.use_cases import use_cases
@@ -74,7 +71,6 @@ _CONTROLLERS: Final = (
 def create_app(settings: Settings) -> Litestar:
     """Return the ASGI app; its lifespan starts and stops everything that runs beside the requests."""
     shared = Shared(settings, versions=VERSIONS)
-    pages = console(settings, shared)
     return create_service_app(
         service="management",
         title="Management API",
@@ -88,7 +84,6 @@ def create_app(settings: Settings) -> Litestar:
             ),
             *_api(settings),
             Router("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
-            console_router(pages),
         ],
         provide={
             "base_url": settings.base_url,
@@ -100,7 +95,6 @@ def create_app(settings: Settings) -> Litestar:
         samples=shared.samples,
         lifespan=shared.lifespan,
         cors=readable_by_pages,
-        exception_handlers=wrong_addresses(pages.pages),
     )
 
 

@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--token", required=True, help="URL of token-service")
     demo.add_argument("--nats", required=True, help="host:port at which subscribers reach NATS")
     demo.add_argument("--first-client", type=Path, required=True, help="BOOTSTRAP_FILE of management-service")
-    demo.add_argument("--rendered", type=Path, required=True, help="contains subscriber/; console/ is written there")
+    demo.add_argument("--rendered", type=Path, required=True, help="contains subscriber/; gets console-client/")
     demo.add_argument(
         "--output", type=Path, required=True, help="where credentials.json and credentials.env are written"
     )
@@ -176,7 +176,7 @@ def _seed(options: argparse.Namespace) -> str:
     except IdentityError as error:
         raise ProvisionError(str(error)) from error
     console = msgspec.structs.asdict(credentials.console)
-    write_files(options.rendered, [(f"console/console_{name}", value) for name, value in console.items()])
+    write_files(options.rendered, [(f"console-client/console_{name}", value) for name, value in console.items()])
     write_credentials(options.output, credentials)
     return f"the credentials are in {options.output}"
 

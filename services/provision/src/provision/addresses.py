@@ -17,6 +17,7 @@ class ServerAddresses(msgspec.Struct, frozen=True, kw_only=True):
     management_redis_url: str
     token_redis_url: str
     template_redis_url: str
+    console_redis_url: str
     management_nats_url: str
     token_nats_url: str
     template_nats_url: str
@@ -62,6 +63,7 @@ def addresses(*, postgres_url: str, redis_url: str, nats_url: str, passwords: Pa
         management_redis_url=redis_as("management"),
         token_redis_url=redis_as("token"),
         template_redis_url=redis_as("template"),
+        console_redis_url=redis_as("console"),
         management_nats_url=nats_as("management"),
         token_nats_url=nats_as("token"),
         template_nats_url=nats_as("template"),

@@ -59,9 +59,10 @@ REDIS_RULES: Mapping[str, tuple[str, ...]] = {
     # Minting is a script that stores and records; management-service can neither read nor spend a subject token.
     "management": (
         *("%W~identity:*:subject-token:*", _IMPERSONATIONS, *_REVOCATIONS, *_commands("set", "mget", "info", "wait")),
-        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _CONSOLE_SESSIONS, _CONSOLE_SIGN_INS, _ENDS),
+        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _ENDS),
     ),
     "template": (*_REVOCATIONS, *_commands("mget")),
+    "console": (*_commands(), _CONSOLE_SESSIONS, _CONSOLE_SIGN_INS),
     "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),
 }
 """Key patterns and commands of each Redis user, as ACL rules."""

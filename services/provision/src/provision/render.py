@@ -53,17 +53,19 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The keys that services seal with, as their settings.
+    """The keys that services seal and sign with, as their settings.
 
     Attributes:
         key_encryption: Of token-service; seals its signing keys.
         environment_variable: Of management-service and token-service; seals the variables of custom-claims functions.
         audit_head: Of management-service; seals the keys that sign heads of the audit trail.
+        cookie: Of the console; signs its cookies.
     """
 
     key_encryption: str
     environment_variable: str
     audit_head: str
+    cookie: str
 
     def __repr__(self) -> str:
         return "Keys(…)"
@@ -71,7 +73,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 def stored_keys(directory: Path) -> Keys:
     """Return the keys in files beside the passwords; the first call creates them."""
-    names = ("key-encryption-keys", "environment-variable-keys", "audit-head-keys")
+    names = ("key-encryption-keys", "environment-variable-keys", "audit-head-keys", "cookie-keys")
     return Keys(*(_key(directory / name) for name in names))
 
 
@@ -159,4 +161,6 @@ def _service_files(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[F
     yield "token-service/environment-variable-keys", keys.environment_variable
     yield "management-service/environment-variable-keys", keys.environment_variable
     yield "management-service/audit-head-keys", keys.audit_head
+    yield "console/redis-url", urls.console_redis_url
+    yield "console/cookie-keys", keys.cookie
     yield "subscriber/nats-url", urls.subscriber_nats_url

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from identity_common.settings import Secret, ServiceSettings
+from identity_common.settings import ApiSettings, Secret
 
 
-class Settings(ServiceSettings, frozen=True, kw_only=True):
+class Settings(ApiSettings, frozen=True, kw_only=True):
     """The settings of template-service.
 
     Attributes:

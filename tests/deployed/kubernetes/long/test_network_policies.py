@@ -17,6 +17,7 @@ LISTENERS = {
     "token-service:8000": "token-service.stead:8000",
     "management-service:8000": "management-service.stead:8000",
     "template-service:8000": "template-service.stead:8000",
+    "console:8000": "console.stead:8000",
     "postgres:5432": "postgres.stead:5432",
     "redis:6379": "redis.stead:6379",
     "nats:4222": "nats.stead:4222",

@@ -81,7 +81,7 @@ def test_the_console_goes_on_with_another_secret_of_its_client(system: str) -> N
     run_again("bootstrap-dev")
     new = secret("stead-console")["console_client_secret"]
     assert new != old
-    pods = kubectl("get", "pods", "--selector", "app.kubernetes.io/name=management-service", "--output", "name").split()
+    pods = kubectl("get", "pods", "--selector", "app.kubernetes.io/name=console", "--output", "name").split()
     show = "print(open('/run/secrets/console/console_client_secret').read(), end='')"
 
     def mounted() -> set[str]:

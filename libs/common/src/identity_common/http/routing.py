@@ -9,7 +9,7 @@ management-service, except those that every service has and that are not routed.
 import re
 from typing import Final, Literal
 
-Service = Literal["management", "token", "template"]
+Service = Literal["management", "token", "template", "console"]
 
 ROUTES: Final[tuple[tuple[str, Service], ...]] = (
     ("/oidc/me/impersonations/*", "management"),
@@ -25,9 +25,15 @@ ROUTES: Final[tuple[tuple[str, Service], ...]] = (
     ("/api/organizations/*", "template"),
     ("/api/users/{}/organizations", "template"),
     ("/api/applications/{}/organizations", "template"),
+    ("/console/*", "console"),
 )
 FALLBACK: Final[Service] = "management"
 NOT_ROUTED: Final = ("/health/*", "/metrics/*", "/schema/*")
+
+
+def process_of(service: Service) -> str:
+    """Return the name of a service's process, image and host."""
+    return service if service == "console" else f"{service}-service"
 
 
 def expression(pattern: str) -> str:

@@ -16,7 +16,7 @@ from identity_common.stores.redis import RedisCommands
 
 # KEYS: the counter, a mark that the limit was met. ARGV: the window in seconds, the limit, the weight of the attempt.
 # Returns 0 if it is counted; otherwise the seconds to wait, and whether it is the first refused attempt of the window.
-# Not INCRBY, which the user of management-service has no permission for; weights are small.
+# Not INCRBY, which the user of the console has no permission for; weights are small.
 _TRY: Final = """
 if tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[3]) > tonumber(ARGV[2]) then
     local wait = math.max(redis.call('TTL', KEYS[1]), 1)

@@ -1,7 +1,7 @@
 """Metrics of a service's connections: whether each store answers, and how long requests wait for the database."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,7 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.stores.database import MeasuredPool
-from identity_common.telemetry.metrics import NAMESPACE, Samples, gauge
+from identity_common.stores.reachability import measure_reachability
+from identity_common.telemetry.metrics import NAMESPACE, Samples
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -24,7 +25,6 @@ def measure_stores(
 ) -> None:
     """Add these metrics to those of a service."""
     registry.register(_PoolCollector(engine))
-    reachable = gauge(registry, "store_reachable", "1 if the store answered within a second, otherwise 0.", "store")
 
     async def postgresql() -> None:
         async with engine.connect() as connection:
@@ -34,17 +34,7 @@ def measure_stores(
         if not bus.is_connected:
             raise ConnectionError
 
-    probes: dict[str, Callable[[], Awaitable[Any]]] = {"postgresql": postgresql, "redis": redis.ping, "nats": nats}
-    for store, probe in probes.items():
-        samples.add([reachable.labels(store)], _answers(probe), otherwise=0.0)
-
-
-def _answers(probe: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[list[float]]]:
-    async def read() -> list[float]:
-        await probe()
-        return [1.0]
-
-    return read
+    measure_reachability(registry, samples, {"postgresql": postgresql, "redis": redis.ping, "nats": nats})
 
 
 class _PoolCollector(Collector):

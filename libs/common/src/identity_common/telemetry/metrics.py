@@ -1,4 +1,4 @@
-"""Prometheus metrics: one registry for each app, so that three apps fit in one process."""
+"""Prometheus metrics: one registry for each app, so that all apps fit in one process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -14,7 +14,6 @@ from management_service.applications.service import Applications
 from management_service.applications.store import ApplicationFilter
 from management_service.bootstrap.first_client import ClientSecrets
 from management_service.bootstrap.kubernetes_secret import KubernetesSecret
-from management_service.console.credentials import CLIENT_ID, CLIENT_SECRET
 from management_service.invitations.rules import MAX_MINUTES
 from management_service.invitations.service import Invitations
 from management_service.roles.assignments import Assignments
@@ -23,6 +22,10 @@ from management_service.roles.service import Roles
 from management_service.users.rules import FieldSearch, UserCreation, UserSearch
 from management_service.users.service import Users
 from management_service.users.store import User
+
+CLIENT_ID: Final = "console_client_id"
+CLIENT_SECRET: Final = "console_client_secret"  # noqa: S105 - the name of a file
+"""The files that the console reads; a Secret has a key for each."""
 
 APPLICATION_NAME: Final = "Console"
 ROLE_NAME: Final = "Administrator"

@@ -1,16 +1,12 @@
-"""The connections to PostgreSQL, Redis and NATS, and those of the console to the APIs."""
+"""The connections to PostgreSQL, Redis and NATS."""
 
 from typing import Final
 
-import httpx2 as httpx
-
 from identity_common.bus.connection import Bus
-from identity_common.http.routing import Service
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.reader import Reader, autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis
-from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransport
 from management_service.parts.shared_with_commands import engine
 from management_service.settings import Settings
 from management_service.users.service import SEARCH_TIMEOUT_S
@@ -35,7 +31,6 @@ class Connections:
         self.redis = connect_redis(settings.redis_url)
         self.commands = RedisCommands(self.redis)
         self.bus = Bus(settings.nats_url, service="management")
-        self.console_http = httpx.AsyncClient(transport=_console_transport(settings), timeout=CONSOLE_TIMEOUT_S)
 
     def start(self) -> None:
         """Begin to connect to the bus; the others connect when they are used."""
@@ -44,17 +39,7 @@ class Connections:
     async def stop(self) -> None:
         """Close all connections."""
         await self.bus.stop()
-        await self.console_http.aclose()
         await self.redis.aclose()
         self.lookups.stop()
         await self._search_engine.dispose()
         await self.reader.dispose()
-
-
-def _console_transport(settings: Settings) -> RoutedTransport:
-    addresses: dict[Service, str | None] = {
-        "management": settings.management_url,
-        "token": settings.token_url,
-        "template": settings.template_url,
-    }
-    return RoutedTransport(settings.base_url, {name: address for name, address in addresses.items() if address})

@@ -1,4 +1,4 @@
-"""The edges in front of the three services, each rendered from the routing table.
+"""The edges in front of the services, each rendered from the routing table.
 
 Owns the paths of an edge. Host names, TLS and the choice of a gateway are the operator's.
 """

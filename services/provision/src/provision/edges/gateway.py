@@ -4,8 +4,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from identity_common.http.routing import Service, expression
-from provision.edges.kubernetes import PORT, TABLE, header, service_name
+from identity_common.http.routing import Service, expression, process_of
+from provision.edges.kubernetes import PORT, TABLE, header
 
 _HEAD: Final = """\
 apiVersion: gateway.networking.k8s.io/v1
@@ -36,7 +36,7 @@ def gateway() -> str:
 
 def _rule(service: Service, patterns: list[str]) -> str:
     matches = "".join(f"        - path: {{type: {kind}, value: '{value}'}}\n" for kind, value in map(_match, patterns))
-    backend = f"        - {{name: {service_name(service)}, port: {PORT}}}\n"
+    backend = f"        - {{name: {process_of(service)}, port: {PORT}}}\n"
     return f"    - matches:\n{matches}{_TIMEOUTS}      backendRefs:\n{backend}"
 
 

@@ -7,8 +7,8 @@ another is longer only if it is more specific.
 from collections.abc import Mapping
 from typing import Final
 
-from identity_common.http.routing import Service, expression
-from provision.edges.kubernetes import PORT, TABLE, header, service_name
+from identity_common.http.routing import Service, expression, process_of
+from provision.edges.kubernetes import PORT, TABLE, header
 
 # The access logs of both controllers contain query strings, and with them authorization codes: off by default.
 _NGINX: Final = {
@@ -54,5 +54,5 @@ def _ingress(controller: str, annotations: Mapping[str, str], *, anchor: str) ->
 
 
 def _path(path: str, service: Service) -> str:
-    backend = f"{{service: {{name: {service_name(service)}, port: {{number: {PORT}}}}}}}"
+    backend = f"{{service: {{name: {process_of(service)}, port: {{number: {PORT}}}}}}}"
     return f"          - path: '{path}'\n            pathType: ImplementationSpecific\n            backend: {backend}\n"

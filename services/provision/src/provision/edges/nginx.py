@@ -8,7 +8,7 @@ second time. This bridges the second or two in which connections still go to a p
 
 from typing import Final
 
-from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, expression
+from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, Service, expression, process_of
 
 _ATTEMPTS: Final = 8
 
@@ -57,7 +57,7 @@ def nginx() -> str:
 
 def nginx_in_kubernetes() -> str:
     """Return the configuration for a pod: the address of a Service is looked up once, as it stays the same."""
-    names = sorted({f"{service}-service" for service in (*dict(ROUTES).values(), FALLBACK)})
+    names = sorted({process_of(service) for service in (*dict(ROUTES).values(), FALLBACK)})
     upstreams = "".join(f"upstream {name} {{ server {name}:8000; }}\n" for name in names)
     return _server("nginx-in-kubernetes", "http://$service", upstreams=f"{upstreams}\n")
 
@@ -81,5 +81,5 @@ def _server(form: str, address: str, *, settings: str = "", upstreams: str = "")
     return head + settings + "\n" + "".join(f"    location {each}\n" for each in locations) + "}"
 
 
-def _routed(match: str, service: str, address: str) -> str:
-    return f"{match} {{ set $service {service}-service; proxy_pass {address}; }}"
+def _routed(match: str, service: Service, address: str) -> str:
+    return f"{match} {{ set $service {process_of(service)}; proxy_pass {address}; }}"

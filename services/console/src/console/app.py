@@ -1,0 +1,29 @@
+"""Builds the service from its parts (``console.parts``)."""
+
+from litestar import Litestar
+
+from console.parts.context import console_context
+from console.parts.shared import Shared
+from console.problems import wrong_addresses
+from console.routes import console_router
+from console.settings import Settings
+from identity_common.http.application import create_service_app
+from identity_common.http.health import Readiness
+
+
+def create_app(settings: Settings) -> Litestar:
+    """Return the ASGI app; its lifespan closes the connections. It is ready at once: nothing is loaded at the start."""
+    shared = Shared(settings)
+    context = console_context(settings, shared)
+    return create_service_app(
+        service="console",
+        title="Console",
+        base_url=settings.base_url,
+        route_handlers=[console_router(context)],
+        provide={},
+        readiness=Readiness(),
+        registry=shared.registry,
+        samples=shared.samples,
+        lifespan=shared.lifespan,
+        exception_handlers=wrong_addresses(context.pages),
+    )

@@ -1,0 +1,89 @@
+"""``/console/impersonations/policy``: what impersonations need, and which users they exclude."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from litestar import Response
+
+from console.areas.names import batches
+from console.console import Area
+from console.forms import Form
+from console.requests import ConsoleRequest
+from stead import ImpersonationPolicy, Role
+from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
+
+PATH: Final = "/console/impersonations/policy"
+
+_AREA: Final = "impersonations"
+_PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
+_ROLES: Final = "excludedRoles"
+
+AREA: Final = Area()
+
+
+@AREA.page("/impersonations/policy")
+async def policy(request: ConsoleRequest) -> Response[str]:
+    return await _page(request)
+
+
+@AREA.action("/impersonations/policy")
+async def update_policy(request: ConsoleRequest, form: Form) -> Response[str]:
+    try:
+        await request.api.impersonation_policy.update(
+            require_actor=form.is_checked("requireActor"),
+            require_context=form.lines("requireContext"),
+            excluded_roles=form.all(_ROLES),
+            if_match=form.etag(),
+        )
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error)
+        return await _page(request, form=form, status=error.status)
+    return await request.done(PATH, "policy.saved")
+
+
+async def _page(request: ConsoleRequest, *, form: Form | None = None, status: int = 200) -> Response[str]:
+    search = request.parameter("search")
+    found, offered, recent = await asyncio.gather(
+        request.api.impersonation_policy.get(),
+        request.api.roles.list(type="User", search=search or None, page_size=_PAGE_SIZE).page(),
+        request.api.logs.list(operation="UpdateImpersonationPolicy", page_size=_ENTRIES).page(),
+    )
+    current = _form(found)
+    values = form or request.typed() or current
+    values.merge(current, choices={_ROLES})
+    named = await _roles(request, {*found.excluded_roles, *values.all(_ROLES)})
+    return await request.page(
+        "impersonations/policy.html",
+        area=_AREA,
+        status=status,
+        form=values,
+        named=named,
+        offered=[each for each in offered.items if each.id not in {role.id for role in named}],
+        total=offered.total if offered.following else None,
+        search=search,
+        entries=recent.items,
+    )
+
+
+def _form(policy: ImpersonationPolicy) -> Form:
+    return Form.editing(
+        policy.etag,
+        requireActor=policy.require_actor,
+        requireContext="\n".join(policy.require_context),
+        excludedRoles=list(policy.excluded_roles),
+    )
+
+
+async def _roles(request: ConsoleRequest, role_ids: Iterable[str]) -> list[Role]:
+    """Return the roles with these ids, by name; deleted ones are left out."""
+
+    async def find(role_id: str) -> Role | None:
+        try:
+            return await request.api.roles.get(role_id)
+        except NotFound:
+            return None
+
+    found = [await find(each) for some in batches(role_ids) for each in some]
+    return sorted((each for each in found if each is not None), key=lambda each: (each.name, each.id))

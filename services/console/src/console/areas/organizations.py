@@ -1,0 +1,116 @@
+"""``/console/organizations``: organizations; ``members.py`` has their members."""
+
+import asyncio
+import functools
+from typing import Final
+
+from litestar import Response
+
+from console.confirmations import Deletion, ask, carry_out
+from console.console import Area
+from console.forms import Form
+from console.requests import ConsoleRequest
+from stead.errors import Conflict, InvalidInput, VersionMismatch
+
+AREA: Final = Area()
+NAME: Final = "organizations"
+PATH: Final = "/console/organizations"
+
+_PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
+
+
+@AREA.page("/organizations")
+async def organizations(request: ConsoleRequest) -> Response[str]:
+    search, number = request.parameter("search"), request.page_number()
+    found = await request.api.organizations.list(search=search or None, show_featured=True, page_size=_PAGE_SIZE).page(
+        str(number)
+    )
+    return await request.page("organizations/list.html", area=NAME, organizations=found, search=search, number=number)
+
+
+@AREA.page("/organizations/new", scope="all")
+async def new_organization(request: ConsoleRequest) -> Response[str]:
+    return await request.page("organizations/new.html", area=NAME, form=request.typed() or Form())
+
+
+@AREA.action("/organizations/new")
+async def create_organization(request: ConsoleRequest, form: Form) -> Response[str]:
+    try:
+        created = await request.api.organizations.create(form.value("name"), form.optional("description"))
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await request.page("organizations/new.html", area=NAME, status=error.status, form=form)
+    return await request.done(f"{PATH}/{created.id}", "created", name=created.name)
+
+
+@AREA.page("/organizations/{organization_id:str}")
+async def organization(request: ConsoleRequest, organization_id: str) -> Response[str]:
+    return await _page(request, organization_id)
+
+
+@AREA.action("/organizations/{organization_id:str}")
+async def update_organization(request: ConsoleRequest, organization_id: str, form: Form) -> Response[str]:
+    try:
+        updated = await request.api.organizations.update(
+            organization_id,
+            name=form.changed("name", Form.value),
+            description=form.changed("description", Form.optional),
+            if_match=form.etag(),
+        )
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error)
+        return await _page(request, organization_id, form=form, status=error.status)
+    return await request.done(f"{PATH}/{organization_id}", "saved", name=updated.name)
+
+
+@AREA.page("/organizations/{organization_id:str}/delete", scope="all")
+async def deletion(request: ConsoleRequest, organization_id: str) -> Response[str]:
+    return await ask(request, await _deletion(request, organization_id))
+
+
+@AREA.action("/organizations/{organization_id:str}/delete")
+async def delete_organization(request: ConsoleRequest, organization_id: str, form: Form) -> Response[str]:
+    return await carry_out(request, form, functools.partial(_deletion, request, organization_id))
+
+
+async def _page(
+    request: ConsoleRequest, organization_id: str, *, form: Form | None = None, status: int = 200
+) -> Response[str]:
+    shown, users, applications, recent = await asyncio.gather(
+        request.api.organizations.get(organization_id),
+        request.api.organizations.users(organization_id, page_size=1).page(),
+        request.api.organizations.applications(organization_id, page_size=1).page(),
+        request.api.logs.list(organization_id=organization_id, page_size=_ENTRIES).page(),
+    )
+    current = Form.editing(shown.etag, name=shown.name, description=shown.description)
+    values = form or request.typed() or current
+    values.merge(current)
+    return await request.page(
+        "organizations/detail.html",
+        area=NAME,
+        status=status,
+        organization=shown,
+        form=values,
+        counts={"users": users.total, "applications": applications.total},
+        entries=recent.items,
+    )
+
+
+async def _deletion(request: ConsoleRequest, organization_id: str) -> Deletion:
+    shown, users, applications = await asyncio.gather(
+        request.api.organizations.get(organization_id),
+        request.api.organizations.users(organization_id, page_size=1).page(),
+        request.api.organizations.applications(organization_id, page_size=1).page(),
+    )
+    return Deletion(
+        template="organizations/delete.html",
+        area=NAME,
+        values={"organization": shown, "members": (users.total or 0) + (applications.total or 0)},
+        etag=shown.etag,
+        name=shown.name,
+        delete=functools.partial(request.api.organizations.delete, organization_id),
+        then=PATH,
+        notice="organization.deleted",
+        notice_values={"name": shown.name},
+    )

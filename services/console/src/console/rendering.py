@@ -1,0 +1,104 @@
+"""Renders pages: a template in a language, with navigation, notices and the configured branding."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from litestar import MediaType, Response
+from litestar.datastructures import Cookie
+
+from console.assets import SCRIPT, stylesheet
+from console.languages import LANGUAGES
+from identity_common.pages.headers import page_headers
+from identity_common.pages.rendering import environments
+from identity_common.version import VERSION
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+def moment(milliseconds: int | None) -> str:
+    """Return a time as ``2026-11-23 08:15:00`` in UTC; empty for none."""
+    if milliseconds is None:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Branding of an installation's pages.
+
+    Attributes:
+        name: In the header and the title of every page.
+        color: Of buttons and links, ``#rrggbb``; empty for the default.
+        logo_uri: URL of an image beside the name, on https; empty for the default.
+    """
+
+    name: str
+    color: str = ""
+    logo_uri: str = ""
+
+
+class Pages:
+    """Renders pages with one branding.
+
+    Attributes:
+        style: The stylesheet.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self.style = stylesheet(look.color)
+        self._logo_uri = look.logo_uri
+        self._environments = environments(
+            TEMPLATES,
+            LANGUAGES,
+            stylesheet=self.style.address,
+            script=SCRIPT.address,
+            brand=look.name,
+            logo=look.logo_uri,
+            version=VERSION,
+            moment=moment,
+        )
+
+    def render(
+        self,
+        template: str,
+        language: str,
+        *,
+        status: int = 200,
+        cookies: tuple[Cookie, ...] = (),
+        headers: Mapping[str, str] | None = None,
+        **values: Any,
+    ) -> Response[str]:
+        """Return a page.
+
+        Args:
+            template: Its name.
+            language: Its tag.
+            status: HTTP status.
+            cookies: To set.
+            headers: Additional ones.
+            values: For the template; names that every page has, such as ``version``, are refused.
+        """
+        environment = self._environments[language]
+        if hidden := values.keys() & environment.globals.keys():
+            raise ValueError(f"these values would hide those of every page: {sorted(hidden)}")
+        nonce = secrets.token_urlsafe(16)
+        html = environment.get_template(template).render(nonce=nonce, **values)
+        protection = page_headers(nonce=nonce, logo=self._logo_uri or None)
+        protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
+        protection["Content-Security-Policy"] += "; require-trusted-types-for 'script'; trusted-types 'none'"
+        return Response(
+            html,
+            status_code=status,
+            media_type=MediaType.HTML,
+            headers={**protection, "Content-Language": language, **(headers or {})},
+            cookies=list(cookies),
+        )
+
+
+def redirect(location: str, *, cookies: tuple[Cookie, ...] = ()) -> Response[str]:
+    """Redirect the browser with 303, so that it does not repeat a form."""
+    headers = {"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return Response("", status_code=303, media_type=MediaType.TEXT, headers=headers, cookies=list(cookies))

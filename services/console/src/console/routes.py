@@ -1,0 +1,58 @@
+"""The routes of the console: sign-in, files, and the pages of every area."""
+
+from litestar import Router
+
+from console.areas import (
+    application_secrets,
+    applications,
+    audit,
+    claims,
+    home,
+    impersonation_policy,
+    impersonations,
+    members,
+    organizations,
+    resources,
+    roles,
+    search,
+    template,
+    template_entries,
+    template_file,
+    users,
+)
+from console.assets import SCRIPT
+from console.console import Console
+from console.invitations import invitation_routes
+from console.problems import problem_pages
+from console.requests import ConsoleContext
+from console.sign_in import sign_in_routes
+from identity_common.pages.assets import asset_route
+
+_AREAS = (
+    home.AREA,
+    template.AREA,
+    template_file.AREA,
+    template_entries.AREA,
+    organizations.AREA,
+    members.AREA,
+    users.AREA,
+    roles.AREA,
+    applications.AREA,
+    application_secrets.AREA,
+    resources.AREA,
+    claims.AREA,
+    impersonation_policy.AREA,
+    impersonations.AREA,
+    audit.AREA,
+    search.AREA,
+)
+
+
+def console_router(context: ConsoleContext) -> Router:
+    """Return the routes under ``/console``."""
+    console = Console(context)
+    pages = [route for area in _AREAS for route in console.routes(area)]
+    files = [asset_route(context.pages.style), asset_route(SCRIPT)]
+    open_to_all = [*files, *sign_in_routes(context), *invitation_routes(context)]
+    problems = problem_pages(context.pages)
+    return Router("/", route_handlers=[*open_to_all, *pages], exception_handlers=problems)

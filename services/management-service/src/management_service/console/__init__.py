@@ -1,5 +1,0 @@
-"""The admin console, at ``/console``: a client of the public Management API like any other.
-
-It reads no store of the service except its own sessions. What it shows and changes goes over HTTP with the signed-in
-administrator's access token, so it can do nothing that the API cannot.
-"""
