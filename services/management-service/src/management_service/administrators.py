@@ -12,8 +12,8 @@ from typing import Final
 from sqlalchemy import bindparam, exists, literal, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.access.callers import SCOPE_ALL
 from identity_common.failures import Conflict
+from identity_common.rights.scopes import SCOPE_ALL
 from management_service.schema import resources, role_scopes, scopes, user_roles, users
 
 IDENTIFIERS: Final = ("username", "primary_email", "primary_phone")

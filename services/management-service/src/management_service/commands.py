@@ -9,11 +9,11 @@ import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.callers import SCOPE_ALL
 from identity_common.bus.connection import Bus
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.commands import SourceCommands
 from identity_common.progress import Progress
+from identity_common.rights.scopes import SCOPE_ALL
 from identity_common.serving import run_restoration
 from identity_common.stores.reader import autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis

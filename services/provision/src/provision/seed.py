@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
-from identity_common.access.callers import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
+from identity_common.rights.scopes import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from provision.credentials import (
     Administrator,
     BusSubscriber,

@@ -4,9 +4,7 @@ from typing import Final
 
 import msgspec
 
-SCOPE_ALL: Final = "all"
-SCOPE_READ: Final = "read"
-SCOPE_SUBJECT_TOKENS: Final = "subject-tokens"
+from identity_common.rights.scopes import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 
 READING: Final = frozenset({SCOPE_ALL, SCOPE_READ})
 """Any of these scopes allows GET and HEAD."""

@@ -11,10 +11,10 @@ from typing import Final, Self
 
 import msgspec
 
-from identity_common.access.callers import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.paging import Page
+from identity_common.rights.scopes import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, SecretCreation
 from management_service.applications.service import Applications

@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from identity_common.access.callers import SCOPE_ALL, Caller
+from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable, missing_by_id
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.rights.scopes import SCOPE_ALL
 from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, ImpersonationEndsState

@@ -1,0 +1,56 @@
+"""The scopes of the Management API, and what each of them includes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identity_common.rights.scopes import DESCRIPTIONS, MANAGEMENT_SCOPES, RESERVED, granting, implied
+from identity_common.scope_names import is_scope_name
+
+READING = frozenset(name for name in DESCRIPTIONS if name == "read" or name.endswith(":read"))
+SETS = st.frozensets(st.one_of(st.sampled_from([*DESCRIPTIONS]), st.text(max_size=8)))
+
+
+@pytest.mark.parametrize(
+    ("held", "granted"),
+    [
+        (["all"], DESCRIPTIONS.keys()),
+        (["read"], READING),
+        (["users"], {"users", "users:read"}),
+        (["users:read"], {"users:read"}),
+        (["subject-tokens"], {"subject-tokens"}),
+        (["audit:read"], {"audit:read"}),
+        (["audit:export"], {"audit:export", "audit:read"}),
+        (["impersonations:end"], {"impersonations:end", "impersonations:read"}),
+        (["users", "roles:read"], {"users", "users:read", "roles:read"}),
+        (["audit", "impersonations", "users:write", "ALL", "openid", ""], set()),
+        ([], set()),
+    ],
+)
+def test_what_scopes_grant(held: list[str], granted: set[str]) -> None:
+    assert implied(held) == granted
+
+
+@given(SETS, SETS)
+def test_what_scopes_grant_together_is_what_each_grants_and_grants_nothing_more(
+    one: frozenset[str], two: frozenset[str]
+) -> None:
+    assert implied(one | two) == implied(one) | implied(two)
+    assert implied(implied(one)) == implied(one) >= one & DESCRIPTIONS.keys()
+
+
+@given(SETS, st.sampled_from([*DESCRIPTIONS]))
+def test_a_scope_is_granted_by_what_includes_it_alone(held: frozenset[str], wanted: str) -> None:
+    assert (wanted in implied(held)) is not held.isdisjoint(granting([wanted]))
+
+
+def test_reading_never_includes_exporting_or_changing() -> None:
+    assert implied(READING) == READING
+
+
+def test_every_scope_has_a_valid_name_and_a_text_of_its_own() -> None:
+    also_of_oidc = {name for name in DESCRIPTIONS if not is_scope_name(name, urn_namespace="service")}
+    assert also_of_oidc == {"roles"}  # the resource of a token tells which one is meant
+    assert len({*DESCRIPTIONS.values()}) == len(DESCRIPTIONS)
+    assert MANAGEMENT_SCOPES.keys() | RESERVED == DESCRIPTIONS.keys()
+    assert MANAGEMENT_SCOPES.keys().isdisjoint(RESERVED)
