@@ -9,6 +9,8 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from identity_common.rights.operations import OPEN, REQUIREMENTS, allows
+from identity_common.rights.roles import SEEDED_ROLES
 from management_service.app import SWAGGER
 from tests.support.world import MANAGEMENT_API, World
 
@@ -19,7 +21,6 @@ OPERATIONS = {
     if path.startswith("/api/")
     for method, operation in operations.items()
 }
-OPEN = {"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwagger"}
 FOR_MEMBERS = {"ListOrganizationUserScopes", "ListOrganizationApplicationScopes"}
 """These take tokens of two audiences; a valid token for a third one is forbidden."""
 CLOSED = sorted(OPERATIONS.keys() - OPEN)
@@ -36,17 +37,13 @@ def refusal(world: World, name: str, token: str | None) -> tuple[int, str | None
     return answer.status_code, answer.json().get("code") if answer.content else None
 
 
-NEED_ALL = {"ExportLogs"}
-"""GET operations that the scope ``read`` does not open."""
-
-
 def test_the_document_opens_no_other_operation() -> None:
     stated = {
         operation["operationId"]
         for path, operations in DOCUMENT["paths"].items()
         if path.startswith("/api/")
         for operation in operations.values()
-        if "security" in operation
+        if not operation["security"]
     }
     assert stated == OPEN
 
@@ -70,14 +67,43 @@ def token_with(world: World, scope: str) -> str:
     return world.forger.access_token(sub=client_id, client_id=client_id, aud=MANAGEMENT_API, scope=scope)
 
 
-def test_the_scope_read_opens_get_and_head_alone(world: World) -> None:
-    token = token_with(world, "read")
-    statuses = {name: answered(world, name, token).status_code for name in CLOSED}
-    expected = {name for name in CLOSED if OPERATIONS[name][0] != "GET"} | NEED_ALL
-    assert {name for name, status in statuses.items() if status == 403} == expected
-    assert {status for name, status in statuses.items() if name not in expected} <= {200, 400, 404, 422}
+def test_every_operation_has_a_row_in_the_table_of_rights_and_no_row_is_left() -> None:
+    assert REQUIREMENTS.keys() | OPEN == OPERATIONS.keys()
+    assert OPEN.isdisjoint(REQUIREMENTS)
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            if path.startswith("/api/") and operation["security"]:
+                needed = REQUIREMENTS[operation["operationId"]]
+                assert operation["security"] == [{"bearer": []}, *({"oauth2": [each]} for each in needed.narrowest)]
+                assert operation["description"].endswith(f"\n\nNeeds {needed}.")
 
-    headers = {"Authorization": f"Bearer {token}"}
+
+HOLDERS = {**{role.name: role.scopes for role in SEEDED_ROLES}, "a backend": ("subject-tokens",)}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_seeded_role_opens_what_the_table_says_and_nothing_else(world: World, holder: str) -> None:
+    """Nothing is at the paths, and no body is sent: an operation that is allowed gets past the check and no further."""
+    scopes = frozenset(HOLDERS[holder])
+    token = token_with(world, " ".join(sorted(scopes)))
+    statuses = {name: answered(world, name, token).status_code for name in CLOSED if name not in ROTATIONS}
+    assert {name for name, status in statuses.items() if status == 403} == {
+        name for name in statuses if not allows(scopes, name)
+    }
+    assert {status for status in statuses.values() if status != 403} <= {200, 204, 400, 404, 415, 422}
+
+
+ROTATIONS = {"RotatePrivateKeys", "RotateNotValidKeys", "RotateLogKeys"}
+"""These take no body, and rotate the keys of the stack if they are allowed."""
+
+
+@pytest.mark.parametrize("name", sorted(ROTATIONS))
+def test_who_only_sees_keys_rotates_none(world: World, name: str) -> None:
+    assert refusal(world, name, token_with(world, "read keys:read audit:export users")) == (403, "auth.forbidden")
+
+
+def test_head_needs_what_get_needs(world: World) -> None:
+    headers = {"Authorization": f"Bearer {token_with(world, 'read')}"}
     heads = [world.stack.http.head(f"/api/{path}", headers=headers).status_code for path in ("users", "logs/export")]
     assert heads == [200, 403]
 
@@ -85,13 +111,15 @@ def test_the_scope_read_opens_get_and_head_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("name", "scope", "missing"),
     [
-        ("ListUsers", "subject-tokens", "all or read"),
-        ("CreateUser", "read", "all"),
-        ("ExportLogs", "read", "all"),
-        ("ListOrganizationUserScopes", "subject-tokens", "all or read"),
+        ("ListUsers", "subject-tokens", "users:read; users, read and all suffice"),
+        ("CreateUser", "read", "users; all suffices"),
+        ("ExportLogs", "read", "audit:export; all suffices"),
+        ("EndImpersonation", "impersonations:read", "impersonations:end or subject-tokens; all suffices"),
+        ("CreateSubjectToken", "impersonations:end", "subject-tokens; all suffices"),
+        ("ListOrganizationUserScopes", "users", "organizations:read; organizations, read and all suffice"),
     ],
 )
-def test_a_refusal_names_the_scope_that_is_missing(world: World, name: str, scope: str, missing: str) -> None:
+def test_a_refusal_names_the_scopes_that_would_do(world: World, name: str, scope: str, missing: str) -> None:
     answer = answered(world, name, token_with(world, scope))
     assert (answer.status_code, answer.json()["code"]) == (403, "auth.forbidden")
-    assert answer.json()["message"].endswith(f": it needs the scope {missing}.")
+    assert answer.json()["message"].endswith(f": it needs the scope {missing} too.")

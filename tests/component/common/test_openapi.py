@@ -43,7 +43,11 @@ WITHOUT_REVISION = {
     *("DeleteUserConsent", "CreateUserInvitation", "DeleteUserInvitation", "ClearUserSignInAttempts"),
 }
 """Writes that publish no event."""
-MANAGED = [name for name, (_, _, operation) in OPERATIONS.items() if "security" not in operation]
+MANAGED = [
+    name
+    for name, (path, _, operation) in OPERATIONS.items()
+    if {"bearer": []} in operation.get("security", []) and path.startswith("/api/")
+]
 
 
 def validator(schema: dict[str, Any]) -> Any:

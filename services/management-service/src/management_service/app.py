@@ -58,6 +58,7 @@ _CONTROLLERS: Final = (
     RoleScopeController,
     RoleUserController,
     RoleApplicationController,
+    ImpersonationController,
     ImpersonationsController,
     UserImpersonationController,
     ImpersonationPolicyController,
@@ -110,11 +111,10 @@ def migrate(settings: Settings) -> None:
 
 
 def _api(settings: Settings) -> tuple[Router, ...]:
-    """Return three routers, not one around them: Litestar copies every route once more for each router around it."""
+    """Return two routers, not one around them: Litestar copies every route once more for each router around it."""
     reference = reference_router(settings.base_url, management_api=settings.management_api_resource)
     open_to_all = (status, swagger_route(settings.base_url, SWAGGER), audit_jwks, reference, accept)
     return (
         Router("/api", route_handlers=open_to_all),
         Router("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
-        Router("/api", opt=CHANGES_DIRECTORY, route_handlers=[ImpersonationController]),
     )

@@ -1,17 +1,8 @@
 """Callers of the Management API, and the scopes of their access tokens. Pure."""
 
-from typing import Final
-
 import msgspec
 
-from identity_common.rights.scopes import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
-
-READING: Final = frozenset({SCOPE_ALL, SCOPE_READ})
-"""Any of these scopes allows GET and HEAD."""
-CHANGING: Final = frozenset({SCOPE_ALL})
-"""Any of these scopes allows every method."""
-MINTING: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
-"""Any of these scopes allows minting subject tokens."""
+from identity_common.rights.scopes import implied
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -28,3 +19,7 @@ class Caller(msgspec.Struct, frozen=True):
     user_id: str | None = None
     token_id: str = ""
     scopes: frozenset[str] = frozenset()
+
+    def may(self, scope: str) -> bool:
+        """Return whether the scopes of the token include this one."""
+        return scope in implied(self.scopes)

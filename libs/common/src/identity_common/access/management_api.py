@@ -15,7 +15,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
-from identity_common.access.callers import CHANGING, MINTING, READING, Caller
+from identity_common.access.callers import Caller
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.failures import AnyFailure, Issue, StoreUnavailable, TemporarilyUnavailable, invalid_input
 from identity_common.http.auditing import audit_request
@@ -24,6 +24,7 @@ from identity_common.http.if_match import Versions
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
+from identity_common.rights.operations import REQUIREMENTS, Requirement
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 from stead.verify.impersonations import Impersonation
 
@@ -51,10 +52,10 @@ def unauthorized() -> ApiError:
     return _unauthenticated("auth.unauthorized", "The access token is invalid.", 'Bearer error="invalid_token"')
 
 
-def forbidden(*, one_of: frozenset[str] = frozenset()) -> ApiError:
+def forbidden(needed: Requirement | None = None) -> ApiError:
     """403: the token is valid but does not grant access; the message names the scopes that would."""
     challenge = 'Bearer error="insufficient_scope"'
-    missing = f": it needs the scope {' or '.join(sorted(one_of))}" if one_of else ""
+    missing = f": it needs {needed}" if needed else ""
     message = f"The access token does not grant access to this part of the Management API{missing}."
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
 
@@ -165,16 +166,16 @@ def bearer_token(authorization: Sequence[str]) -> str:
     return token.strip(" ")
 
 
-def require_scope(token: AccessToken, *, one_of: frozenset[str]) -> None:
-    """Refuse a token without any of the scopes, and any token with an actor or an organization.
+def require_scope(token: AccessToken, needed: Requirement) -> None:
+    """Refuse a token without a scope that an operation needs, and any token with an actor or an organization.
 
     Raises:
         ApiError: 403.
     """
     if token.actor is not None or token.organization_id is not None:
         raise forbidden()
-    if token.scopes.isdisjoint(one_of):
-        raise forbidden(one_of=one_of)
+    if token.scopes.isdisjoint(needed.one_of):
+        raise forbidden(needed)
 
 
 async def verified(authorization: Sequence[str], verify: Callable[[str], Awaitable[T]]) -> T:
@@ -257,37 +258,13 @@ class Access:
 
 
 async def require_management(connection: Connection, handler: BaseRouteHandler) -> None:
-    """Guard: a live caller with the scope ``all``, or ``read`` for GET; ``admitted_caller`` returns it to the handler.
+    """Guard: a live caller with a scope that the operation needs; ``admitted_caller`` returns it to the handler.
 
     A write of the request is then recorded in the audit trail, and is carried out only if its ``If-Match`` holds.
     """
-    await _admit(connection, handler, one_of=_allowing(connection))
-
-
-async def require_subject_tokens(connection: Connection, handler: BaseRouteHandler) -> None:
-    """Guard like ``require_management``, for the scope ``subject-tokens`` too."""
-    await _admit(connection, handler, one_of=_allowing(connection) | MINTING)
-
-
-def require_all(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard of a GET that ``read`` does not allow; after ``require_management``.
-
-    Raises:
-        ApiError: 403.
-    """
-    caller: Caller = connection.state.caller
-    if caller.scopes.isdisjoint(CHANGING):
-        raise forbidden(one_of=CHANGING)
-
-
-def _allowing(connection: Connection) -> frozenset[str]:
-    """Return the scopes that allow the method of a request; HEAD arrives as GET."""
-    return READING if connection.scope.get("method") == "GET" else CHANGING
-
-
-async def _admit(connection: Connection, handler: BaseRouteHandler, *, one_of: frozenset[str]) -> None:
     access: Access = connection.app.state.management_access
-    caller = await access.require(connection.scope, partial(require_scope, one_of=one_of))
+    needed = REQUIREMENTS[handler.operation_id]  # type: ignore[attr-defined]  # of every handler with this guard
+    caller = await access.require(connection.scope, partial(require_scope, needed=needed))
     access.admit(connection, handler, caller)
     versions: Versions = connection.app.state.versions
     await versions.require(connection.scope)
@@ -299,8 +276,8 @@ def admitted_caller(request: JsonRequest) -> Caller:
     return caller
 
 
-async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[str]) -> SignedToken:
-    """Return the access token of a request, which has one of the scopes but may have been revoked.
+async def recognize(scope: Scope, tokens: UnrevokedTokens, needed: Requirement) -> SignedToken:
+    """Return the access token of a request, which has a scope that it needs but may have been revoked.
 
     Before it refuses, it checks for the revocation: 401 precedes 403.
 
@@ -311,7 +288,7 @@ async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[
     """
     token = await verified(header_values(scope, AUTHORIZATION), tokens.signed)
     try:
-        require_scope(token.claims, one_of=one_of)
+        require_scope(token.claims, needed)
         require_storable_path(scope)
     except REFUSALS:
         await tokens.require_unrevoked(token)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.access.callers import READING, Caller
+from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import missing_by_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, AuditEntry
@@ -81,10 +81,10 @@ class ImpersonationRegister:
         """Return an impersonation with its events.
 
         Raises:
-            NotFound: Also if a caller with neither ``all`` nor ``read`` did not request it.
+            NotFound: Also if a caller that may not read all of them did not request it.
         """
         found = await self.find(impersonation_id)
-        if found is None or (caller.scopes.isdisjoint(READING) and found.issued_to != caller.application_id):
+        if found is None or (not caller.may("impersonations:read") and found.issued_to != caller.application_id):
             raise missing_by_id("entity.not_found")
         return found
 
@@ -178,8 +178,8 @@ class ImpersonationRegister:
 
 
 def seen_by(caller: Caller, filters: RegisterFilters) -> RegisterFilters:
-    """Restrict filters to what a caller may see: with neither ``all`` nor ``read``, only what it requested."""
-    if not caller.scopes.isdisjoint(READING):
+    """Restrict filters to what a caller may see: only what it requested, unless it may read all."""
+    if caller.may("impersonations:read"):
         return filters
     return msgspec.structs.replace(filters, issued_to=caller.application_id)
 

@@ -8,7 +8,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 
 from identity_common.access.callers import Caller
-from identity_common.access.management_api import admitted_caller, require_management, require_subject_tokens
+from identity_common.access.management_api import admitted_caller
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
@@ -77,7 +77,6 @@ class ImpersonationController(Controller):
 
     path = "/impersonations"
     tags = ("Impersonations",)
-    guards = (require_subject_tokens,)
     dependencies = _DEPENDENCIES
 
     @get(
@@ -151,7 +150,6 @@ class ImpersonationsController(Controller):
 
     path = "/impersonations"
     tags = ("Impersonations",)
-    guards = (require_management,)
 
     @post("/end", operation_id="EndImpersonations", summary="End impersonations", status_code=204)
     async def end_all(
@@ -176,7 +174,6 @@ class UserImpersonationController(Controller):
 
     path = "/users/{user_id:str}/impersonations"
     tags = ("Impersonations",)
-    guards = (require_management,)
 
     @get(
         "/",

@@ -6,7 +6,6 @@ from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable, missing_by_id
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.rights.scopes import SCOPE_ALL
 from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, ImpersonationEndsState
@@ -63,8 +62,8 @@ class Impersonations:
     async def end(self, caller: Caller, impersonation_id: str) -> None:
         """End one impersonation and those within it.
 
-        A caller with the scope ``all`` may end any, even one that has left no trace: the id only has to be well-formed.
-        Other callers may end those that they requested.
+        A caller with the scope ``impersonations:end`` may end any, even one that has left no trace: the id only has to
+        be well-formed. Other callers may end those that they requested.
 
         Raises:
             NotFound: No impersonation has this id, or the caller did not request it.
@@ -72,7 +71,7 @@ class Impersonations:
         """
         if not is_well_formed(impersonation_id):
             raise missing_by_id("entity.not_found")
-        if SCOPE_ALL not in caller.scopes:
+        if not caller.may("impersonations:end"):
             begun = await self._begun(impersonation_id)
             if begun is None or begun.issued_to != caller.application_id:
                 raise missing_by_id("entity.not_found")

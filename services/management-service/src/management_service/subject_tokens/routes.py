@@ -5,7 +5,6 @@ from typing import Final
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope
 
-from identity_common.access.callers import MINTING
 from identity_common.access.management_api import UnrevokedTokens, recognize
 from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
@@ -13,6 +12,7 @@ from identity_common.http.json_body import read_body
 from identity_common.http.openapi.declarations import Content, Documented, Operation
 from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import Posted, posted
+from identity_common.rights.operations import REQUIREMENTS
 from management_service.authentication import Authentication
 from management_service.subject_tokens.caller import CallerCheck
 from management_service.subject_tokens.rules import SubjectTokenCreation
@@ -34,13 +34,16 @@ _OPERATION: Final = Operation(
 )
 
 
+_NEEDED: Final = REQUIREMENTS[_OPERATION.operation_id]
+
+
 def subject_token_route(
     subject_tokens: SubjectTokens, tokens: UnrevokedTokens, authentication: Authentication, *, trusted_proxies: int
 ) -> ASGIRouteHandler:
     """Return the route."""
 
     async def mint(scope: Scope, receive: Receive) -> Posted:
-        token = await recognize(scope, tokens, one_of=MINTING)
+        token = await recognize(scope, tokens, _NEEDED)
         async with CallerCheck(tokens, authentication, token) as check:
             if scope["query_string"]:
                 require_declared(scope["query_string"], _OPERATION.more)

@@ -6,11 +6,10 @@ the revocation of tokens (``identity_common.access``).
 
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from identity_common.access.callers import READING
 from identity_common.access.management_api import (
     REFUSALS,
     SignedToken,
@@ -24,6 +23,7 @@ from identity_common.clock import whole_second
 from identity_common.entity_tags import is_known
 from identity_common.failures import AnyFailure, missing_by_id
 from identity_common.projection.fresh_reads import FreshReads
+from identity_common.rights.operations import REQUIREMENTS
 from stead import AccessToken, TokenInvalid
 from stead.verify.access_tokens import issued_at_ms
 from stead.verify.impersonations import actors_of
@@ -37,6 +37,10 @@ class _Payload(msgspec.Struct):
     aud: str
 
 
+_NEEDED: Final = {
+    "user": REQUIREMENTS["ListOrganizationUserScopes"],
+    "application": REQUIREMENTS["ListOrganizationApplicationScopes"],
+}
 _payload = msgspec.json.Decoder(_Payload)
 
 
@@ -166,7 +170,7 @@ class ReadAccess:
 
     def _require_reader(self, token: AccessToken, member: Member) -> None:
         if token.audience == self._management_api:
-            require_scope(token, one_of=READING)
+            require_scope(token, _NEEDED[member.member_type])
         elif token.audience != self._organization + member.organization_id or token.subject != member.member_id:
             raise forbidden()
 

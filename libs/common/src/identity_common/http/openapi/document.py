@@ -12,8 +12,9 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.http.openapi.declarations import BEARER, Json, operations
 from identity_common.http.openapi.descriptions import describe_schemas
 from identity_common.http.openapi.examples import Schemas
-from identity_common.http.openapi.operations import OperationRenderer
-from identity_common.http.openapi.texts import HEADERS, MANAGEMENT_SCOPES
+from identity_common.http.openapi.operations import OAUTH2, OperationRenderer
+from identity_common.http.openapi.texts import HEADERS
+from identity_common.rights.scopes import MANAGEMENT_SCOPES
 from identity_common.version import VERSION
 
 PATH: Final = "/schema"
@@ -21,12 +22,12 @@ PATH: Final = "/schema"
 _COMPONENTS: Final = "#/components/schemas/{name}"
 _DESCRIPTION: Final = (
     "Everything under `/api` requires an access token for the Management API, of a machine-to-machine application or"
-    " a user whose API roles grant the scope `all`, or `read` for GET and HEAD. Names are stored composed (Unicode NFC)"
+    " a user whose API roles grant a scope that the operation needs; its description"
+    " names them. Names are stored composed (Unicode NFC)"
     " and with single spaces between words; a blank one, and one with an invisible character, is a 422 with the code"
     " `entity.invalid_name`. Lists by name disregard case and accents. Names and ids in the examples are"
     " made up."
 )
-_OAUTH2: Final = "oauth2"
 _OAUTH2_DESCRIPTION: Final = (
     "Id and secret of a machine-to-machine application. The token request must also name the Management API as"
     " `resource`."
@@ -65,13 +66,13 @@ def document(app: Litestar, *, title: str, base_url: str) -> Json:
         if times[described["operationId"]] > 1:  # a handler with several paths
             described["operationId"] += str(times[described["operationId"]])
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
-    security_schemes: Json = {_OAUTH2: {"type": "oauth2", "description": _OAUTH2_DESCRIPTION}}
+    security_schemes: Json = {OAUTH2: {"type": "oauth2", "description": _OAUTH2_DESCRIPTION}}
     for scheme in (BEARER, *(each for _, operation in found for each in operation.credentials or ())):
         security_schemes[scheme.name] = scheme.definition
     whole = {
         "openapi": "3.1.0",
         "info": {"title": title, "version": VERSION, "description": _DESCRIPTION},
-        "security": [{"bearer": []}, {_OAUTH2: ["all"]}],
+        "security": [{"bearer": []}, {OAUTH2: ["all"]}],
         "paths": dict(sorted(paths.items())),
         "components": {
             "headers": {
@@ -90,11 +91,11 @@ def at_address(whole: Json, base_url: str) -> Json:
     flow = {"tokenUrl": f"{base_url}/oidc/token", "scopes": dict(MANAGEMENT_SCOPES)}
     components = whole["components"]
     schemes = components["securitySchemes"]
-    oauth2 = {**schemes[_OAUTH2], "flows": {"clientCredentials": flow}}
+    oauth2 = {**schemes[OAUTH2], "flows": {"clientCredentials": flow}}
     return {
         **whole,
         "servers": [{"url": base_url}],
-        "components": {**components, "securitySchemes": {**schemes, _OAUTH2: oauth2}},
+        "components": {**components, "securitySchemes": {**schemes, OAUTH2: oauth2}},
     }
 
 

@@ -5,12 +5,16 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from identity_common.http.openapi.declarations import JSON, MAX_VALUES, Answer, Content, Filter, Json, Operation
+from identity_common.http.openapi.declarations import BEARER, JSON, MAX_VALUES, Answer, Content, Filter, Json, Operation
 from identity_common.http.openapi.examples import Schemas
 from identity_common.http.openapi.texts import EXAMPLES, HEADERS, REFUSALS
 from identity_common.http.pagination import MAX_NUMBER, MAX_SEARCH_CHARACTERS, MAX_SIZE
 from identity_common.http.problems import ErrorBody
 from identity_common.paging import DEFAULT_SIZE
+from identity_common.rights.operations import REQUIREMENTS
+
+OAUTH2: Final = "oauth2"
+"""The security scheme whose scopes are those of the Management API."""
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _IF_MATCH: Final = (
@@ -60,7 +64,11 @@ class OperationRenderer:
         }
         if operation.body is not None:
             described["requestBody"] = {"required": operation.body_required, "content": schemas.content(operation.body)}
-        if operation.credentials is not None:
+        if operation.credentials is None:
+            needed = REQUIREMENTS[operation.operation_id]
+            described["description"] += f"\n\nNeeds {needed}."
+            described["security"] = [{BEARER.name: []}, *({OAUTH2: [name]} for name in needed.narrowest)]
+        else:
             schemes: list[Json] = [{scheme.name: []} for scheme in operation.credentials]
             described["security"] = schemes if operation.credentials_required else [*schemes, {}]
         return {name: value for name, value in described.items() if value or name == "security"}

@@ -124,13 +124,6 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Prefix of the name of a struct → member → example. For a ``Named…`` struct: name of the member that holds it."""
 
-MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {
-    "all": "Everything under /api.",
-    "read": "GET and HEAD of everything under /api except /api/logs/export.",
-    "subject-tokens": "POST /api/subject-tokens, and listing and ending the impersonations that it began.",
-}
-"""Scope of the Management API → what it allows."""
-
 REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
     400: ("guard.invalid_input", "The request is invalid. See data.issues.", "The body, query or path is invalid."),
     401: (

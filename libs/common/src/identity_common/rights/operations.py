@@ -1,0 +1,199 @@
+"""Which scope each operation of the Management API needs: the one table behind checks, documents and tests. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from identity_common.rights.scopes import granting, implied
+
+OPEN: Final = frozenset({"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwagger"})
+"""Operations that need no token."""
+
+_ROWS: Final[Mapping[str, str]] = {
+    # What counts is whose data the response has: these two show users as /api/users does, e-mail addresses included.
+    "ListOrganizationUsers": "users:read",
+    "ListRoleUsers": "users:read",
+    "ListUsers": "users:read",
+    "GetUser": "users:read",
+    "ListUserConsents": "users:read",
+    "GetUserCustomData": "users:read",
+    "CreateUser": "users",
+    "DeleteUser": "users",
+    "UpdateUser": "users",
+    "DeleteUserConsent": "users",
+    "UpdateUserCustomData": "users",
+    "DeleteUserInvitation": "users",
+    "CreateUserInvitation": "users",
+    "UpdateUserIsSuspended": "users",
+    "UpdateUserPassword": "users",
+    "ClearUserSignInAttempts": "users",
+    "ListApplications": "applications:read",
+    "GetApplication": "applications:read",
+    "ListApplicationSecrets": "applications:read",
+    # As of users: the response has applications.
+    "ListOrganizationApplications": "applications:read",
+    "ListRoleApplications": "applications:read",
+    "CreateApplication": "applications",
+    "DeleteApplication": "applications",
+    "UpdateApplication": "applications",
+    "UpdateApplicationCustomData": "applications",
+    "CreateApplicationSecret": "applications",
+    "DeleteApplicationSecret": "applications",
+    "UpdateApplicationSecret": "applications",
+    "ListResources": "resources:read",
+    "GetResource": "resources:read",
+    "ListResourceScopes": "resources:read",
+    "CreateResource": "resources",
+    "DeleteResource": "resources",
+    "UpdateResource": "resources",
+    "UpdateResourceIsDefault": "resources",
+    "CreateResourceScope": "resources",
+    "DeleteResourceScope": "resources",
+    "UpdateResourceScope": "resources",
+    # Assignments belong to the role, from whichever side they are read or written.
+    "ListApplicationRoles": "roles:read",
+    "ListRoles": "roles:read",
+    "GetRole": "roles:read",
+    "ListRoleScopes": "roles:read",
+    "ListUserRoles": "roles:read",
+    "AddApplicationRoles": "roles",
+    "ReplaceApplicationRoles": "roles",
+    "RemoveApplicationRole": "roles",
+    "CreateRole": "roles",
+    "DeleteRole": "roles",
+    "UpdateRole": "roles",
+    "AddRoleApplications": "roles",
+    "ReplaceRoleApplications": "roles",
+    "RemoveRoleApplication": "roles",
+    "AddRoleScopes": "roles",
+    "ReplaceRoleScopes": "roles",
+    "RemoveRoleScope": "roles",
+    "AddRoleUsers": "roles",
+    "ReplaceRoleUsers": "roles",
+    "RemoveRoleUser": "roles",
+    "AddUserRoles": "roles",
+    "ReplaceUserRoles": "roles",
+    "RemoveUserRole": "roles",
+    # Memberships belong to the organization, from whichever side they are read; so do the roles in it.
+    "ListApplicationOrganizations": "organizations:read",
+    "ListOrganizations": "organizations:read",
+    "GetOrganization": "organizations:read",
+    "ListOrganizationApplicationRoles": "organizations:read",
+    "ListOrganizationApplicationScopes": "organizations:read",
+    "ListOrganizationUserRoles": "organizations:read",
+    "ListOrganizationUserScopes": "organizations:read",
+    "ListUserOrganizations": "organizations:read",
+    "CreateOrganization": "organizations",
+    "DeleteOrganization": "organizations",
+    "UpdateOrganization": "organizations",
+    "AddOrganizationApplications": "organizations",
+    "ReplaceOrganizationApplications": "organizations",
+    "AssignOrganizationRolesToApplications": "organizations",
+    "RemoveOrganizationApplication": "organizations",
+    "AddOrganizationApplicationRoles": "organizations",
+    "ReplaceOrganizationApplicationRoles": "organizations",
+    "RemoveOrganizationApplicationRole": "organizations",
+    "AddOrganizationUsers": "organizations",
+    "ReplaceOrganizationUsers": "organizations",
+    "AssignOrganizationRolesToUsers": "organizations",
+    "RemoveOrganizationUser": "organizations",
+    "AddOrganizationUserRoles": "organizations",
+    "ReplaceOrganizationUserRoles": "organizations",
+    "RemoveOrganizationUserRole": "organizations",
+    "ListOrganizationRoles": "template:read",
+    "GetOrganizationRole": "template:read",
+    "ListOrganizationRoleResourceScopes": "template:read",
+    "ListOrganizationRoleScopes": "template:read",
+    "ListOrganizationScopes": "template:read",
+    "GetOrganizationScope": "template:read",
+    "GetOrganizationTemplate": "template:read",
+    "CreateOrganizationRole": "template",
+    "DeleteOrganizationRole": "template",
+    "UpdateOrganizationRole": "template",
+    "AddOrganizationRoleResourceScopes": "template",
+    "ReplaceOrganizationRoleResourceScopes": "template",
+    "RemoveOrganizationRoleResourceScope": "template",
+    "AddOrganizationRoleScopes": "template",
+    "ReplaceOrganizationRoleScopes": "template",
+    "RemoveOrganizationRoleScope": "template",
+    "CreateOrganizationScope": "template",
+    "DeleteOrganizationScope": "template",
+    "UpdateOrganizationScope": "template",
+    "ReplaceOrganizationTemplate": "template",
+    "GetClaimsFunction": "claims:read",
+    "ListClaimsFunctionFailures": "claims:read",
+    "GetClaimsFunctionRecording": "claims:read",
+    "ListClaimsFunctionVersions": "claims:read",
+    "GetClaimsFunctionVersion": "claims:read",
+    # These run code, so reading does not suffice, although nothing is changed.
+    "TestClaimsFunction": "claims",
+    "DeleteClaimsFunction": "claims",
+    "UpdateClaimsFunction": "claims",
+    "ReplaceClaimsFunction": "claims",
+    "DryRunClaimsFunction": "claims",
+    "RecordClaimsFunctionInputs": "claims",
+    "ActivateClaimsFunctionVersion": "claims",
+    "GetImpersonationPolicy": "config:read",
+    "UpdateImpersonationPolicy": "config",
+    # Keys of the audit trail are keys: who reads the trail needs only the public ones, which are open.
+    "ListNotValidKeys": "keys:read",
+    "ListPrivateKeys": "keys:read",
+    "ListLogKeys": "keys:read",
+    "RotateNotValidKeys": "keys",
+    "RotatePrivateKeys": "keys",
+    "DeletePrivateKey": "keys",
+    "RotateLogKeys": "keys",
+    "ListLogs": "audit:read",
+    "GetLogConsistency": "audit:read",
+    "ListLogFigures": "audit:read",
+    "GetLogHead": "audit:read",
+    # Hashes alone, unlike ExportLogs: they tell nothing that is not in the trail.
+    "ExportLogLeaves": "audit:read",
+    "GetLog": "audit:read",
+    "GetLogProof": "audit:read",
+    "ExportLogs": "audit:export",
+    "ListUserImpersonations": "impersonations:read",
+    # With only subject-tokens: limited to those that the caller requested.
+    "ListImpersonations": "impersonations:read or subject-tokens",
+    "GetImpersonation": "impersonations:read or subject-tokens",
+    "EndImpersonations": "impersonations:end",
+    "EndImpersonation": "impersonations:end or subject-tokens",
+    "CreateSubjectToken": "subject-tokens",
+}
+"""Operation → the narrowest scope that allows it, or several that do so independently."""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """What an operation needs.
+
+    Attributes:
+        narrowest: Any of these scopes allows it.
+        wider: So does any of these, which include one of them; the widest comes last.
+        one_of: All of them.
+    """
+
+    narrowest: tuple[str, ...]
+    wider: tuple[str, ...]
+    one_of: frozenset[str]
+
+    def __str__(self) -> str:
+        *others, last = self.wider
+        wider = f"{', '.join(others)} and {last} suffice" if others else f"{last} suffices"
+        return f"the scope {' or '.join(self.narrowest)}; {wider} too"
+
+
+def _requirement(row: str) -> Requirement:
+    narrowest = tuple(row.split(" or "))
+    one_of = granting(narrowest)
+    wider = sorted(one_of.difference(narrowest), key=lambda name: (len(implied([name])), name))
+    return Requirement(narrowest, tuple(wider), one_of)
+
+
+REQUIREMENTS: Final[Mapping[str, Requirement]] = {name: _requirement(row) for name, row in _ROWS.items()}
+"""``operationId`` → what it needs."""
+
+
+def allows(scopes: frozenset[str], operation: str) -> bool:
+    """Return whether these scopes allow an operation."""
+    return operation in OPEN or not REQUIREMENTS[operation].one_of.isdisjoint(scopes)
