@@ -5,6 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
+from identity_common.rights.scopes import MANAGEMENT_SCOPES
 from provision.credentials import ManagementApi
 from stead import Forbidden, ManagementClient, OAuthError, client_credentials
 from tests.support.running_stack import RunningStack
@@ -26,7 +27,7 @@ def test_a_scope_that_an_earlier_version_lacks_is_created(stack: RunningStack) -
     (resource,) = (each for each in stack.management.resources.list() if each.indicator == indicator)
     asyncio.run(_without_the_scope_read(stack.addresses.management_database_url, resource.id))
     stack.seed()
-    assert {each.name for each in stack.management.resources.scopes(resource.id)} == {"all", "read", "subject-tokens"}
+    assert {each.name for each in stack.management.resources.scopes(resource.id)} == {*MANAGEMENT_SCOPES}
 
 
 def test_each_client_may_do_what_it_is_for_and_no_more(stack: RunningStack) -> None:

@@ -17,6 +17,8 @@ import httpx2 as httpx
 import msgspec
 import pytest
 
+from identity_common.rights.roles import SEEDED_ROLES
+from identity_common.rights.scopes import MANAGEMENT_SCOPES
 from identity_common.serving import CommandError
 from identity_common.settings import InvalidSettingsError
 from management_service.bootstrap.credentials_file import CredentialsFile
@@ -163,8 +165,28 @@ async def test_a_scope_that_a_later_version_has_is_added_to_an_existing_system(
     await bootstrapped(settings, server)
     await rows(settings, "DELETE FROM scopes WHERE tenant_id = $1 AND name = 'read'")
     await bootstrapped(settings, server)
-    names = await rows(settings, "SELECT name FROM scopes WHERE tenant_id = $1 ORDER BY name")
-    assert names == [("all",), ("read",), ("subject-tokens",)]
+    names = await rows(settings, "SELECT name FROM scopes WHERE tenant_id = $1")
+    assert sorted(name for (name,) in names) == sorted(MANAGEMENT_SCOPES)
+
+
+SEEDED = """SELECT roles.name, scopes.name FROM roles JOIN role_scopes ON role_id = roles.id
+    JOIN scopes ON scopes.id = scope_id WHERE roles.tenant_id = $1 AND type = 'User'"""
+
+
+async def test_roles_are_seeded_where_no_role_has_the_name_and_changed_ones_stay_as_they_are(
+    settings: Settings, server: Recorded
+) -> None:
+    await bootstrapped(settings, server)
+    seeded = {(role.name, scope) for role in SEEDED_ROLES for scope in role.scopes}
+    assert set(await rows(settings, SEEDED)) == seeded
+    await rows(
+        settings,
+        """DELETE FROM role_scopes WHERE tenant_id = $1
+        AND role_id = (SELECT id FROM roles WHERE tenant_id = $1 AND name = 'Support lead')""",
+    )
+    await rows(settings, "DELETE FROM roles WHERE tenant_id = $1 AND name = 'Auditor'")
+    await bootstrapped(settings, server)
+    assert set(await rows(settings, SEEDED)) == {each for each in seeded if each[0] != "Support lead"}
 
 
 @pytest.mark.parametrize(

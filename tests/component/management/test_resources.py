@@ -3,6 +3,7 @@
 import httpx2 as httpx
 import pytest
 
+from identity_common.rights.scopes import MANAGEMENT_SCOPES
 from tests.support.management_api import AUDIENCE, Management, at_once, issues, refusal, revision_of, unique
 
 
@@ -108,7 +109,7 @@ async def test_the_management_api_cannot_be_changed(management: Management) -> N
     own = next(resource for resource in listed if resource["indicator"] == AUDIENCE)
     path = f"/api/resources/{own['id']}"
     scopes = (await management.client.get(f"{path}/scopes")).json()
-    assert [scope["name"] for scope in scopes] == ["all", "read", "subject-tokens"]
+    assert {scope["name"]: scope["description"] for scope in scopes} == MANAGEMENT_SCOPES
     refused = (400, "resource.cannot_modify_management_api")
     assert refusal(await management.client.patch(path, json={"name": "Mine"})) == refused
     assert refusal(await management.client.delete(path)) == refused
@@ -127,7 +128,7 @@ async def test_the_management_api_answers_under_its_fixed_id_too(management: Man
     scopes = await client.get(f"{path}/scopes", params={"page_size": 1})
     assert [scope["name"] for scope in scopes.json()] == ["all"]
     assert {scope["resourceId"] for scope in scopes.json()} == {own["id"]}
-    assert (await client.get(scopes.links["next"]["url"])).json()[0]["name"] == "read"
+    assert (await client.get(scopes.links["next"]["url"])).json()[0]["name"] == "applications"
     refused = (400, "resource.cannot_modify_management_api")
     assert refusal(await client.delete(path)) == refused
     assert refusal(await client.patch(f"{path}/is-default", json={"isDefault": True})) == refused

@@ -162,7 +162,7 @@ async def _bootstrap_console(
     try:
         await console.client(client)
         if administrator:
-            scopes = await parts.resources(settings, reader, changes).ensure_management_api(RESOURCE_NAME, (SCOPE_ALL,))
+            scopes = await parts.resources(settings, reader, changes).ensure_management_api(RESOURCE_NAME)
             await console.administrator(administrator, scope_id=scopes[SCOPE_ALL].id)
     finally:
         passwords.close()

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
-from identity_common.rights.scopes import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
+from identity_common.rights.roles import ADMINISTRATOR
+from identity_common.rights.scopes import MANAGEMENT_SCOPES, SCOPE_ALL, SCOPE_SUBJECT_TOKENS
 from provision.credentials import (
     Administrator,
     BusSubscriber,
@@ -35,11 +36,9 @@ _TRADITIONAL: Final = "Demo web application"
 _SPA: Final = "Demo single-page application"
 _SECRET: Final = "demo"  # noqa: S105 - the secret's name
 _ADMINISTRATOR: Final = "administrator"
-_ADMINISTRATORS: Final = "Administrator"
 _CONSOLE: Final = "Console"
 _BACKEND: Final = "Demo backend"
 
-_SCOPES_OF_THE_API: Final = frozenset({SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS})
 _KNOWN_WITHIN_S: Final = 10.0
 
 Item = TypeVar("Item")
@@ -119,7 +118,7 @@ class _Services:
             resource = _first(management.resources.list(), lambda each: each.indicator == access.resource)
             if resource is None:
                 return False
-            return _SCOPES_OF_THE_API.issubset(scope.name for scope in management.resources.scopes(resource.id))
+            return MANAGEMENT_SCOPES.keys() <= {scope.name for scope in management.resources.scopes(resource.id)}
 
     def wait_for(self, access: ManagementApi) -> None:
         """Block until the token endpoint knows a new client, which the bus tells it, or ten seconds have passed."""
@@ -183,7 +182,7 @@ def _user(
 
 def _administrator(management: ManagementClient, management_api: str, known: Administrator | None) -> Administrator:
     """Return the console's administrator, who holds a role with the scope ``all``."""
-    role_id = _role(management, _management_api(management, management_api), _ADMINISTRATORS, (SCOPE_ALL,))
+    role_id = _role(management, _management_api(management, management_api), ADMINISTRATOR.name, (SCOPE_ALL,))
     password = known.password if known else secrets.token_urlsafe(15)
     try:
         user_id = management.users.create(username=_ADMINISTRATOR, password=password, name="Administrator").id

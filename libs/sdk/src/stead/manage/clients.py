@@ -192,7 +192,7 @@ class ManagementClient(_Client[Run]):
             client_secret: One of its valid secrets.
             access_token: Supplies access tokens in place of the credentials, such as those of a person who signed in.
             resource: Resource indicator of the Management API; independent of the address.
-            scope: ``all``, or a narrower one: ``read``, ``subject-tokens``.
+            scope: ``all``, or narrower ones, such as ``read`` or ``users organizations:read``: docs/guides/rights.md.
             revision: ``last_revision`` of another client, whose changes the responses to this one must include.
             headers: Sent with each request.
             timeout_s: Timeout of each request in seconds; ignored if ``http`` is given.

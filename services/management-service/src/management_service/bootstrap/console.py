@@ -8,6 +8,7 @@ from typing import Final
 
 from identity_common.identifiers import new_id, new_secret
 from identity_common.paging import Page
+from identity_common.rights.roles import ADMINISTRATOR
 from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, OidcClientMetadata
 from management_service.applications.service import Applications
@@ -28,7 +29,6 @@ CLIENT_SECRET: Final = "console_client_secret"  # noqa: S105 - the name of a fil
 """The files that the console reads; a Secret has a key for each."""
 
 APPLICATION_NAME: Final = "Console"
-ROLE_NAME: Final = "Administrator"
 USERNAME: Final = "administrator"
 
 _WHOLE: Final = Page(size=None)
@@ -120,12 +120,12 @@ class ConsoleBootstrap:
         return application.id
 
     async def _ensure_role(self, scope_id: str) -> str:
-        role = await self._roles.find_by_name(ROLE_NAME)
+        role = await self._roles.find_by_name(ADMINISTRATOR.name)
         if role is None:
             role = await self._roles.create(
-                RoleCreation(name=ROLE_NAME, description="May do everything in the console.", type="User")
+                RoleCreation(name=ADMINISTRATOR.name, description=ADMINISTRATOR.description, type="User")
             )
         if role.type != "User":
-            raise CommandError(f"the role {ROLE_NAME!r} exists with the type {role.type}: delete it first")
+            raise CommandError(f"the role {ADMINISTRATOR.name!r} exists with the type {role.type}: delete it first")
         await self._roles.add_scopes(role.id, [scope_id])
         return role.id

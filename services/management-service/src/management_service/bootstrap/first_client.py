@@ -1,4 +1,4 @@
-"""Creates the first client of the Management API, which can create all others.
+"""Creates the first client of the Management API, which can create all others, and the roles of the console's users.
 
 Idempotent except for the secret: each call creates a new one and shows it once, unless it is given credentials that are
 still valid. A few earlier secrets stay valid, so that another call does not lock out a running client.
@@ -14,11 +14,13 @@ import msgspec
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.paging import Page
-from identity_common.rights.scopes import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
+from identity_common.rights.roles import SEEDED_ROLES
+from identity_common.rights.scopes import SCOPE_ALL
 from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, SecretCreation
 from management_service.applications.service import Applications
 from management_service.resources.service import Resources
+from management_service.resources.store import Scope
 from management_service.roles.assignments import Assignments
 from management_service.roles.rules import RoleCreation
 from management_service.roles.service import Roles
@@ -50,7 +52,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bootstrap:
-    """Creates the Management API's resource, a role that grants its scope ``all``, and an application with the role."""
+    """Creates the Management API's resource, the seeded roles, and an application that holds the scope ``all``."""
 
     def __init__(
         self,
@@ -73,8 +75,8 @@ class Bootstrap:
         Raises:
             CommandError: A role of another type has the name.
         """
-        names = (SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS)
-        scopes = await self._resources.ensure_management_api(RESOURCE_NAME, names)
+        scopes = await self._resources.ensure_management_api(RESOURCE_NAME)
+        await self._ensure_seeded_roles(scopes)
         role_id = await self._ensure_role(scopes[SCOPE_ALL].id)
         application_id = await self._ensure_application(role_id)
         known = earlier.client_secret if earlier else None
@@ -82,6 +84,15 @@ class Bootstrap:
         return Credentials(
             client_id=application_id, client_secret=client_secret, resource=self._management_api, scope=SCOPE_ALL
         )
+
+    async def _ensure_seeded_roles(self, scopes: Mapping[str, Scope]) -> None:
+        """Create the roles for users of the console; a role that has the name, of whatever kind, is left as it is."""
+        for name, description, granted in SEEDED_ROLES:
+            if await self._roles.find_by_name(name) is None:
+                scope_ids = tuple(scopes[each].id for each in granted)
+                await self._roles.create(
+                    RoleCreation(name=name, description=description, type="User", scope_ids=scope_ids)
+                )
 
     async def _ensure_role(self, scope_id: str) -> str:
         role = await self._roles.find_by_name(ROLE_NAME)

@@ -1,6 +1,5 @@
 """Creates, reads, changes and deletes API resources and their scopes."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +12,7 @@ from identity_common.identifiers import new_id
 from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
+from identity_common.rights.scopes import MANAGEMENT_SCOPES
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ResourceState, ScopeState
@@ -231,8 +231,8 @@ class Resources:
             record_lost_scopes(transaction, [NamedScope(resource.indicator, scope.name)])
 
     @retry_on_conflict
-    async def ensure_management_api(self, name: str, scope_names: Sequence[str]) -> dict[str, Scope]:
-        """Create the Management API's resource and these scopes if missing; return the scopes by name."""
+    async def ensure_management_api(self, name: str) -> dict[str, Scope]:
+        """Create the Management API's resource and its scopes if missing; return the scopes by name."""
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             resource = await store.find_resource_by_indicator(connection, self._tenant_id, self._management_api)
@@ -242,9 +242,9 @@ class Resources:
             await store.lock_resource(connection, self._tenant_id, resource.id)
             found, _ = await store.list_scopes(connection, self._tenant_id, resource.id, Page(size=None))
             scopes = {scope.name: scope for scope in found}
-            for scope_name in scope_names:
+            for scope_name, description in MANAGEMENT_SCOPES.items():
                 if scope_name not in scopes:
-                    scopes[scope_name] = await self._insert_scope(transaction, resource.id, scope_name, None)
+                    scopes[scope_name] = await self._insert_scope(transaction, resource.id, scope_name, description)
         return scopes
 
     def _require_scope_name(self, name: str) -> None:
