@@ -1,12 +1,18 @@
 """The scopes of the Management API, and what each of them includes."""
 
+from pathlib import Path
+from typing import Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from identity_common.rights.operations import OPEN, REQUIREMENTS
+from identity_common.rights.roles import SEEDED_ROLES
 from identity_common.rights.scopes import DESCRIPTIONS, MANAGEMENT_SCOPES, RESERVED, granting, implied
 from identity_common.scope_names import is_scope_name
 
+GUIDE: Final = Path(__file__).parents[3] / "docs/guides/rights.md"
 READING = frozenset(name for name in DESCRIPTIONS if name == "read" or name.endswith(":read"))
 SETS = st.frozensets(st.one_of(st.sampled_from([*DESCRIPTIONS]), st.text(max_size=8)))
 
@@ -54,3 +60,25 @@ def test_every_scope_has_a_valid_name_and_a_text_of_its_own() -> None:
     assert len({*DESCRIPTIONS.values()}) == len(DESCRIPTIONS)
     assert MANAGEMENT_SCOPES.keys() | RESERVED == DESCRIPTIONS.keys()
     assert MANAGEMENT_SCOPES.keys().isdisjoint(RESERVED)
+
+
+def test_the_guide_has_every_scope_every_seeded_role_and_every_operation() -> None:
+    guide = GUIDE.read_text()
+    needs: dict[str, list[str]] = {}
+    for operation, needed in REQUIREMENTS.items():
+        needs.setdefault(" or ".join(f"`{name}`" for name in needed.narrowest), []).append(operation)
+    rows = [
+        *(f"| `{name}` | {text} |" for name, text in MANAGEMENT_SCOPES.items()),
+        *(
+            f"| `{role.name}` | {', '.join(f'`{name}`' for name in role.scopes)} | {role.description} |"
+            for role in SEEDED_ROLES
+        ),
+        *(f"| {scopes} | {', '.join(operations)} |" for scopes, operations in needs.items()),
+    ]
+    headings = {"| scope | allows |", "| role | scopes | for |", "| needs | operations |"}
+    assert [line for line in guide.splitlines() if line.startswith("| ") and line not in headings] == rows
+    assert all(f"`{name}`" in guide for name in RESERVED | OPEN)
+
+
+def test_seeded_roles_grant_scopes_that_exist() -> None:
+    assert {name for role in SEEDED_ROLES for name in role.scopes} <= MANAGEMENT_SCOPES.keys()
