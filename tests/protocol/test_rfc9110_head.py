@@ -1,12 +1,16 @@
-"""RFC 9110 section 9.3.2: ``HEAD`` returns the headers of ``GET`` without the body, wherever ``GET`` is supported."""
+"""RFC 9110 section 9.3.2: ``HEAD`` returns the headers of ``GET`` without the body, wherever ``GET`` is safe."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 
+from tests.support.administrator import CONSOLE, Administrator
+from tests.support.at_a_browser import Person, application
+from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.ended_tokens import management_http
 from tests.support.world import World
 
@@ -18,7 +22,7 @@ def paths(world: World) -> list[str]:
     """Return the path of every documented GET, with ids that nothing has."""
     document = world.stack.http.get("/api/swagger.json").json()
     found = [path.replace("{", "").replace("}", "") for path, item in document["paths"].items() if "get" in item]
-    return [*found, "/health/live", "/health/ready", "/", "/sign-in", "/consent", "/console", "/nothing"]
+    return [*found, "/health/live", "/health/ready", "/", "/sign-in/style.css", "/nothing"]
 
 
 def headers_of(answer: httpx.Response) -> dict[str, str]:
@@ -50,3 +54,69 @@ def test_head_of_the_stream_of_the_feed_ends_at_once(world: World) -> None:
     answer = world.stack.http.head("/oidc/not-valid/events", auth=world.traditional.basic)
 
     assert (answer.status_code, answer.headers["Content-Type"], answer.content) == (200, "text/event-stream", b"")
+
+
+STORED_BY_BROWSERS = ("pending-authorization*", "session:*", "console-session:*", "console-sign-in*", "code:*")
+
+
+def stored(world: World) -> dict[bytes, bytes | None]:
+    """Return what browsers have stored in Redis."""
+    found = [key for kind in STORED_BY_BROWSERS for key in world.redis.scan_iter(f"identity:*:{kind}", count=1000)]
+    return {key: world.redis.dump(key) for key in found}
+
+
+def undocumented_paths(world: World) -> list[str]:
+    """Return the path of every GET that is not in the document, with ids that nothing has."""
+    return sorted(
+        re.sub(r"\{[^}]+\}", "0a0a0a", route.path_format)
+        for app in world.stack.apps.values()
+        for route in app.routes
+        for handler in getattr(route, "route_handlers", [])
+        if "GET" in handler.http_methods and not handler.resolve_include_in_schema()
+    )
+
+
+def test_head_changes_nothing_that_the_get_of_a_browser_changes(world: World) -> None:
+    """Section 9.2.1: whatever a signed-in browser could get with these parameters, HEAD leaves it to be got."""
+    person, spa = Person(world), application(world, "SPA")
+    hint = person.redeem(spa, *person.code(spa))["id_token"]
+    arrived = httpx.URL(person.post_authorization(spa).headers["Location"])
+    administrator = Administrator(world.stack, "all")
+    page = administrator.opens(f"{CONSOLE}/roles/new")
+    administrator.sends(page, name=f"Role of {administrator.username}", description="", type="User")
+    starting = httpx.Client(base_url=world.stack.base_url)
+    callback_state = httpx.URL(starting.get(CONSOLE).headers["Location"]).params["state"]
+    sent = {
+        "client_id": spa.id,
+        "redirect_uri": REDIRECT_URI,
+        "response_type": "code",
+        "scope": "openid",
+        "code_challenge": Verifier().challenge,
+        "code_challenge_method": "S256",
+        "request": arrived.params["request"],
+        "id_token_hint": hint,
+        "state": callback_state,
+        "code": "c",
+        "iss": world.stack.issuer,
+    }
+    before = stored(world)
+    for path in undocumented_paths(world):
+        for browser in (person.browser, administrator.browser, starting):
+            assert browser.head(path, params=sent).content == b""
+        assert stored(world) == before, path
+
+    assert person.browser.get("/oidc/auth", params=sent).headers["Location"].startswith(REDIRECT_URI)
+    assert "code=" in person.browser.get(arrived).headers["Location"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/oidc/auth", "/oidc/auth/continue", "/sign-in", "/consent", "/oidc/session/end", CONSOLE, f"{CONSOLE}/callback"],
+)
+def test_where_get_is_not_safe_head_is_not_supported(world: World, path: str) -> None:
+    """Sections 9.2.1 and 10.2.1: not in ``Allow`` either, whatever was not allowed."""
+    for method in ("HEAD", "PUT", "OPTIONS"):
+        answer = world.stack.http.request(method, path)
+        assert answer.status_code == (204 if method == "OPTIONS" else 405)
+        assert "GET" in answer.headers["Allow"]
+        assert "HEAD" not in answer.headers["Allow"]

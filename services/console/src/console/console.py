@@ -24,6 +24,7 @@ from console.requests import (
     SignInNeeded,
 )
 from console.sign_in import begin
+from identity_common.http.layers.head import UNSAFE_GET
 
 Page = Callable[..., Awaitable[Response[str]]]
 """Answers a request: ``page(request, **path_parameters)``; a form gets ``form`` too."""
@@ -93,7 +94,7 @@ class Console:
         return [self._form(each) if each.is_form else self._page(each) for each in area.declared]
 
     def _page(self, declared: Declared) -> HTTPRouteHandler:
-        @get(declared.path, include_in_schema=False)
+        @get(declared.path, include_in_schema=False, opt=UNSAFE_GET)
         async def show(request: Request[Any, Any, Any]) -> Response[str]:
             try:
                 signed_in = await self._signed_in(request)

@@ -50,7 +50,7 @@ def _show_wrong_address(pages: Pages, request: AnyRequest, error: HTTPException)
     if not f"{request.scope['path']}/".startswith(f"{HOME}/"):
         answer: Response[Any] = API_EXCEPTION_HANDLERS[HTTPException](request, error)
         return answer
-    refusal = refusal_of(error)
+    refusal = refusal_of(error, request)
     return pages.render("not_found.html", language_of(request), status=refusal.status, headers=refusal.headers)
 
 

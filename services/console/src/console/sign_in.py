@@ -12,6 +12,7 @@ from console.pending import MAX_PAGE, PendingSignIn, is_small_enough
 from console.rendering import redirect
 from console.requests import COOKIE, HOME, AnyRequest, ConsoleContext, language_of
 from console.sessions import Draft, Notice
+from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.telemetry.logs import get_logger
 from stead.errors import OAuthError, SignInRequired, TokenInvalid, Unavailable
 
@@ -99,7 +100,7 @@ def _page_of(request: AnyRequest) -> str:
 def sign_in_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
     """Return the route that the sign-in redirects to."""
 
-    @get(CALLBACK, include_in_schema=False)
+    @get(CALLBACK, include_in_schema=False, opt=UNSAFE_GET)
     async def callback(request: AnyRequest) -> Response[str]:
         """Complete the sign-in under a new session id, against session fixation."""
         cookie = _cookie(context, request)

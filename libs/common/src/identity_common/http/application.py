@@ -92,7 +92,7 @@ def create_service_app(
     app.state.versions = Versions(app, ConditionalGet(app.asgi_handler))
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
     routed = WrittenRevisions(Options(ConditionalGet(app.asgi_handler)))
-    everywhere = tracing().around_requests(cors(Head(_past_the_router(routed, route_handlers))))
+    everywhere = tracing().around_requests(cors(Head(_past_the_router(routed, route_handlers), app)))
     app.asgi_handler = RoutedPath(Observation(everywhere, HttpMetrics(registry)))
     return app
 

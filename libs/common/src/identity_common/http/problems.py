@@ -29,6 +29,7 @@ from identity_common.failures import (
     body_too_large,
     invalid_input,
 )
+from identity_common.http.layers.head import supports_head
 from identity_common.stores.database import failure_of
 from identity_common.telemetry.logs import get_logger
 
@@ -124,10 +125,17 @@ def temporary_failure(error: Exception) -> NotYetThere | TemporarilyUnavailable 
             assert_never(failure)
 
 
-def refusal_of(error: Exception) -> ApiError:
-    """Return the response to an error that reached the edge; an unexpected one is logged."""
+def refusal_of(error: Exception, request: "Request | None" = None) -> ApiError:  # type: ignore[type-arg]
+    """Return the response to an error that reached the edge; an unexpected one is logged.
+
+    Args:
+        error: What was raised.
+        request: The request, if the router may have refused it.
+    """
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, MethodNotAllowedException) and request is not None:
+        return method_not_allowed(_allowed(error, request))
     if isinstance(error, HTTPException):
         return _of_framework(error)
     failure = error if isinstance(error, Failure) else failure_of(error)
@@ -149,8 +157,6 @@ def _of_framework(error: HTTPException) -> ApiError:
     if isinstance(error, ValidationException):
         # Such an error can only be about the body: paths and queries are text to the framework.
         return _of_failure(invalid_input(Issue(path="", message="a body is required")))
-    if isinstance(error, MethodNotAllowedException):
-        return method_not_allowed(_allowed(error))
     if error.status_code == 404:
         return ApiError(404, "entity.not_found", "Nothing exists at this path.")
     if error.status_code == 413:
@@ -162,10 +168,11 @@ def _of_framework(error: HTTPException) -> ApiError:
     return _unexpected(error)
 
 
-def _allowed(error: MethodNotAllowedException) -> set[str]:
-    """Return the methods of a path; the framework does not know that ``GET`` implies ``HEAD``."""
+def _allowed(error: MethodNotAllowedException, request: "Request") -> set[str]:  # type: ignore[type-arg]
+    """Return the methods of a path; the framework does not know that a safe ``GET`` implies ``HEAD``."""
     methods = {method.strip() for method in (error.headers or {}).get("allow", "").split(",")} - {""}
-    return methods | {"HEAD"} if "GET" in methods else methods
+    has_head = "GET" in methods and supports_head(request.app, request.scope["path"])
+    return methods | {"HEAD"} if has_head else methods
 
 
 def _unexpected(error: Exception) -> ApiError:
@@ -176,8 +183,8 @@ def _unexpected(error: Exception) -> ApiError:
     )
 
 
-def _render(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignore[type-arg]
-    refusal = refusal_of(error)
+def _render(request: Request, error: Exception) -> Response[ErrorBody]:  # type: ignore[type-arg]
+    refusal = refusal_of(error, request)
     return Response(refusal.body, status_code=refusal.status, headers=refusal.headers, media_type=MediaType.JSON)
 
 

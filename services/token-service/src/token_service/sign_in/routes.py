@@ -14,6 +14,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import NotYetThere, TemporarilyUnavailable
+from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.identifiers import new_secret
 from identity_common.pages.cookies import Cookies
 from identity_common.stores.address_limit import AddressLimit
@@ -104,7 +105,7 @@ class AuthorizationPages:
     def routes(self) -> list[HTTPRouteHandler]:
         """Return the routes."""
 
-        @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
+        @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def authorize(request: AnyRequest) -> Answer:
             browser = self._browser(request)
             return await self._authorize(browser, browser.query())
@@ -114,12 +115,12 @@ class AuthorizationPages:
             browser = self._browser(request)
             return await self._authorize(browser, await browser.form(), is_form=True)
 
-        @get(_ARRIVED, include_in_schema=False, exception_handlers=PROBLEMS)
+        @get(_ARRIVED, include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def authorize_arrived(request: AnyRequest) -> Answer:
             browser = self._browser(request)
             return await self._begin_arrived(browser, browser.query().get("request") or "")
 
-        @get([_SIGN_IN, _ACCOUNT, _CONSENT], include_in_schema=False, exception_handlers=PROBLEMS)
+        @get([_SIGN_IN, _ACCOUNT, _CONSENT], include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def show(request: AnyRequest) -> Answer:
             browser = self._browser(request)
             return await self._show(browser, browser.query().get("request") or "")

@@ -6,6 +6,7 @@ from typing import Any, Final
 from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
+from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.identifiers import new_secret
 from identity_common.pages.cookies import Cookies
 from identity_common.wire.events import ApplicationState
@@ -57,7 +58,7 @@ class EndSession:
     def routes(self) -> list[HTTPRouteHandler]:
         """Return the routes."""
 
-        @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
+        @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def end_session(request: AnyRequest) -> Answer:
             return await self._answer(self._browser(request), is_post=False)
 
