@@ -60,6 +60,13 @@ def test_members_that_reach_a_prototype_are_dropped_at_every_level() -> None:
     )
 
 
+def test_what_verifiers_take_for_a_grant_or_a_subject_is_dropped() -> None:
+    """Registered by RFC 9396, RFC 9493 and OpenID Connect; ``scp`` is what other servers call ``scope``."""
+    members = dict.fromkeys(("authorization_details", "scp", "sub_id", "c_hash", "s_hash"), "mine")
+
+    assert extra_claims({**members, "plan": "gold"}) == ExtraClaims({"plan": "gold"}, tuple(sorted(members)))
+
+
 def test_every_claim_that_this_service_sets_is_reserved() -> None:
     of_the_id_token = set(IdTokenClaims.__struct_fields__) - set(PersonClaims.__struct_fields__)
 

@@ -14,12 +14,12 @@ RESERVED: Final = frozenset(
     {
         "iss", "sub", "aud", "exp", "iat", "nbf", "jti", "scope", "client_id", "act", "may_act", "organization_id",
         "gty", "cnf", "sid", "nonce", "at_hash", "auth_time", "acr", "amr", "azp", "pv", "iat_ms",
-        "active", "token_type", "username", "events",
+        "authorization_details", "scp", "sub_id", "c_hash", "s_hash", "active", "token_type", "username", "events",
     }
 )  # fmt: skip
 """Names that the function cannot set: claims that say what a token is and who may use it (RFC 9068 section 2.2,
-RFC 7519 section 4.1, RFC 8693 section 4, RFC 7800, OpenID Connect Core), and members of an introspection that are not
-claims (RFC 7662 section 2.2)."""
+RFC 7519 section 4.1, RFC 8693 section 4, RFC 7800, RFC 9396, RFC 9493, OpenID Connect Core), ``scp``, which libraries
+read where ``scope`` is missing, and members of an introspection that are not claims (RFC 7662 section 2.2)."""
 
 POLLUTING: Final = frozenset({"__proto__", "constructor", "prototype"})
 """Names of members that an API in JavaScript which merges the claims into an object would write to the object's
