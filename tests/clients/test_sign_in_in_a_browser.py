@@ -30,6 +30,25 @@ async def test_a_user_signs_in_and_out(visitor: Visitor, site: ApplicationSite) 
         await visitor.sees("Sign in")
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
+async def test_a_form_of_another_site_signs_out(visitor: Visitor, site: ApplicationSite, method: str) -> None:
+    """Chromium sends a form of another site without the session (``SameSite=Lax``) if it is posted."""
+    fields = {"client_id": site.ours, "post_logout_redirect_uri": site.goodbye}
+    inputs = "".join(f'<input type="hidden" name="{name}" value="{value}">' for name, value in fields.items())
+    action = f"{site.world.stack.issuer}/session/end"
+    site.pages["/leave"] = f'<form method="{method}" action="{action}">{inputs}<button>Leave</button></form>'
+    await visitor.open(site.client(site.ours))
+    await visitor.sign_in()
+    await visitor.is_back()
+    await visitor.page.goto(f"{site.origin.replace('127.0.0.1', 'localhost')}/leave")
+    await visitor.press("Leave")
+    await visitor.sees("Sign out?")
+    await visitor.press("Sign out")
+    await expect(visitor.page).to_have_url(site.goodbye)
+    await visitor.open(site.client(site.ours))
+    await visitor.sees("Sign in")
+
+
 async def test_a_wrong_password_is_reported_and_the_right_one_still_works(
     visitor: Visitor, site: ApplicationSite
 ) -> None:

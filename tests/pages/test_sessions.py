@@ -246,3 +246,43 @@ def test_a_request_to_sign_out_may_be_a_form_and_its_id_token_expired(
     done = person.browser.post(END, data={**parameters, "id_token_hint": expired})
     assert callback(done, f"{REDIRECT_URI}/bye") == {"state": "s-2"}
     assert not is_alive(person, spa, tokens)
+
+
+def posted_elsewhere(person: Person, form: dict[str, Any]) -> httpx.Response:
+    """Send a form of another site, which comes without cookies (``SameSite=Lax``)."""
+    with person.new_browser() as without_cookies:
+        arrived = without_cookies.post(END, data=form)
+    assert arrived.headers.get_list("Set-Cookie") == [], "a browser would lose its session or its other requests"
+    return arrived
+
+
+def test_a_form_of_another_site_signs_out_as_one_of_our_own(
+    person: Person, spa: Client, parameters: dict[str, str]
+) -> None:
+    """With an ID token at once, without one after a question, and refused with a way on."""
+    tokens = tokens_of(person, spa)
+    refused = person.follow(
+        posted_elsewhere(person, {**parameters, "post_logout_redirect_uri": "https://evil.example"})
+    )
+    assert (refused.status_code, heading(refused), "<form" in refused.text) == (400, "This did not work", True)
+    assert heading(person.follow(posted_elsewhere(person, parameters))) == "Sign out?"
+    assert is_alive(person, spa, tokens)
+
+    arrived = posted_elsewhere(person, {**parameters, "id_token_hint": tokens["id_token"]})
+    assert is_alive(person, spa, tokens), "nothing has happened yet"
+    assert callback(person.follow(arrived), f"{REDIRECT_URI}/bye") == {"state": "s-2"}
+    assert not is_alive(person, spa, tokens)
+
+    tokens = tokens_of(person, spa)
+    assert heading(person.follow(arrived)) == "Sign out?", "it was taken: the same address signs nobody out"
+    back = person.send(person.follow(posted_elsewhere(person, parameters)), decision="sign-out")
+    assert callback(back, f"{REDIRECT_URI}/bye") == {"state": "s-2"}
+    assert not is_alive(person, spa, tokens)
+
+
+def test_a_form_too_large_to_be_stored_leaves_a_way_to_sign_out(person: Person, spa: Client) -> None:
+    tokens = tokens_of(person, spa)
+    page = person.follow(posted_elsewhere(person, {"state": "s" * 66_000}))
+    assert heading(page) == "Sign out?"
+    assert heading(person.send(page, decision="sign-out")) == "You are signed out"
+    assert not is_alive(person, spa, tokens)

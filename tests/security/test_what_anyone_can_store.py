@@ -260,6 +260,21 @@ def test_large_authorization_requests(world: World, spa: Client, address: str, s
     assert all(memory(world, key) <= weight * row.bytes for key, weight in zip(keys, weights, strict=True))
 
 
+@pytest.mark.parametrize(("size", "number"), [(5_000, PENDING), (60_000, 1), (70_000, 0)])
+def test_forms_that_ask_to_sign_out(world: World, address: str, size: int, number: int) -> None:
+    row = ROWS["pending-sign-out:*"]
+
+    def send() -> None:
+        for _ in range(PENDING + MORE):
+            with anybody(world, address) as browser:
+                browser.post("/oidc/session/end", data={"state": "s" * size})
+
+    keys = stored_by(world, row, send)
+    assert len(keys) == number
+    assert all(memory(world, key) <= -(-size // COUNTED) * row.bytes for key in keys)
+    assert all(0 < world.redis.ttl(key) <= 60 for key in keys)
+
+
 def test_wrong_passwords(world: World, spa: Client, address: str) -> None:
     """The entries of the audit trail are as many; component/audit/test_exchanges.py fills half of the backlog."""
     row, person = ROWS["sign-in-attempts:*"], Person(world)

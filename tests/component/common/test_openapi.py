@@ -229,6 +229,7 @@ PAGES = {
     "/oidc/auth",
     "/oidc/auth/continue",
     "/oidc/session/end",
+    "/oidc/session/end/continue",
     "/sign-in",
     "/sign-in/account",
     "/sign-in/cancel",

@@ -5,6 +5,7 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.stores.address_limit import AddressLimit
 from token_service.parts.shared import Shared
 from token_service.settings import Settings
+from token_service.sign_in.arrived_sign_outs import ArrivedSignOuts
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.password_sign_in import PasswordSignIn
@@ -59,6 +60,13 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         trusted_proxies=settings.trusted_proxies,
     )
     end_session = EndSession(
-        flow, sessions, hints, shared.audit, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
+        flow,
+        sessions,
+        hints,
+        shared.audit,
+        ArrivedSignOuts(commands, tenant_id=tenant_id),
+        waiting,
+        base_url=settings.base_url,
+        trusted_proxies=settings.trusted_proxies,
     )
     return [*authorization.routes(), *end_session.routes()]

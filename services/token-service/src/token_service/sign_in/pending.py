@@ -20,7 +20,7 @@ SIGNED_IN_TTL_S: Final = 3600
 ARRIVED_TTL_S: Final = 60
 """TTL, in seconds, of a request that came without the browser's cookies, and begins when the browser sends them."""
 
-_COUNTED_BYTES: Final = 6 * 1024
+COUNTED_BYTES: Final = 6 * 1024
 _ANY_BROWSER: Final = ""
 
 
@@ -47,7 +47,7 @@ _decode: Final = msgspec.json.Decoder(Pending).decode
 
 def weight_of(request: AuthorizationRequest) -> int:
     """Return how many requests this one counts as: one for every 6 KiB begun, so that their bytes are limited."""
-    return -(-len(_encode(request)) // _COUNTED_BYTES)
+    return -(-len(_encode(request)) // COUNTED_BYTES)
 
 
 class PendingAuthorizations:

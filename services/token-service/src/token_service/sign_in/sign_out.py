@@ -1,6 +1,8 @@
 """``/oidc/session/end``: signing out at the request of an application (OpenID Connect RP-Initiated Logout 1.0)."""
 
 import hashlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from litestar import Response, get, post
@@ -9,8 +11,10 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.identifiers import new_secret
 from identity_common.pages.cookies import Cookies
+from identity_common.stores.address_limit import AddressLimit
 from identity_common.wire.events import ApplicationState
 from token_service.audit import TokenAudit
+from token_service.sign_in.arrived_sign_outs import MAX_STORED_BYTES, ArrivedSignOuts, weight_of
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import name_of
@@ -18,11 +22,12 @@ from token_service.sign_in.pages.cookies import BROWSER, SESSION
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.redirect_uris import with_parameters
-from token_service.sign_in.request import BadRequest, Parameters
+from token_service.sign_in.request import BadRequest, Parameters, parse_parameters
 from token_service.sign_in.sessions import Sessions
 from token_service.tokens.id_token_hints import IdTokenHints
 
 PATH: Final = "/oidc/session/end"
+_ARRIVED: Final = "/oidc/session/end/continue"
 _FORM_VALUES: Final = ("client_id", "post_logout_redirect_uri", "state", "ui_locales")
 
 Answer = Response[str] | Response[None]
@@ -36,6 +41,9 @@ class EndSession:
     authorizations in the session that its ID token names end in any case, even if the browser has lost that session or
     another user is signed in. Redirects go to registered URIs only. Nothing of a refused request is used, but the page
     that says so can sign out: the user expects it (section 4).
+
+    A form of another site comes without the browser's cookies (``SameSite=Lax``), so it cannot be decided: it is stored
+    until the browser follows a redirect, and then counts as if it had come with them.
     """
 
     def __init__(
@@ -44,10 +52,15 @@ class EndSession:
         sessions: Sessions,
         hints: IdTokenHints,
         audit: TokenAudit,
+        arrived: ArrivedSignOuts,
+        waiting: AddressLimit,
         *,
         base_url: str,
         trusted_proxies: int,
     ) -> None:
+        self._arrived = arrived
+        self._waiting = waiting
+        self._base_url = base_url
         self._flow = flow
         self._sessions = sessions
         self._hints = hints
@@ -60,25 +73,50 @@ class EndSession:
 
         @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def end_session(request: AnyRequest) -> Answer:
-            return await self._answer(self._browser(request), is_post=False)
+            browser = self._browser(request)
+            return await self._answer(browser, browser.query)
 
         @post(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def end_session_by_form(request: AnyRequest) -> Answer:
-            return await self._answer(self._browser(request), is_post=True)
+            browser = self._browser(request)
+            form = await browser.body()
+            if browser.secret is None and browser.session_cookie is None:
+                return await self._keep_arrived(browser, form)
+            return await self._answer(browser, partial(parse_parameters, form))
 
-        return [end_session, end_session_by_form]
+        @get(_ARRIVED, include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
+        async def end_session_arrived(request: AnyRequest) -> Answer:
+            browser = self._browser(request)
+            return await self._end_arrived(browser, browser.query().get("request") or "")
 
-    async def _answer(self, browser: Browser, *, is_post: bool) -> Answer:
+        return [end_session, end_session_by_form, end_session_arrived]
+
+    async def _keep_arrived(self, browser: Browser, form: bytes) -> Answer:
+        """Store a request, and redirect to where it continues; one beyond a limit continues without its parameters."""
+        weight = weight_of(form)
+        if len(form) > MAX_STORED_BYTES or await self._waiting.count(browser.address, weight=weight) is not None:
+            return redirect(f"{self._base_url}{PATH}")
+        arrived_id = await self._arrived.keep(form)
+        return redirect(f"{self._base_url}{_ARRIVED}?request={arrived_id}")
+
+    async def _end_arrived(self, browser: Browser, arrived_id: str) -> Answer:
+        """Continue a request; without its parameters if it has expired, or the page was opened again."""
+        form = await self._arrived.take(arrived_id)
+        if form is not None:
+            await self._waiting.forgive(browser.address, weight=weight_of(form))
+        return await self._answer(browser, partial(parse_parameters, form or b""))
+
+    async def _answer(self, browser: Browser, read: Callable[[], Parameters]) -> Answer:
         parameters = Parameters({})
         try:
-            parameters = await browser.form() if is_post else browser.query()
-            return await self._end(browser, parameters, is_post=is_post)
+            parameters = read()
+            return await self._end(browser, parameters)
         except BadRequest as refused:
             if await self._sessions.find(browser.session_cookie) is None:
                 raise
             return self._form(browser, parameters, "bad_sign_out.html", status=400, reason=refused.reason)
 
-    async def _end(self, browser: Browser, parameters: Parameters, *, is_post: bool) -> Answer:
+    async def _end(self, browser: Browser, parameters: Parameters) -> Answer:
         if parameters.repeated:
             raise BadRequest("a parameter is repeated")
         hint = await self._hints.read(parameters.get("id_token_hint"))
@@ -90,7 +128,9 @@ class EndSession:
         has_left = hint is not None and await self._flow.sign_out_client(hint)
         session = await self._sessions.find(browser.session_cookie)
         is_agreed = hint is not None and (session is None or session.user_id == hint.user_id)
-        is_answered = is_post and browser.secret is not None and is_from_page(parameters, _csrf_token(browser.secret))
+        is_answered = (
+            browser.is_post and browser.secret is not None and is_from_page(parameters, _csrf_token(browser.secret))
+        )
         is_cancelled = is_answered and parameters.get("decision") == "cancel"
         if is_answered:
             is_agreed = not is_cancelled
@@ -141,7 +181,7 @@ class EndSession:
         self, browser: Browser, parameters: Parameters, application: ApplicationState | None, target: str | None
     ) -> Answer:
         state = parameters.get("state")
-        cookies = [self._cookies.clear(SESSION)]
+        cookies = [] if browser.session_cookie is None else [self._cookies.clear(SESSION)]
         if target is not None:
             return redirect(with_parameters(target, {"state": state} if state else {}), cookies=cookies)
         answer = page("signed_out.html", browser.language(parameters), application=application)

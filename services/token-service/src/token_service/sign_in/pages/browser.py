@@ -56,8 +56,21 @@ class Browser:
         """Return the language of a page that answers these parameters."""
         return LANGUAGES.choose(parameters.get("ui_locales"), self._request.headers.get("Accept-Language"))
 
+    @property
+    def is_post(self) -> bool:
+        """Whether a form was sent."""
+        return bool(self._request.method == "POST")
+
     async def form(self) -> Parameters:
         """Return the form that was sent.
+
+        Raises:
+            BadRequest: The body is not a form, or cannot be read.
+        """
+        return parse_parameters(await self.body())
+
+    async def body(self) -> bytes:
+        """Return the form that was sent, as sent.
 
         Raises:
             BadRequest: The body is not a form, or cannot be read.
@@ -68,7 +81,7 @@ class Browser:
         body = await read_whole(self._request.receive, at_most=MAX_BYTES)
         if body is None:
             raise BadRequest("the request ended before its body")
-        return parse_parameters(body)
+        return body
 
 
 def language_of(request: "Request") -> str:  # type: ignore[type-arg]
