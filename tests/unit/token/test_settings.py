@@ -9,6 +9,8 @@ import pytest
 
 from identity_common.settings import InvalidSettingsError
 from token_service.settings import Settings
+from token_service.sign_in.pending import weight_of
+from token_service.sign_in.request import AuthorizationRequest
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER_KEY = base64.b64encode(bytes(range(32, 64))).decode()
@@ -154,6 +156,15 @@ def test_a_call_of_the_claims_function_may_take_no_longer_than_a_test_of_it_is_w
 def test_a_result_of_the_claims_function_fits_into_a_header(result_bytes: str) -> None:
     assert problems(CLAIMS_RESULT_BYTES=result_bytes) == ["CLAIMS_RESULT_BYTES: must be between 2 and 65536"]
     assert Settings.from_environment({**GOOD, "CLAIMS_RESULT_BYTES": "65536"}).claims_result_bytes == 65_536
+
+
+def test_an_address_may_have_the_largest_request_waiting() -> None:
+    largest = weight_of(AuthorizationRequest(client_id="", redirect_uri="", code_challenge=None, state="s" * 65_400))
+    assert problems(PENDING_REQUESTS_PER_ADDRESS=str(largest - 1)) == [
+        "PENDING_REQUESTS_PER_ADDRESS: must be a number of at least 11"
+    ]
+    accepted = Settings.from_environment({**GOOD, "PENDING_REQUESTS_PER_ADDRESS": str(largest)})
+    assert accepted.pending_requests_per_address == largest
 
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "es256", "RS512", "ES256K"])

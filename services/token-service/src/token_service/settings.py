@@ -26,7 +26,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many users may share.
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one IPv4 address or IPv6 /64
-            that wait for a sign-in or a consent; one counts once for every 6 KiB begun.
+            that wait for a sign-in or a consent; one counts once for every 6 KiB begun. At least 11, the count of the
+            largest request.
         audit_backlog: How many entries of the audit trail may wait in Redis for the bus; then exchanges get 503.
         not_valid_feed_public: Whether the not-valid feed may be read without a client credential.
         not_valid_feed_third_party: Whether third-party applications may read it, too.
@@ -82,7 +83,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             database_connections=1,
             password_window_s=1,
             password_attempts_per_address=1,
-            pending_requests_per_address=1,
+            pending_requests_per_address=11,
             audit_backlog=2,
             not_valid_feed_readers_per_client=1,
             claims_workers=0,
