@@ -24,7 +24,7 @@ from identity_common.stores.database import Startup
 from identity_common.stores.migrations import UnknownSchemaError, head
 from identity_common.version import VERSION
 from management_service.app import VERSIONS, create_app, migrate
-from management_service.commands import bootstrap
+from management_service.commands import bootstrap, canonicalize_phones
 from management_service.schema import metadata
 from management_service.settings import Settings
 from provision import ServerAddresses
@@ -36,7 +36,7 @@ from tests.support.management_api import Management, client_of, running, setting
 from tests.support.waiting import WAIT_S
 
 HEAD = head(VERSIONS)
-PREVIOUS, NEXT = f"{int(HEAD) - 1:04}", f"{int(HEAD) + 1:04}"
+PREVIOUS, NEXT = sorted(file.name[:4] for file in VERSIONS.glob("0*.py"))[-2], f"{int(HEAD) + 1:04}"
 
 PACKAGE = "management_service"
 
@@ -241,6 +241,50 @@ async def test_names_from_before_are_ordered_and_those_that_are_not_acceptable_a
         "SELECT id FROM users WHERE name LIKE '%p%' OR name LIKE '%P%' OR name IS NULL ORDER BY sort_key, name, id"
     )
     assert [row["id"] for row in await query(settings, ordered)] == ["u9", "u3", "u2", "u4"]
+
+
+@pytest.mark.servers
+@pytest.mark.heavy
+async def test_phone_numbers_from_before_get_their_canonical_key_unless_another_user_has_it(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await migrated_before("0027", settings, tmp_path_factory)
+    numbers = {
+        "a": "610412345679",
+        "b": "+61412345679",
+        "c": "+4402079460000",
+        "d": "+49015112345678",
+        "e": "+110",  # accepted by an earlier release
+    }
+    numbers |= {f"x{n:04}": f"+490151{n:08}" for n in range(2500)}
+    store = """
+        INSERT INTO users (
+            tenant_id, id, primary_phone, primary_phone_key, is_email_verified, is_suspended, tokens_valid_after,
+            custom_data, profile, search_key, created_at, updated_at
+        )
+        SELECT $1, id, phone, ltrim(phone, '+'), false, false, 0, '{}', '{}', '', 0, 0
+        FROM unnest($2::text[], $3::text[]) AS given (id, phone)
+    """
+    await query(settings, store, settings.tenant_id, list(numbers), list(numbers.values()))
+    with captured_logs("management-service") as log:
+        await asyncio.to_thread(migrate, settings)
+        await query(settings, store, settings.tenant_id, ["f"], ["+4402079461111"])  # by a replica of the previous one
+        await asyncio.to_thread(canonicalize_phones, settings)
+        await query(settings, "DELETE FROM users WHERE id = 'b'")
+        await asyncio.to_thread(canonicalize_phones, settings)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [(line["event"], line["count"], line["ids"]) for line in lines] == [("users.phone-in-use", 1, "a=b")] * 2
+    rows = await query(settings, "SELECT id, primary_phone, primary_phone_key FROM users")
+    assert {row["id"]: row["primary_phone"] for row in rows if row["id"] != "f"} == {
+        user_id: phone for user_id, phone in numbers.items() if user_id != "b"
+    }
+    assert {row["id"]: row["primary_phone_key"] for row in rows} == {
+        "a": "61412345679",
+        "c": "442079460000",
+        "d": "4915112345678",
+        "e": "110",
+        "f": "442079461111",
+    } | {f"x{n:04}": f"49151{n:08}" for n in range(2500)}
 
 
 @pytest.mark.servers

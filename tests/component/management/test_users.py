@@ -77,6 +77,7 @@ async def test_a_user_is_shown_as_it_was_created_and_its_event_says_the_same(man
         ("username", "Zoë", "Zoe\u0308", "user.username_already_in_use"),
         ("primaryEmail", "Bob@Example.com", "bob@example.COM", "user.email_already_in_use"),
         ("primaryPhone", "+4915112345", "4915112345", "user.phone_already_in_use"),
+        ("primaryPhone", "61412345679", "+610412345679", "user.phone_already_in_use"),
     ],
 )
 async def test_the_identifiers_of_a_user_are_unique_whatever_their_case_and_composition(

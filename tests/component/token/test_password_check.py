@@ -12,7 +12,7 @@ import pytest_asyncio
 from argon2 import PasswordHasher
 
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
-from tests.support.management_api import Management, issues, unique
+from tests.support.management_api import Management, issues, refusal, unique
 
 PASSWORD = "correct horse battery staple"
 
@@ -50,7 +50,8 @@ async def test_a_user_is_found_by_user_name_e_mail_address_and_telephone_number(
     user = await management.created(
         "users", username=name, primaryEmail=f"{name}@Example.com", primaryPhone=phone, password=PASSWORD
     )
-    for identifier in (name, name.upper(), f"{name}@example.COM", phone, phone.removeprefix("+")):
+    with_trunk_prefix = phone.replace("+49", "+490")
+    for identifier in (name, name.upper(), f"{name}@example.COM", phone, phone.removeprefix("+"), with_trunk_prefix):
         assert await ask(identifier, PASSWORD) == user["id"], identifier
         assert await ask(identifier, "another password") is None
 
@@ -147,3 +148,26 @@ async def test_only_token_service_may_send_requests_and_only_management_service_
         with pytest.raises(nats.errors.TimeoutError):
             await client.request(subject, b"{}", timeout=0.3)
         await client.close()
+
+
+async def test_users_that_an_earlier_release_gave_one_number_in_two_notations_keep_their_accounts(
+    management: Management, ask: Caller
+) -> None:
+    """Each signs in with its own notation, and changes like any other user; no third one gets the number."""
+    digits = f"4{int(unique('')[-6:], 16):08}"
+    first = await management.created("users", primaryPhone=f"+61{digits}", password=PASSWORD)
+    second = await management.created("users", password=PASSWORD)
+    keep = "UPDATE users SET primary_phone = $3, primary_phone_key = $4 WHERE tenant_id = $1 AND id = $2"
+    path, phone = f"/api/users/{second['id']}", f"+610{digits}"
+    await management.database.execute(keep, management.tenant_id, second["id"], phone, phone[1:])
+    changed = await management.client.patch(path, json={"name": "Ada", "primaryPhone": phone})
+    assert (changed.status_code, changed.json()["primaryPhone"]) == (200, phone)
+    assert (await ask(f"+61{digits}", PASSWORD), await ask(phone, PASSWORD)) == (first["id"], second["id"])
+    await management.client.delete(f"/api/users/{first['id']}")
+    third = await management.created("users")
+    for answer in (
+        await management.client.post("/api/users", json={"primaryPhone": phone}),
+        await management.client.patch(f"/api/users/{third['id']}", json={"primaryPhone": phone}),
+    ):
+        assert refusal(answer) == (422, "user.phone_already_in_use")
+    assert (await management.client.patch(path, json={"primaryPhone": f"61{digits}"})).status_code == 200

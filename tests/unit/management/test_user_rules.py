@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_common.search import identity_key, phone_key, search_key, search_term
-from management_service.users.rules import UserCreation, UserUpdate, canonical, is_phone_number, problems
+from identity_common.search import identity_key, search_key, search_term
+from management_service.phone_numbers import is_phone_number, phone_key
+from management_service.users.rules import UserCreation, UserUpdate, canonical, problems
 
 
 @given(st.text())
@@ -110,6 +111,23 @@ def test_invalid_avatars_are_refused(avatar: str) -> None:
 def test_telephone_numbers_in_their_international_form_are_accepted(phone: str) -> None:
     assert is_phone_number(phone)
     assert phone_key(phone).isdigit()
+
+
+@pytest.mark.parametrize(
+    ("phone", "key"),
+    [
+        ("+610412345679", "61412345679"),
+        ("61412345679", "61412345679"),
+        ("+44020 79460000", "44020 79460000"),
+        ("+4402079460000", "442079460000"),
+        ("+390612345678", "390612345678"),  # not a trunk prefix
+        ("+540111512345678", "5491112345678"),
+        ("+110", "110"),
+        ("nobody", "nobody"),
+    ],
+)
+def test_a_number_has_one_key_with_and_without_its_trunk_prefix(phone: str, key: str) -> None:
+    assert phone_key(phone) == key
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Keys for comparing names and phone numbers, and for search, regardless of case and Unicode composition."""
+"""Keys for comparing names, and for search, regardless of case and Unicode composition."""
 
 import unicodedata
 
@@ -10,11 +10,6 @@ def identity_key(text: str) -> str:
         The Unicode Standard, section 3.13, D145 (canonical caseless matching).
     """
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
-
-
-def phone_key(phone: str) -> str:
-    """Return the uniqueness key of a phone number: its digits."""
-    return phone.removeprefix("+")
 
 
 def search_key(*parts: str | None) -> str:

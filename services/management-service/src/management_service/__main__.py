@@ -1,4 +1,4 @@
-"""``python -m management_service serve | migrate | bootstrap | republish | restored``."""
+"""``python -m management_service serve | migrate | bootstrap | republish | restored | canonicalize-phones``."""
 
 import sys
 
@@ -6,7 +6,7 @@ import msgspec
 
 from identity_common.serving import run_service
 from management_service.app import migrate
-from management_service.commands import bootstrap, republish, restored
+from management_service.commands import bootstrap, canonicalize_phones, republish, restored
 from management_service.settings import Settings
 
 
@@ -34,6 +34,10 @@ sys.exit(
             ),
             "republish": ("have the running service publish the whole state again", republish),
             "restored": ("make a database that was restored to an earlier point safe to start with", restored),
+            "canonicalize-phones": (
+                "compare phone numbers of earlier releases whatever their notation, and list those of two users",
+                canonicalize_phones,
+            ),
         },
     )
 )

@@ -32,6 +32,7 @@ from management_service.restoration import restore
 from management_service.roles.assignments import Assignments
 from management_service.roles.service import Roles
 from management_service.settings import Settings
+from management_service.users.phone_keys import canonicalize_phone_keys
 from management_service.users.service import Users
 
 _EVERYTHING_PUBLISHED: Final = 2**62
@@ -77,6 +78,20 @@ def restored(settings: Settings) -> None:
     """
     bus = Bus(settings.nats_url, service="management")
     run_restoration(_of_source(settings).restore(bus, restore), service="management-service")
+
+
+def canonicalize_phones(settings: Settings) -> None:
+    """Store the canonical keys of phone numbers; log the users whose number another has. Blocks; runs its own loop."""
+    asyncio.run(_canonicalize_phones(settings))
+
+
+async def _canonicalize_phones(settings: Settings) -> None:
+    engine = parts.engine(settings)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(canonicalize_phone_keys)
+    finally:
+        await engine.dispose()
 
 
 def _of_source(settings: Settings) -> SourceCommands:

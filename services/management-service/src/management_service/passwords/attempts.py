@@ -7,9 +7,10 @@ contains tokensValidAfter: a new password starts with new counts.
 import hashlib
 from typing import Final
 
-from identity_common.search import identity_key, phone_key
+from identity_common.search import identity_key
 from identity_common.stores.redis import RedisCommands
 from management_service.passwords.store import PasswordHash
+from management_service.phone_numbers import phone_key
 
 ELSEWHERE: Final = "elsewhere"
 """The count of all browsers that the account does not know."""

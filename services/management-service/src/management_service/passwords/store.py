@@ -6,7 +6,8 @@ import msgspec
 from sqlalchemy import bindparam, column, select, table, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.search import identity_key, phone_key
+from identity_common.search import identity_key
+from management_service.phone_numbers import literal_phone_key, phone_key
 from management_service.schema import users
 
 
@@ -37,7 +38,9 @@ _HASHES: Final = (
 _BY_EMAIL: Final = _HASHES.where(users.c.primary_email_key == bindparam("identity"))
 _BY_NAME_OR_PHONE: Final = union_all(  # OR might read the whole table, if PostgreSQL plans it while the table is small
     _HASHES.where(users.c.username_key == bindparam("identity")),
-    _HASHES.where(users.c.primary_phone_key == bindparam("phone")),
+    _HASHES.where(users.c.primary_phone_key.in_([bindparam("literal_phone"), bindparam("phone")]))
+    .order_by((users.c.primary_phone_key == bindparam("literal_phone")).desc())
+    .limit(1),
 )
 _RENEW: Final = (
     update(users)
@@ -53,10 +56,16 @@ _RENEW: Final = (
 async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
     """Return the password hash of the user with this e-mail address, user name or telephone number.
 
-    Only an e-mail address contains an @, and no user name is a telephone number. One statement for every identifier:
-    their number would reveal whether a name exists.
+    Only an e-mail address contains an @, and no user name is a telephone number. A user that has kept the key of an
+    earlier release is found by that notation, before the other user with the same number. One statement for every
+    identifier: their number would reveal whether a name exists.
     """
-    names = {"tenant": tenant_id, "identity": identity_key(identifier), "phone": phone_key(identifier)}
+    names = {
+        "tenant": tenant_id,
+        "identity": identity_key(identifier),
+        "literal_phone": literal_phone_key(identifier),
+        "phone": phone_key(identifier),
+    }
     row = (await connection.execute(_BY_EMAIL if "@" in identifier else _BY_NAME_OR_PHONE, names)).first()
     return None if row is None else PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
 

@@ -7,7 +7,6 @@ from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
-import phonenumbers
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, FreeForm
@@ -19,7 +18,6 @@ MAX_PASSWORD_CHARACTERS: Final = 256
 
 _EMAIL: Final = re.compile(r"[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+")
 _DIGITS: Final = re.compile(r"\+?[0-9]{3,32}")
-_E164: Final = re.compile(r"\+?([1-9][0-9]{1,14})")
 _WEB_ADDRESS: Final = re.compile(r"(?i:https?)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")  # RFC 3986
 
 Username = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -172,24 +170,6 @@ def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
         yield "primaryEmail", "must be an e-mail address"
     if isinstance(body.avatar, str) and not _is_web_address(body.avatar):
         yield "avatar", "must be an absolute URL with https or http"
-
-
-def is_phone_number(text: str) -> bool:
-    """Whether this may be a telephone number in its international form, with or without the ``+``.
-
-    The country code must exist and the length be one of that country's. Whether a number is assigned is not judged:
-    numbering plans change faster than libraries.
-
-    Source:
-        ITU-T E.164 section 6: at most 15 digits, beginning with a country code.
-    """
-    number = _E164.fullmatch(text)
-    if number is None:
-        return False
-    try:
-        return phonenumbers.is_possible_number(phonenumbers.parse(f"+{number[1]}"))
-    except phonenumbers.NumberParseException:
-        return False
 
 
 def is_email_verified(*, before: str | None, after: str | None, was_verified: bool, given: bool | UnsetType) -> bool:

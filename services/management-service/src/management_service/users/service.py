@@ -28,6 +28,7 @@ from management_service.administrators import IDENTIFIERS, Administrators
 from management_service.party_ends import Cause, put_party_end, user_party
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.hashing import Passwords
+from management_service.phone_numbers import is_phone_number
 from management_service.users import rules, store
 from management_service.users.store import User
 
@@ -36,10 +37,15 @@ SEARCH_TIMEOUT_S = 1
 AssignDefaultRoles = Callable[[Transaction, str], Awaitable[None]]
 """Gives a new user the default roles, in the transaction that creates it; roles belong to another package."""
 
+
+def _phone_in_use() -> Conflict:
+    return duplicate("user.phone_already_in_use", "The telephone number is in use.")
+
+
 _REFUSALS = {
     "users_username_unique": lambda: duplicate("user.username_already_in_use", "The username is in use."),
     "users_primary_email_unique": lambda: duplicate("user.email_already_in_use", "The e-mail address is in use."),
-    "users_primary_phone_unique": lambda: duplicate("user.phone_already_in_use", "The telephone number is in use."),
+    "users_primary_phone_unique": _phone_in_use,
 }
 
 
@@ -90,7 +96,7 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
     for name in ("username", "primary_email"):
         if given.get(name) is not None:
             given[name] = rules.canonical(given[name])
-    if given.get("primary_phone") is not None and not rules.is_phone_number(given["primary_phone"]):
+    if given.get("primary_phone") is not None and not is_phone_number(given["primary_phone"]):
         message = "The telephone number must have its international form (E.164), for example +4915112345678."
         raise Conflict("user.invalid_phone", message)
     return given
@@ -154,6 +160,8 @@ class Users:
     @retry_on_conflict
     async def _insert(self, user: User, password_hash: str | None) -> None:
         async with self._changes.transaction() as transaction:
+            if await store.has_legacy_phone(transaction.connection, user):
+                raise _phone_in_use()
             with refusals(_REFUSALS):
                 await store.insert_user(transaction.connection, user, password_hash=password_hash)
             transaction.record("user", (user.id,), "created", user_state(user))
@@ -288,6 +296,9 @@ class Users:
         if changed == user and password_hash is None:
             return user
         changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), user.updated_at))
+        is_new_phone = changed.primary_phone != user.primary_phone
+        if is_new_phone and await store.has_legacy_phone(transaction.connection, changed):
+            raise _phone_in_use()
         with refusals(_REFUSALS):
             await store.update_user(transaction.connection, changed, password_hash=password_hash)
         if changed.tokens_valid_after != user.tokens_valid_after:

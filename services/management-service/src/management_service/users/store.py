@@ -13,6 +13,7 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     collate,
     delete,
     func,
@@ -26,8 +27,9 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.search import identity_key, phone_key, search_key, search_term
+from identity_common.search import identity_key, search_key, search_term
 from identity_common.stores.database import is_none_of
+from management_service.phone_numbers import is_phone_number, literal_phone_key, phone_key
 from management_service.schema import user_roles, users
 from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
 
@@ -73,11 +75,15 @@ _FIND: Final = select(*COLUMNS).where(*_BY_ID)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _INSERT: Final = insert(users)
 _UPDATE: Final = update(users).where(*_BY_ID)
+_WITH_PHONE_KEY: Final = select(users.c.id).where(
+    users.c.tenant_id == bindparam("tenant"),
+    users.c.primary_phone_key == bindparam("phone"),
+    users.c.id != bindparam("user"),
+)
 _DELETE: Final = delete(users).where(*_BY_ID)
 _IN_TENANT: Final = select(users.c.id, users.c.name, users.c.sort_key).where(users.c.tenant_id == bindparam("tenant"))
 # A search scans every user's key, as there is no trigram index; strpos() has no wildcards to escape. OFFSET 0 keeps the
 # planner from walking the index of names and testing one user after the other until a page is full.
-_MATCHES: Final = func.strpos(users.c.search_key, bindparam("term", type_=Text)) > 0
 _UNINDEXED: Final[ColumnElement[int]] = literal_column("0")
 _HOLDS_ROLE: Final = (
     select(user_roles.c.role_id)
@@ -120,7 +126,30 @@ def _values(user: User) -> dict[str, Any]:
 
 def matching_users(statement: Select[Any], search: str) -> Select[Any]:
     """Narrow a statement about users to those that match a search."""
-    return statement.where(_MATCHES).params(term=search_term(search)) if search else statement
+    return statement.where(_contains(search_term(search))) if search else statement
+
+
+def _contains(term: str) -> ColumnElement[bool]:
+    contains = func.strpos(users.c.search_key, literal(term, Text)) > 0
+    return or_(contains, _has_phone(term)) if is_phone_number(term) else contains
+
+
+def _has_phone(phone: str) -> ColumnElement[bool]:
+    """Whether a user has this number, in any notation."""
+    return users.c.primary_phone_key.in_([phone_key(phone), literal_phone_key(phone)])
+
+
+async def has_legacy_phone(connection: AsyncConnection, user: User) -> bool:
+    """Whether another user has kept the key of an earlier release for this user's phone number in this notation.
+
+    The unique constraint compares keys only, and that of a new number is canonical.
+    """
+    phone = user.primary_phone or ""
+    key = literal_phone_key(phone)
+    if key == phone_key(phone):
+        return False
+    values = {"tenant": user.tenant_id, "phone": key, "user": user.id}
+    return (await connection.execute(_WITH_PHONE_KEY, values)).first() is not None
 
 
 async def insert_user(connection: AsyncConnection, user: User, *, password_hash: str | None) -> None:
@@ -146,6 +175,11 @@ async def update_user(connection: AsyncConnection, user: User, *, password_hash:
     by_id = {"tenant": values.pop("tenant_id"), "user": values.pop("id")}
     if password_hash is not None:
         values["password_hash"] = password_hash
+    is_same_phone = users.c.primary_phone.is_not_distinct_from(literal(user.primary_phone, Text))
+    # An unchanged number keeps its key: it may be that of an earlier release, and the canonical one another user's.
+    values["primary_phone_key"] = case(
+        (is_same_phone, users.c.primary_phone_key), else_=literal(values["primary_phone_key"], Text)
+    )
     await connection.execute(_UPDATE.values(values), by_id)
 
 
@@ -171,8 +205,7 @@ async def list_users(
         values["role"] = search.without_role_id
     conditions = [_field_matches(each) for each in search.fields]
     if term := search_term(search.text):
-        conditions.append(_MATCHES)
-        values["term"] = term
+        conditions.append(_contains(term))
     if conditions:
         join = and_ if search.joint == "and" else or_
         matching = matching.where(join(*conditions)).offset(_UNINDEXED)
@@ -191,6 +224,8 @@ async def list_users(
 
 
 def _field_matches(search: FieldSearch) -> ColumnElement[bool]:
+    if search.field == "primaryPhone" and (search.mode == "exact" or "%" not in search.text):
+        return _has_phone(search.text)
     column, key = _FIELDS[search.field]
     text = key(search.text)
     wanted: ColumnElement[str] = literal(text.translate(_ESCAPED) if search.mode == "like" else text, type_=Text)
