@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -157,3 +158,45 @@ async def test_the_cache_forgets_members_that_the_recreated_stream_does_not_have
             await asyncio.sleep(0.01)
         while await versions("u1", "u2", "u3") != [2, None, 1]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def test_the_bus_survives_a_malformed_greeting_and_closes_a_connection_that_is_being_made(
+    own: OwnServers,
+) -> None:
+    """As of a proxy without a server: more than a line of INFO can have, then silence."""
+    nats = urlsplit(own.addresses.subscriber_nats_url)
+    greetings = asyncio.Queue[bytes | None]()
+    silent = asyncio.Queue[asyncio.StreamReader]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        greeting = await greetings.get()
+        if greeting is None:
+            to_nats = await asyncio.open_connection(nats.hostname, nats.port)
+            await asyncio.gather(copy(reader, to_nats[1]), copy(to_nats[0], writer))
+        elif greeting:
+            writer.write(greeting)
+            await reader.read()
+            writer.close()
+        else:
+            silent.put_nowait(reader)
+
+    async with await asyncio.start_server(serve, "127.0.0.1") as server, asyncio.timeout(WITHIN_S):
+        port = server.sockets[0].getsockname()[1]
+        greetings.put_nowait(None)
+        bus = EventBus(nats._replace(netloc=f"{nats.username}:{nats.password}@127.0.0.1:{port}").geturl())
+        async with bus:
+            for greeting in (b"INFO " + b"x" * 200_000, None):
+                greetings.put_nowait(greeting)
+            await bus.client.close()
+            await bus.reopened()
+            await bus.client.flush()
+            greetings.put_nowait(b"")
+            await bus.client.close()
+            reader = await silent.get()
+        assert await reader.read() == b""
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while received := await reader.read(65_536):
+        writer.write(received)
+    writer.close()

@@ -174,9 +174,13 @@ class EventBus:
             client = Client()
             try:
                 await self._connect(client)
-            except (NatsError, OSError, TimeoutError) as error:
+            except (NatsError, OSError, TimeoutError, ValueError) as error:  # ValueError: a greeting that is malformed
+                await client.close()
                 await self._on_error(error)
                 await asyncio.sleep(_RECONNECT_WAIT_S)
+            except asyncio.CancelledError:
+                await client.close()
+                raise
             else:
                 self._client = client
 
