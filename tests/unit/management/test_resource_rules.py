@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from management_service.resources.rules import is_resource_indicator
+from identity_common.uris import is_resource_indicator
 
 ISSUER = "https://id.example.com/oidc"
 

@@ -194,6 +194,29 @@ def test_a_base_url_is_an_address_that_an_issuer_can_begin_with(address: str) ->
     assert problems(BASE_URL=address) == ["BASE_URL: must be an absolute http(s) address without a slash at the end"]
 
 
+@pytest.mark.parametrize(
+    "indicator",
+    [
+        "management",
+        "https://",
+        "https://h:99999/",
+        "https://us:pw@h/",
+        "https://h/%zz",
+        "https://h/a[b]",
+        "https://h/api#here",
+        "https://id.example.com/oidc/me",
+        "URN:service:organization:one",
+    ],
+)
+def test_the_management_api_has_a_resource_indicator_that_clients_can_use(indicator: str) -> None:
+    """RFC 8707 section 2: an absolute URI without fragment."""
+    expected = (
+        "MANAGEMENT_API_RESOURCE: must be an absolute URI without user information and fragment, neither below "
+        "{BASE_URL}/oidc nor of urn:{URN_NAMESPACE}:"
+    )
+    assert problems(MANAGEMENT_API_RESOURCE=indicator) == [expected]
+
+
 def test_production_requires_https_except_for_loopback() -> None:
     assert problems(BASE_URL="http://id.example.com") == ["BASE_URL: must be https in production"]
     assert problems(BASE_URL="http://127.0.0.1.example.com") == ["BASE_URL: must be https in production"]

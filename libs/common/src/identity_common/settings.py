@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from identity_common.sealing import is_sealing_key
-from identity_common.uris import is_usable_uri
+from identity_common.uris import is_resource_indicator, is_usable_uri
 
 Environment = Literal["development", "production"]
 
@@ -34,7 +34,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         tenant_id: Id of the only tenant; part of every row, key and subject, so it cannot change later.
         environment: ``production`` or ``development``. In production ``base_url`` must be ``https``, unless its host is
             loopback.
-        management_api_resource: Resource indicator of the Management API; an identifier, not an address.
+        management_api_resource: Resource indicator of the Management API: an absolute URI, but not an address.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 
@@ -71,6 +71,15 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
                 and address.hostname not in {"127.0.0.1", "localhost", "::1"}
             ):
                 found.append("BASE_URL: must be https in production")
+        namespaces = {
+            "urn_namespace": values.get("urn_namespace", "service"),
+            "issuer": f"{values.get('base_url')}/oidc",
+        }
+        if not is_resource_indicator(values.get("management_api_resource", "urn:default"), **namespaces):
+            found.append(
+                "MANAGEMENT_API_RESOURCE: must be an absolute URI without user information and fragment, neither below "
+                "{BASE_URL}/oidc nor of urn:{URN_NAMESPACE}:"
+            )
         return found + cls.too_small(values, trusted_proxies=0)
 
     @staticmethod

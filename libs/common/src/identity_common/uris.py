@@ -26,3 +26,24 @@ def is_usable_uri(text: str) -> bool:
         return urlsplit(text).port != 0  # raises if it is above 65535, or if the brackets hold no address
     except ValueError:
         return False
+
+
+def is_resource_indicator(indicator: str, *, urn_namespace: str, issuer: str) -> bool:
+    """Return whether this is an acceptable indicator: a usable URI without fragment, outside of our own namespaces.
+
+    Source:
+        RFC 8707 section 2.
+    """
+    if "#" in indicator or not is_usable_uri(indicator):
+        return False
+    parts = urlsplit(indicator)
+    return (
+        bool(parts.netloc or parts.path)
+        and not (parts.scheme in {"http", "https"} and not parts.hostname)
+        and not _is_below(indicator.lower(), issuer.lower())
+        and not indicator.lower().startswith(f"urn:{urn_namespace}:".lower())
+    )
+
+
+def _is_below(indicator: str, issuer: str) -> bool:
+    return indicator == issuer or indicator.startswith((f"{issuer}/", f"{issuer}?"))

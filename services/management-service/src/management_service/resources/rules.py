@@ -1,14 +1,12 @@
 """The rules for resources and scopes."""
 
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, Description, Name
 from identity_common.scope_names import ScopeName
-from identity_common.uris import is_usable_uri
 
 DEFAULT_ACCESS_TOKEN_TTL_S: Final = 3600
 MANAGEMENT_API_ID: Final = "management-api"
@@ -78,24 +76,3 @@ class ScopeUpdate(Body):
 
     name: ScopeName | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET
-
-
-def is_resource_indicator(indicator: str, *, urn_namespace: str, issuer: str) -> bool:
-    """Return whether this is an acceptable indicator: a usable URI without fragment, outside of our own namespaces.
-
-    Source:
-        RFC 8707 section 2.
-    """
-    if "#" in indicator or not is_usable_uri(indicator):
-        return False
-    parts = urlsplit(indicator)
-    return (
-        bool(parts.netloc or parts.path)
-        and not (parts.scheme in {"http", "https"} and not parts.hostname)
-        and not _is_below(indicator.lower(), issuer.lower())
-        and not indicator.lower().startswith(f"urn:{urn_namespace}:".lower())
-    )
-
-
-def _is_below(indicator: str, issuer: str) -> bool:
-    return indicator == issuer or indicator.startswith((f"{issuer}/", f"{issuer}?"))

@@ -15,6 +15,7 @@ from identity_common.paging import Page
 from identity_common.rights.scopes import MANAGEMENT_SCOPES
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.uris import is_resource_indicator
 from identity_common.wire.events import ResourceState, ScopeState
 from management_service.party_ends import find_party_ends, put_party_end, resource_party
 from management_service.resources import rules, store
@@ -85,7 +86,7 @@ class Resources:
         Raises:
             Conflict: The indicator is not valid, or in use; or the name is not valid.
         """
-        if not rules.is_resource_indicator(creation.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
+        if not is_resource_indicator(creation.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
             raise Conflict("resource.invalid_indicator", _INVALID_INDICATOR)
         name = accepted_name(creation.name)
         async with self._changes.transaction() as transaction:
