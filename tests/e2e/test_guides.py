@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import subprocess
@@ -13,10 +14,12 @@ from typing import Any
 import httpx2 as httpx
 import jwt
 import pytest
+from nats.aio.client import DEFAULT_MAX_RECONNECT_ATTEMPTS
 
 from tests.support.guides import DemoTokens, called, code_of, replaced, settings, write_code
 from tests.support.processes import free_port
 from tests.support.serving import serving
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.world import World
 
 
@@ -107,6 +110,46 @@ def test_events_with_nats_py_when_there_are_none(run_directory: Path, tmp_path: 
     )
     (tmp_path / "watch.py").write_text(code)
     run([sys.executable, tmp_path / "watch.py"], settings(run_directory))
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("world")
+async def test_events_with_nats_py_after_an_outage_of_more_attempts_than_it_makes_by_default(
+    run_directory: Path, tmp_path: Path
+) -> None:
+    write_code("events.md", tmp_path)
+    code = replaced(
+        code_of("events.md")["watch.py"],
+        {"max_reconnect_attempts=-1,": "max_reconnect_attempts=-1, reconnect_time_wait=0.01,"}
+        | {"timeout=30": "timeout=1", "watch-python": "watch-outage"},
+    )
+    (tmp_path / "watch.py").write_text(code)
+    environment = settings(run_directory)
+    async with TcpProxy(environment["NATS_URL"]) as proxy:
+        watching = await asyncio.create_subprocess_exec(
+            *(sys.executable, tmp_path / "watch.py"),
+            env=environment | {"NATS_URL": proxy.url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert watching.stdout is not None and watching.stderr is not None
+        try:
+            before = await changed(tmp_path, environment)
+            await anext(line async for line in watching.stdout if before in line.decode())
+            await proxy.cut()
+            for _ in range(3 * DEFAULT_MAX_RECONNECT_ATTEMPTS):
+                await anext(line async for line in watching.stderr if b"encountered error" in line)
+            during = await changed(tmp_path, environment)
+            await proxy.mend()
+            await anext(line async for line in watching.stdout if during in line.decode())
+        finally:
+            watching.kill()
+            await watching.communicate()
+
+
+async def changed(directory: Path, environment: dict[str, str]) -> str:
+    """Return the id of an organization with a new member."""
+    return (await asyncio.to_thread(run, ["sh", "-e", directory / "change.sh"], environment)).split()[-1]
 
 
 def run(command: list[str | Path], environment: dict[str, str]) -> str:
