@@ -92,7 +92,8 @@ async def test_a_migration_that_fails_for_another_reason_is_not_repeated(databas
 ONE_ROW = r"""
     SELECT format(
         'INSERT INTO %I (%s) VALUES (%s)', table_name, string_agg(quote_ident(column_name), ', '),
-        string_agg(CASE column_name WHEN 'algorithm' THEN quote_literal('ES256') WHEN 'status' THEN quote_literal('Next')
+        string_agg(CASE column_name
+            WHEN 'algorithm' THEN quote_literal('ES256') WHEN 'status' THEN quote_literal('Next')
             ELSE CASE data_type WHEN 'boolean' THEN 'false' WHEN 'ARRAY' THEN quote_literal('{}')
             WHEN 'jsonb' THEN quote_literal('{}') ELSE quote_literal('1') END END, ', ')
     )
