@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,29 @@ def test_where_a_page_shows_a_part_it_says_so(stack: RunningStack, administrator
             if not is_said:
                 silent.append((path, total))
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    "path", ["users", "roles", "organizations", "applications?type=SPA", "template/roles?search=x"]
+)
+def test_a_page_beyond_the_end_of_a_list_leads_to_the_first(administrator: Administrator, path: str) -> None:
+    administrator.opens()
+    beyond = f"{CONSOLE}/{path}{'&' if '?' in path else '?'}page=77777"
+    page = administrator.opens(beyond)
+    assert page.status_code == 404
+    assert "This list has no page 77777." in page.text
+    (first,) = re.findall(r'<a class="button" href="([^"]+)">', page.text)
+    assert unescape(first) == f"{CONSOLE}/{path}"
+
+
+@pytest.mark.parametrize("path", ["users", "applications", "audit", "organizations"])
+def test_the_api_alone_limits_what_is_searched_for(administrator: Administrator, path: str) -> None:
+    """A browser cuts off what is pasted, and counts other units."""
+    administrator.opens()
+    assert "maxlength" not in administrator.opens(f"{CONSOLE}/{path}").text
+    refused = administrator.opens(f"{CONSOLE}/{path}?{'operation' if path == 'audit' else 'search'}={'x' * 300}")
+    assert refused.status_code in {400, 422}
+    assert re.search(r"at most \d+|too long|length|characters", refused.text)
 
 
 def test_every_list_of_the_console_names_its_page_size() -> None:

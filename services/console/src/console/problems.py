@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from litestar import Response
 from litestar.exceptions import HTTPException
@@ -9,9 +10,9 @@ from litestar.types import ExceptionHandlersMap
 
 from console.console import Forged
 from console.credentials import NotConfigured
-from console.forms import BadForm
+from console.forms import BadForm, Form
 from console.rendering import Pages
-from console.requests import HOME, AnyRequest, NoRights, NoSuchPage, language_of
+from console.requests import HOME, AnyRequest, BeyondTheEnd, NoRights, NoSuchPage, language_of
 from identity_common.failures import log_fields
 from identity_common.http.problems import API_EXCEPTION_HANDLERS, refusal_of, temporary_failure
 from identity_common.telemetry.logs import get_logger
@@ -45,6 +46,14 @@ def _show_not_found(pages: Pages, request: AnyRequest, error: Exception) -> Resp
     return pages.render("not_found.html", language_of(request), status=404)
 
 
+def _show_beyond_the_end(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
+    del error
+    query = [(name, value) for name, value in request.query_params.multi_items() if name != "page"]
+    first = request.url.path + (f"?{urlencode(query)}" if query else "")
+    number = int(request.query_params["page"])
+    return pages.render("beyond_the_end.html", language_of(request), status=404, number=number, first=first)
+
+
 def _show_wrong_address(pages: Pages, request: AnyRequest, error: HTTPException) -> Response[Any]:
     """Answer with a page below ``/console``, signed in or not, and elsewhere as the API does."""
     if not f"{request.scope['path']}/".startswith(f"{HOME}/"):
@@ -56,8 +65,10 @@ def _show_wrong_address(pages: Pages, request: AnyRequest, error: HTTPException)
 
 def _show_refusal(pages: Pages, request: AnyRequest, error: ApiError) -> Response[str]:
     """Show a refusal that no page handles: a change by another administrator at the same time, for example."""
-    language = language_of(request)
-    return pages.render("failed.html", language, status=error.status, reason=error.message, request_id=error.request_id)
+    language, form = language_of(request), Form()
+    form.refuse(error)
+    reason = form.problem or error.message
+    return pages.render("failed.html", language, status=error.status, reason=reason, request_id=error.request_id)
 
 
 def _show_failure(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
@@ -75,6 +86,7 @@ _HANDLERS: Final[dict[int | type[Exception], Any]] = {
     BadForm: _show_forged,
     NotConfigured: _show_not_configured,
     NoSuchPage: _show_not_found,
+    BeyondTheEnd: _show_beyond_the_end,
     NotFound: _show_not_found,
     InvalidId: _show_not_found,
     ApiError: _show_refusal,

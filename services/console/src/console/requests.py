@@ -4,7 +4,7 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx2 as httpx
@@ -25,6 +25,7 @@ from identity_common.signed_values import SignedValues
 from identity_common.stores.address_limit import AddressLimit
 from stead import AsyncIdentityClient, AsyncManagementClient
 from stead.errors import ApiError, OAuthError, SignInRequired, Unavailable
+from stead.manage.lists import AsyncListing, ListPage
 
 COOKIE: Final = "identity-console"
 HOME: Final = "/console"
@@ -34,6 +35,7 @@ _REFRESH_WAIT_S: Final = 12.0
 _REFRESH_POLL_S: Final = 0.1
 
 AnyRequest = Request[Any, Any, Any]
+T = TypeVar("T")
 
 
 class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
@@ -42,6 +44,10 @@ class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
 
 class NoSuchPage(Exception):  # noqa: N818
     """Nothing exists at this URL."""
+
+
+class BeyondTheEnd(Exception):  # noqa: N818
+    """The list has no page with the number in the URL: it was shortened, or the number was typed."""
 
 
 class NoRights(Exception):  # noqa: N818
@@ -209,6 +215,18 @@ class ConsoleRequest:
         """Return the page number in the URL; 1 unless it is a number of at most 9 digits."""
         text = self.parameter("page")
         return max(int(text), 1) if text.isascii() and text.isdecimal() and len(text) <= 9 else 1
+
+    async def page_of(self, listed: AsyncListing[T]) -> ListPage[T]:
+        """Return the page of a list that the URL names.
+
+        Raises:
+            BeyondTheEnd: The list is shorter.
+        """
+        number = self.page_number()
+        found = await listed.page(str(number))
+        if number > 1 and not found.items:
+            raise BeyondTheEnd
+        return found
 
     def typed(self) -> Form | None:
         """Return what was typed into this page's form before the session expired; None if nothing was."""

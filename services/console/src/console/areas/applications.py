@@ -53,8 +53,8 @@ AREA: Final = Area()
 async def applications(request: ConsoleRequest) -> Response[str]:
     search, number, kind = request.parameter("search"), request.page_number(), request.parameter("type")
     types = [each for each in _TYPES if each == kind]
-    found = await request.api.applications.list(search=search or None, types=types, page_size=_PAGE_SIZE).page(
-        str(number)
+    found = await request.page_of(
+        request.api.applications.list(search=search or None, types=types, page_size=_PAGE_SIZE)
     )
     return await request.page(
         "applications/list.html",
@@ -152,7 +152,7 @@ async def _page(
     application, secrets, organizations, recent = await asyncio.gather(
         request.api.applications.get(application_id),
         request.api.applications.secrets(application_id, page_size=_SECRETS).page(),
-        request.api.applications.organizations(application_id, page_size=_PAGE_SIZE).page(str(number)),
+        request.page_of(request.api.applications.organizations(application_id, page_size=_PAGE_SIZE)),
         request.api.logs.list(target_id=application_id, page_size=_ENTRIES).page(),
     )
     is_machine = application.type == _MACHINE
@@ -226,7 +226,7 @@ async def _roles_page(request: ConsoleRequest, application_id: str, form: Form, 
     )
     application, held, available = await asyncio.gather(
         request.api.applications.get(application_id),
-        request.api.applications.roles(application_id, page_size=_PAGE_SIZE).page(str(number)),
+        request.page_of(request.api.applications.roles(application_id, page_size=_PAGE_SIZE)),
         unheld.page(),
     )
     return await request.page(

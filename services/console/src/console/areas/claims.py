@@ -417,7 +417,7 @@ async def _page(
 ) -> Response[str]:
     active, versions, failures, recording = await asyncio.gather(
         _active(request, kind),
-        request.api.custom_claims.versions(kind, page_size=_VERSIONS).page(str(request.page_number())),
+        request.page_of(request.api.custom_claims.versions(kind, page_size=_VERSIONS)),
         _failures(request, kind),
         _recording(request, kind),
     )

@@ -81,7 +81,7 @@ async def members(request: ConsoleRequest, organization_id: str, kind: str) -> R
     search, number = request.parameter("search"), request.page_number()
     organization, found = await asyncio.gather(
         request.api.organizations.get(organization_id),
-        operations.list(organization_id, search=search or None, page_size=_PAGE_SIZE).page(str(number)),
+        request.page_of(operations.list(organization_id, search=search or None, page_size=_PAGE_SIZE)),
     )
     values = {"kind": kind, "organization": organization, "members": found, "search": search, "number": number}
     return await request.page("organizations/members.html", area=NAME, **values)

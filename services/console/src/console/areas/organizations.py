@@ -23,8 +23,8 @@ _ENTRIES: Final = 10
 @AREA.page("/organizations")
 async def organizations(request: ConsoleRequest) -> Response[str]:
     search, number = request.parameter("search"), request.page_number()
-    found = await request.api.organizations.list(search=search or None, show_featured=True, page_size=_PAGE_SIZE).page(
-        str(number)
+    found = await request.page_of(
+        request.api.organizations.list(search=search or None, show_featured=True, page_size=_PAGE_SIZE)
     )
     return await request.page("organizations/list.html", area=NAME, organizations=found, search=search, number=number)
 

@@ -32,7 +32,7 @@ AREA: Final = Area()
 @AREA.page("/resources")
 async def resources(request: ConsoleRequest) -> Response[str]:
     search, number = request.parameter("search"), request.page_number()
-    found = await request.api.resources.list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
+    found = await request.page_of(request.api.resources.list(search=search or None, page_size=_PAGE_SIZE))
     return await request.page("resources/list.html", area=_AREA, resources=found, search=search, number=number)
 
 
@@ -140,7 +140,7 @@ async def _page(
     number = request.page_number()
     resource, scopes, recent = await asyncio.gather(
         request.api.resources.get(resource_id),
-        request.api.resources.scopes(resource_id, page_size=_PAGE_SIZE).page(str(number)),
+        request.page_of(request.api.resources.scopes(resource_id, page_size=_PAGE_SIZE)),
         request.api.logs.list(target_id=resource_id, page_size=_ENTRIES).page(),
     )
     current = Form.editing(resource.etag, name=resource.name, accessTokenTtl=resource.access_token_ttl)

@@ -29,7 +29,7 @@ AREA: Final = Area()
 @AREA.page("/roles")
 async def roles(request: ConsoleRequest) -> Response[str]:
     search, number = request.parameter("search"), request.page_number()
-    found = await request.api.roles.list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
+    found = await request.page_of(request.api.roles.list(search=search or None, page_size=_PAGE_SIZE))
     return await request.page("roles/list.html", area=_AREA, roles=found, search=search, number=number)
 
 
@@ -157,13 +157,15 @@ async def _page(request: ConsoleRequest, role_id: str, *, form: Form | None = No
     )
 
 
-async def _held_by(request: ConsoleRequest, role: Role, *, page: str = "1") -> dict[str, Any]:
-    """Return a page of a role's holders: ids and names, the total, and the next page."""
+async def _held_by(request: ConsoleRequest, role: Role, *, is_paged: bool = False) -> dict[str, Any]:
+    """Return the first page of a role's holders, or the one that the URL names: ids and names, the total, the next."""
     if role.type == "User":
-        users = await request.api.roles.users(role.id, page_size=_PAGE_SIZE).page(page)
+        listed = request.api.roles.users(role.id, page_size=_PAGE_SIZE)
+        users = await (request.page_of(listed) if is_paged else listed.page())
         named, total, following = [(each.id, shown_name(each)) for each in users.items], users.total, users.following
     else:
-        found = await request.api.roles.applications(role.id, page_size=_PAGE_SIZE).page(page)
+        applications = request.api.roles.applications(role.id, page_size=_PAGE_SIZE)
+        found = await (request.page_of(applications) if is_paged else applications.page())
         named, total, following = [(each.id, each.name) for each in found.items], found.total, found.following
     return {"items": named, "total": total, "following": following}
 
@@ -195,7 +197,7 @@ async def _scopes_page(request: ConsoleRequest, role_id: str, form: Form, *, sta
 
 async def _holders_page(request: ConsoleRequest, role_id: str, form: Form, *, status: int = 200) -> Response[str]:
     role, search, number = await request.api.roles.get(role_id), request.parameter("search"), request.page_number()
-    held = await _held_by(request, role, page=str(number))
+    held = await _held_by(request, role, is_paged=True)
     if role.type == "User":
         users = await request.api.users.list(
             search=search or None, without_role_id=role_id, page_size=_PAGE_SIZE

@@ -28,7 +28,7 @@ AREA: Final = Area()
 @AREA.page("/template/{kind:str}")
 async def entries(request: ConsoleRequest, kind: str) -> Response[str]:
     search, number = request.parameter("search"), request.page_number()
-    found = await _api(request, kind).list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
+    found = await request.page_of(_api(request, kind).list(search=search or None, page_size=_PAGE_SIZE))
     return await request.page(
         "template/entries.html", area=_AREA, kind=kind, entries=found, search=search, number=number
     )

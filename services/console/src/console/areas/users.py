@@ -37,7 +37,7 @@ async def users(request: ConsoleRequest) -> Response[str]:
     search = request.parameter("search")
     listed = request.api.users.list(search=search or None, page_size=_PAGE_SIZE)
     number = request.page_number()
-    found = await listed.page(str(number))
+    found = await request.page_of(listed)
     return await request.page("users/list.html", area=_AREA, users=found, search=search, number=number)
 
 
@@ -193,7 +193,7 @@ async def _user_page(
         request.api.users.get(user_id),
         request.api.users.roles(user_id, page_size=_PAGE_SIZE).page(),
         request.api.users.consents(user_id),
-        request.api.users.organizations(user_id, page_size=_PAGE_SIZE).page(str(number)),
+        request.page_of(request.api.users.organizations(user_id, page_size=_PAGE_SIZE)),
         request.api.logs.list(user_id=user_id, page_size=_ENTRIES).page(),
     )
     names = await application_names(request, [consent.application_id for consent in consents])
@@ -286,7 +286,7 @@ async def _roles_page(request: ConsoleRequest, user_id: str, form: Form, *, stat
     search, number = request.parameter("search"), request.page_number()
     user, held, available = await asyncio.gather(
         request.api.users.get(user_id),
-        request.api.users.roles(user_id, page_size=_PAGE_SIZE).page(str(number)),
+        request.page_of(request.api.users.roles(user_id, page_size=_PAGE_SIZE)),
         request.api.roles.list(
             search=search or None, type="User", without_user_id=user_id, page_size=_PAGE_SIZE
         ).page(),
