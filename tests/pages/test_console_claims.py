@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -129,6 +130,20 @@ def test_a_test_shows_the_claims_and_saves_nothing(stack: RunningStack, administ
 
 
 @pytest.mark.heavy
+def test_a_variable_may_have_several_lines(administrator: Administrator) -> None:
+    script = "const getCustomJwtClaims = async ({ environmentVariables }) => ({ given: environmentVariables });"
+    typed = 'KEY="-----BEGIN\nab=c\n"\n\n QUOTED = "a \\"b\\"\\n"\nPLAIN="c" d\nLAST="e"'
+    page = administrator.opens(HERE)
+    tried = administrator.sends(page, script=script, replace="yes", environmentVariables=typed, step="test")
+    (shown,) = re.findall(r'<pre class="card"><code>(.*?)</code>', tried.text, re.DOTALL)
+    assert json.loads(unescape(shown))["given"] == {
+        "KEY": "-----BEGIN\nab=c\n",
+        "QUOTED": 'a "b"\n',
+        "PLAIN": '"c" d',
+        "LAST": "e",
+    }
+
+
 def test_a_script_that_is_tried_without_variables_is_told_so(administrator: Administrator) -> None:
     lacks = "Here it has no environment variables, because stored ones cannot be read."
     page = administrator.opens(HERE)
@@ -164,6 +179,8 @@ def test_an_error_is_marked_in_its_line_and_nothing_is_saved(stack: RunningStack
         ("environmentVariables", "no equals sign"),
         ("environmentVariables", "=value"),
         ("environmentVariables", "A=1\nA=2"),
+        ("environmentVariables", 'A="1\n2'),
+        ("environmentVariables", 'A="\\x"'),
         ("tokenSample", '{"a":' + "[" * 100_000),
     ):
         refused = administrator.sends(page, script=SCRIPT, replace="yes", **{field: value})

@@ -3,6 +3,8 @@
 import asyncio
 import difflib
 import functools
+import json
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -25,6 +27,11 @@ PATH: Final = "/console/claims"
 _AREA: Final = "claims"
 _VERSIONS: Final = 20
 _CONTEXT_LINES: Final = 3
+_VARIABLE: Final = re.compile(
+    r"""^(?=.*\S)([^=\n]*)(?:=[^\S\n]*("(?:[^"\\]|\\.)*")[^\S\n]*$|(=.*)?$)""",
+    re.MULTILINE,
+)
+"""``NAME=value``, or ``NAME="value"`` with the escapes of JSON, over several lines too; or a line that is neither."""
 
 Kind = Literal["access-token", "client-credentials"]
 KINDS: Final[tuple[Kind, ...]] = ("access-token", "client-credentials")
@@ -319,16 +326,21 @@ async def _version(request: ConsoleRequest, kind: Kind, number: str) -> ClaimsFu
 
 
 def _variables(form: Form) -> dict[str, str] | None:
-    """Return the environment variables that were typed, ``NAME=value`` on each line; None to keep the stored ones."""
+    """Return the environment variables that were typed; None to keep the stored ones.
+
+    Raises:
+        InvalidField: A line has no name or repeats one; the error is set.
+    """
     if not form.is_checked("replace"):
         return None
-    variables = {}
-    for line in form.value("environmentVariables").split("\n"):
-        name, equals, value = line.partition("=")
-        name = name.strip()
-        if not line.strip():
-            continue
-        if not equals or not name or name in variables:
+    variables: dict[str, str] = {}
+    for before, quoted, plain in _VARIABLE.findall(form.value("environmentVariables")):
+        name = before.strip()
+        try:
+            value = json.loads(quoted, strict=False) if quoted else plain.removeprefix("=")
+        except ValueError:
+            value = None
+        if value is None or not (quoted or plain) or not name or name in variables:
             form.errors["environmentVariables"] = "line"
             raise InvalidField
         variables[name] = value
