@@ -20,7 +20,7 @@ SEEDED_ROLES: Final = (
         "Support lead",
         "Sees users, organizations and the audit trail; sees and ends impersonations.",
         (
-            *("users:read", "organizations:read", "applications:read", "roles:read", "template:read"),
+            *("users:read", "organizations:read", "applications:read", "resources:read", "roles:read", "template:read"),
             *("impersonations:end", "audit:read"),
         ),
     ),
@@ -30,7 +30,7 @@ SEEDED_ROLES: Final = (
         "Changes applications, API resources, the organization template and custom claims; no users and no roles.",
         (
             *("applications", "resources", "template", "claims"),
-            *("users:read", "organizations:read", "roles:read", "config:read", "keys:read"),
+            *("users:read", "organizations:read", "roles:read", "config:read", "keys:read", "audit:read"),
         ),
     ),
     SeededRole("Read-only", "Sees everything; changes and exports nothing.", (SCOPE_READ,)),
