@@ -174,7 +174,7 @@ def test_the_api_alone_limits_what_is_searched_for(administrator: Administrator,
 def test_every_list_of_the_console_names_its_page_size() -> None:
     """With the default of the SDK, 100, a list that ends too early is found by those alone who have more."""
     silent = []
-    for module in (ROOT / "services/management-service/src/management_service/console/areas").glob("*.py"):
+    for module in (ROOT / "services/console/src/console/areas").glob("*.py"):
         nodes = [*ast.walk(ast.parse(module.read_text()))]
         assigned = {
             ast.unparse(target): node.value for node in nodes if isinstance(node, ast.Assign) for target in node.targets

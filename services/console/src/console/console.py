@@ -1,8 +1,8 @@
 """Declares and serves pages and forms: what all of them have in common.
 
-A page is shown to a signed-in administrator; one that only leads to a change needs the scope ``all``. A form needs it
-too, and also the session's CSRF token and our own origin. It is sent to the URL of its page, so that the page can be
-shown again with what was typed.
+A page is shown to a signed-in administrator whose roles let it be seen; one that only leads to a change needs the scope
+for the change. A form needs that too, and also the session's CSRF token and our own origin. It is sent to the URL of
+its page, so that the page can be shown again with what was typed.
 """
 
 import hmac
@@ -23,6 +23,7 @@ from console.requests import (
     NoSuchPage,
     SignInNeeded,
 )
+from console.rights import needed_scope
 from console.sign_in import begin
 from identity_common.http.layers.head import UNSAFE_GET
 
@@ -41,7 +42,7 @@ class Declared(NamedTuple):
     """A page or a form.
 
     Attributes:
-        scope: The scope that the administrator needs.
+        scope: ``read``, or ``all`` for what changes something.
     """
 
     path: str
@@ -50,13 +51,14 @@ class Declared(NamedTuple):
     scope: str
 
     def require_scope(self, request: ConsoleRequest) -> None:
-        """Refuse an administrator who may only read.
+        """Refuse an administrator whose roles do not grant the scope that this address needs.
 
         Raises:
-            NoRights: The scope ``all`` is needed and missing.
+            NoRights: It is missing.
         """
-        if self.scope == _ALL and not request.may_change:
-            raise NoRights(_ALL)
+        needed = needed_scope(self.path, changes=self.scope == _ALL)
+        if needed is not None and needed not in request.scopes:
+            raise NoRights(needed)
 
 
 class Area:

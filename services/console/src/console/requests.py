@@ -17,19 +17,22 @@ from console.forms import Form
 from console.languages import LANGUAGES
 from console.pending import PendingSignIns
 from console.rendering import Pages, redirect
+from console.rights import needed_scope
 from console.sessions import Notice, Session, Sessions
 from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address, forwarded_for
 from identity_common.pages.cookies import Cookies
+from identity_common.rights.scopes import MANAGEMENT_SCOPES, SCOPE_READ, implied
 from identity_common.signed_values import SignedValues
 from identity_common.stores.address_limit import AddressLimit
 from stead import AsyncIdentityClient, AsyncManagementClient
-from stead.errors import ApiError, OAuthError, SignInRequired, Unavailable
+from stead.errors import ApiError, Forbidden, OAuthError, SignInRequired, Unavailable
 from stead.manage.lists import AsyncListing, ListPage
 
 COOKIE: Final = "identity-console"
 HOME: Final = "/console"
-SCOPES: Final = ("all", "read")
+SCOPES: Final = tuple(MANAGEMENT_SCOPES)
+"""All scopes of the Management API: a token gets those that the roles of the user grant."""
 
 _REFRESH_WAIT_S: Final = 12.0
 _REFRESH_POLL_S: Final = 0.1
@@ -51,13 +54,13 @@ class BeyondTheEnd(Exception):  # noqa: N818
 
 
 class NoRights(Exception):  # noqa: N818
-    """The user has no role for the Management API, or one that only reads.
+    """The user has no role for the Management API, or none for what was asked for.
 
     Attributes:
-        scope: The missing scope.
+        scope: The missing scope; empty if there is none at all.
     """
 
-    def __init__(self, scope: str) -> None:
+    def __init__(self, scope: str = "") -> None:
         super().__init__(scope)
         self.scope = scope
 
@@ -168,13 +171,13 @@ class ConsoleRequest:
         original: The request, as the framework has it.
         session: The browser's session.
         api: The Management API, with the administrator's own token.
-        scope: ``all``, or ``read`` if the administrator may only read.
+        scopes: What the administrator's roles grant, the scopes that others include among them.
     """
 
     def __init__(self, context: ConsoleContext, request: AnyRequest, session: Session) -> None:
         self.original = request
         self.session = session
-        self.scope = ""
+        self.scopes: frozenset[str] = frozenset()
         self._has_unsaved = request.method == "POST"
         self._context = context
         self._client = context.client(session.tokens.storage)
@@ -203,9 +206,14 @@ class ConsoleRequest:
         return self._context.resource
 
     @property
-    def may_change(self) -> bool:
-        """Whether the administrator may change anything."""
-        return self.scope == "all"
+    def is_read_only(self) -> bool:
+        """Whether the administrator may change nothing at all."""
+        return self.scopes <= implied([SCOPE_READ, "audit:export"])
+
+    def may(self, path: str, *, changes: bool = False) -> bool:
+        """Return whether the administrator may see the page at this address, or change what it shows."""
+        needed = needed_scope(path, changes=changes)
+        return needed is None or needed in self.scopes
 
     def parameter(self, name: str) -> str:
         """Return a query parameter, stripped and without NUL; empty if it is missing."""
@@ -259,7 +267,9 @@ class ConsoleRequest:
             notices=notices,
             person=claims.get("name") or claims.get("username") or claims["sub"],
             own_id=claims["sub"],
-            may_change=self.may_change,
+            may=self.may,
+            may_change=self.may(self.original.url.path, changes=True),
+            is_read_only=self.is_read_only,
             csrf_token=self.session.csrf_token,
             path=self.original.url.path,
             now=int(time.time() * 1000),
@@ -333,10 +343,9 @@ class ConsoleRequest:
             Unavailable: The token endpoint did not answer.
         """
         token = await self._access_token(None)
-        granted = _scopes(token)
-        self.scope = next((scope for scope in SCOPES if scope in granted), "")
-        if not self.scope:
-            raise NoRights("read")
+        self.scopes = implied(_scopes(token))
+        if not self.scopes:
+            raise NoRights
 
     async def sign_out(self) -> str:
         """End the session and its tokens; return the URL at which the user can also end the sign-in.
@@ -365,7 +374,7 @@ class ConsoleRequest:
             raise SignInNeeded from None
         except OAuthError as refusal:
             if refusal.error in {"invalid_target", "access_denied", "invalid_scope"}:
-                raise NoRights("read") from None
+                raise NoRights from None
             raise SignInNeeded from None
 
     async def _renewed(self, target: str, refused: str | None) -> str:
@@ -391,7 +400,10 @@ class ConsoleRequest:
         """Return whether token-service and template-service have applied every change of this session."""
         paths = ("/api/configs/oidc/private-keys", "/api/organizations?page_size=1")
         answers = await asyncio.gather(*(self.api.request("GET", path) for path in paths), return_exceptions=True)
-        return not any(isinstance(answer, (ApiError, Unavailable, SignInNeeded)) for answer in answers)
+        return not any(  # a service that refuses the reader would not have carried out a change either
+            isinstance(answer, (ApiError, Unavailable, SignInNeeded)) and not isinstance(answer, Forbidden)
+            for answer in answers
+        )
 
     async def _remember(self, *, changed: bool) -> None:
         memory = self.session.memory

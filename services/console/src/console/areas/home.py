@@ -24,6 +24,8 @@ _SHOWN: Final = 20
 _COUNTED: Final = 100
 _KEY_AGE_DAYS: Final = 90
 _TROUBLES: Final = ("token.exchange.refused", "token.sign-in.refused", "token.sign-in.throttled", "audit.gap")
+_SHOWS: Final = frozenset({"audit:read", "claims:read", "impersonations:read", "keys:read"})
+"""The scopes that the page needs, all of them: in part, it would say that all is well."""
 _Kind = Literal["access-token", "client-credentials"]
 _KINDS: Final[tuple[_Kind, ...]] = ("access-token", "client-credentials")
 
@@ -64,6 +66,9 @@ class Attention(msgspec.Struct, frozen=True):
 async def home(request: ConsoleRequest) -> Response[str]:
     now = int(time.time() * 1000)
     begin = now - (_HOURS - 1) * _HOUR_MS
+    missing = sorted(_SHOWS - request.scopes)
+    if missing:
+        return await request.page("home_in_part.html", area="home", missing=missing)
     figures, recent, active, keys, feed_keys, *failures = await asyncio.gather(
         request.api.logs.figures(start_time=begin, end_time=now),
         request.api.logs.list(start_time=now - _DAY_MS, page_size=_SHOWN).page(),

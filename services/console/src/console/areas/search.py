@@ -1,7 +1,6 @@
 """``/console/search``: one field for everything; an id redirects to its page."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from litestar import Response
@@ -9,6 +8,7 @@ from litestar import Response
 from console.console import Area
 from console.rendering import redirect
 from console.requests import ConsoleRequest
+from stead import AuditEntry
 from stead.errors import InvalidId, NotFound
 
 AREA: Final = Area()
@@ -30,13 +30,13 @@ async def search(request: ConsoleRequest) -> Response[str]:
         ("resources", request.api.resources.get),
         ("roles", request.api.roles.get),
     ):
-        if await _exists(get, text):
+        if request.may(f"/console/{path}") and await _exists(get, text):
             return redirect(f"/console/{path}/{text}")
-    users, entries = await asyncio.gather(
-        request.api.users.list(search=text, page_size=_PAGE_SIZE).page(),
-        request.api.logs.list(subject_token_id=text, page_size=_PAGE_SIZE).page(),
-    )
-    return await request.page("search.html", area="", q=text, users=users, entries=entries.items)
+    users = await request.api.users.list(search=text, page_size=_PAGE_SIZE).page()
+    entries: Sequence[AuditEntry] = ()
+    if request.may("/console/audit"):
+        entries = (await request.api.logs.list(subject_token_id=text, page_size=_PAGE_SIZE).page()).items
+    return await request.page("search.html", area="", q=text, users=users, entries=entries)
 
 
 async def _exists(get: Callable[[str], Awaitable[object]], text: str) -> bool:
