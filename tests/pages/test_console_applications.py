@@ -280,7 +280,7 @@ def test_who_only_reads_sees_no_form_and_no_way_to_one(
 
 @pytest.mark.parametrize("area", [APPLICATIONS, RESOURCES, ROLES])
 def test_search_and_pages(administrator: Administrator, area: str) -> None:
-    for path in (f"{area}?search=%00nothing", f"{area}?page=99", f"{area}?type=Other", f"{area}?search={'x' * 128}"):
+    for path in (f"{area}?search=%00nothing", f"{area}?type=Other", f"{area}?search={'x' * 128}"):
         assert administrator.opens(path).status_code == 200
     assert administrator.opens(f"{area}?search={'x' * 129}").status_code == 400
     assert administrator.opens(f"{area}/unknown").status_code == 404
