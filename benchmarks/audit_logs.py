@@ -52,6 +52,8 @@ _ADD: Final = """
             'userId', CASE WHEN kind < 3 THEN user_id ELSE 'admin' || number % 20 END,
             'actorId', CASE WHEN kind IN (1, 2) THEN actor_id END,
             'organizationId', CASE WHEN kind > 0 THEN organization_id END, 'subjectTokenId', subject_token_id,
+            'context', CASE kind WHEN 0 THEN json_build_object('reason', 'The customer cannot see order ' || number,
+                'ticketId', 'TCK-' || number) END,
             'requestId', md5(number::text), 'address', '203.0.113.7', 'userAgent', 'Mozilla/5.0 (X11; Linux x86_64)',
             'ids', ids, 'aggregates', json_build_array('user/' || user_id), 'aggregateCount', 1))::text
     FROM named

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.console``: every page of the console over a large data set, its size and its time.
+"""``python -m benchmarks.console``: pages of the console, their size and time, and searches, over many objects.
 
 The pages are those that links lead to from the first one, some of each kind, the last page of each list, and searches.
 The services and the reader are one process, and one request is sent at a time.
@@ -25,6 +25,7 @@ from benchmarks.audit_logs import add_entries
 from benchmarks.many_users import ManyUsers
 from console.routes import _AREAS
 from identity_common.clock import now_ms
+from stead import ManagementClient
 from stead.models import OrganizationTemplate, TemplatePermission, TemplateRole
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.running_stack import RunningStack
@@ -32,6 +33,13 @@ from tests.support.running_stack import RunningStack
 _KB: Final = 1000
 _MOST_KB: Final = 100
 _MOST_MS: Final = 300
+_MOST_SEARCH_MS: Final = 100
+_SEARCHES: Final = 50
+_SEARCHED: Final = (
+    *("bench0000077", "bench0000077@example.com", "customer", "example.com", "customer 4711", "user", "TCK-2075"),
+    *("cannot see order 2075", "scope7", "role 0007", "a", "nothing that exists", "a b c d e f g h"),
+)
+"""Words of one object, of all objects of a kind, and of none."""
 _OF_EACH: Final = 4
 _AT_ONCE: Final = 100
 
@@ -86,6 +94,11 @@ def main() -> int:
         for kind, page in measured(Administrator(stack, "all"), large, size.rounds):
             missed = "  <-" if page.kb > _MOST_KB or page.p95_ms > _MOST_MS else ""
             print(f"{kind:62} {page.kb:7.0f} {page.p50_ms:7.0f} {page.p95_ms:7.0f}{missed}", flush=True)
+        print(f"\n{'GET /api/search':62} {'groups':>7} {'p50 ms':>7} {'p95 ms':>7}")
+        for text in _SEARCHED:
+            groups, p50_ms, p95_ms = _search(stack.management, text)
+            missed = "  <-" if p95_ms > _MOST_SEARCH_MS else ""
+            print(f"{text:62} {groups:7} {p50_ms:7.0f} {p95_ms:7.0f}{missed}", flush=True)
     return 0
 
 
@@ -161,6 +174,18 @@ def measured(administrator: Administrator, large: list[str], rounds: int) -> Ite
                 waiting.append(link)
     for kind in sorted(found):
         yield kind, Page(*map(max, zip(*found[kind], strict=True)))
+
+
+def _search(management: ManagementClient, text: str) -> tuple[int, float, float]:
+    """Return the number of groups with results, and the median and the 95th percentile in milliseconds."""
+    times = []
+    groups = 0
+    for _ in range(_SEARCHES):
+        begun_at = time.perf_counter()
+        groups = len(management.search(text).groups)
+        times.append((time.perf_counter() - begun_at) * 1000)
+    times.sort()
+    return groups, times[len(times) // 2], times[int(len(times) * 0.95)]
 
 
 def _page(administrator: Administrator, address: str, rounds: int) -> Page:

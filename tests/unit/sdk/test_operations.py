@@ -18,6 +18,7 @@ from stead import (
     NotFound,
     TestedClaims,
 )
+from stead.manage.operations import search as search_of_clients
 from tests.unit.sdk.operations import (
     applications,
     audit,
@@ -27,6 +28,7 @@ from tests.unit.sdk.operations import (
     organizations,
     resources,
     roles,
+    search,
     users,
 )
 from tests.unit.sdk.operations.entities import (
@@ -49,6 +51,7 @@ AREAS = (
     organizations,
     resources,
     roles,
+    search,
     users,
 )
 OPERATIONS = [row for area in AREAS for row in area.ROWS]
@@ -163,7 +166,7 @@ def offered(client: ManagementClient | AsyncManagementClient) -> dict[str, Any]:
         if not group_name.startswith("_")
         for name in dir(type(group))
         if not name.startswith("_")
-    }
+    } | {"search": search_of_clients.search}
 
 
 class Recorder:

@@ -109,6 +109,7 @@ def test_the_public_names_are_these() -> None:
         "ResourceScope",
         "Role",
         "Scope",
+        "SearchAnswer",
         "SignInForm",
         "SignInRequired",
         "SignedHead",

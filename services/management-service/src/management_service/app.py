@@ -36,6 +36,7 @@ from management_service.roles.routes import (
     RoleUserController,
     UserRoleController,
 )
+from management_service.search.routes import SearchController
 from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.users.routes import UserController
@@ -66,6 +67,7 @@ _CONTROLLERS: Final = (
     ClaimsFunctionController,
     LogController,
     LogKeyController,
+    SearchController,
 )
 
 

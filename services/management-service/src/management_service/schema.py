@@ -14,11 +14,13 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 
 from identity_common.stores.names import sort_key
 from identity_common.stores.tables import Key, reference, tenant_id
+from identity_common.stores.words import words_index
 
 metadata = MetaData()
 
@@ -49,6 +51,7 @@ users = Table(
     UniqueConstraint("tenant_id", "primary_email_key", name="users_primary_email_unique"),
     UniqueConstraint("tenant_id", "primary_phone_key", name="users_primary_phone_unique"),
     Index("users_by_name", "tenant_id", "sort_key", "name", "id"),
+    words_index("users", "name", "username", "primary_email", "primary_phone"),
 )
 
 invitations = Table(
@@ -92,6 +95,7 @@ applications = Table(
     CheckConstraint("NOT (is_third_party AND allow_token_exchange)", name="applications_third_party_exchange"),
     CheckConstraint("require_pkce OR NOT is_third_party", name="applications_third_party_pkce"),
     Index("applications_by_name", "tenant_id", "sort_key", "name", "id"),
+    words_index("applications", "name", "description"),
 )
 
 application_secrets = Table(
@@ -121,6 +125,7 @@ resources = Table(
     sort_key(),
     UniqueConstraint("tenant_id", "indicator", name="resources_indicator_unique"),
     Index("resources_by_name", "tenant_id", "sort_key", "name", "id"),
+    words_index("resources", "name", "indicator"),
 )
 
 scopes = Table(
@@ -135,6 +140,7 @@ scopes = Table(
     sort_key(),
     UniqueConstraint("tenant_id", "resource_id", "name", name="scopes_name_unique"),
     reference("scopes", "resource_id", "resources"),
+    words_index("scopes", "name", "description"),
 )
 
 roles = Table(
@@ -149,6 +155,7 @@ roles = Table(
     Column("created_at", BigInteger, nullable=False),
     sort_key(),
     UniqueConstraint("tenant_id", "name", name="roles_name_unique"),
+    words_index("roles", "name", "description"),
 )
 Index("roles_default", roles.c.tenant_id, roles.c.id, postgresql_where=roles.c.is_default)
 
@@ -301,6 +308,13 @@ audit_entries = Table(
         )
         for column in ("user_id", "application_id", "organization_id")
     ),
+    Index(
+        "audit_impersonations_by_words",
+        literal_column("search_words(name_sort_key(audit_context(entry)))"),
+        postgresql_using="gin",
+        postgresql_where=text("key = 'subject-token.issued'"),
+    ),
+    Index("audit_entries_by_request_id", literal_column("audit_request_id(entry)"), postgresql_using="hash"),
     postgresql_partition_by="RANGE (occurred_at)",
 )
 """The audit trail, in one partition a month; each is created by the ingestion and dropped after the retention."""

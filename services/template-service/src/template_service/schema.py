@@ -23,6 +23,7 @@ from sqlalchemy import (
 
 from identity_common.stores.names import sort_key
 from identity_common.stores.tables import Key, reference, tenant_id
+from identity_common.stores.words import words_index
 
 metadata = MetaData()
 
@@ -40,6 +41,7 @@ permissions = Table(
     Column("version", BigInteger, nullable=False),
     sort_key(),
     UniqueConstraint("tenant_id", "name", name="permissions_name_unique"),
+    words_index("permissions", "name", "description"),
 )
 
 roles = Table(
@@ -54,6 +56,7 @@ roles = Table(
     Column("version", BigInteger, nullable=False),
     sort_key(),
     UniqueConstraint("tenant_id", "name", name="roles_name_unique"),
+    words_index("roles", "name", "description"),
 )
 
 role_permissions = Table(
@@ -97,6 +100,7 @@ organizations = Table(
     Column("created_at", BigInteger, nullable=False),
     sort_key(),
     Index("organizations_by_name", "tenant_id", "sort_key", "name", "id"),
+    words_index("organizations", "name", "description"),
 )
 
 # Neither members nor member_roles has a foreign key to organizations or roles: the time to delete one of those must not

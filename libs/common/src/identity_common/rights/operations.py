@@ -144,6 +144,11 @@ _ROWS: Final[Mapping[str, str]] = {
     "RotatePrivateKeys": "keys",
     "DeletePrivateKey": "keys",
     "RotateLogKeys": "keys",
+    # The response has only the groups that the caller may read.
+    "Search": (
+        "users:read or organizations:read or applications:read or resources:read or roles:read or template:read "
+        "or impersonations:read or audit:read"
+    ),
     "ListLogs": "audit:read",
     "GetLogConsistency": "audit:read",
     "ListLogFigures": "audit:read",

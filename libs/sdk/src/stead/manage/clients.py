@@ -24,6 +24,8 @@ from stead._transport.revisions import HighestRevisions, checked_revision
 from stead._transport.tls import default_ssl_context
 from stead.manage import operation_groups as groups
 from stead.manage.access_token import ClientToken, SuppliedToken
+from stead.manage.operations.search import search
+from stead.models import SearchAnswer
 from stead.sign_in.token_endpoint import TokenResponse, request_client_credentials
 
 __all__ = ["AccessTokenSupplier", "AsyncAccessTokenSupplier", "AsyncManagementClient", "ManagementClient"]
@@ -220,6 +222,28 @@ class ManagementClient(_Client[Run]):
         self._http = http if http is not None else httpx.Client(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
 
+    def search(self, text: str, *, limit: int | None = None) -> SearchAnswer:
+        """Find objects of every kind by words, or by an id, among those that this client may read.
+
+        ::
+
+            for group in client.search("ann@example.com").groups:
+                for result in group.results:
+                    print(result.type, result.id, result.name)
+
+        Each word must begin a word of the object, regardless of case and accents. Impersonations are found by ticket
+        and reason, entries of the audit trail by their id and that of their request.
+
+        Args:
+            text: At most 256 characters.
+            limit: Results per group, 1 to 20; None for 5.
+
+        Raises:
+            InvalidInput: The text is blank, too long, or has invisible characters.
+            Conflict: The search took too long.
+        """
+        return self._run(search(text, limit=limit))
+
     def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
     ) -> Any:
@@ -331,6 +355,15 @@ class AsyncManagementClient(_Client[AsyncRun]):
         )
         self._http = http if http is not None else httpx.AsyncClient(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
+
+    async def search(self, text: str, *, limit: int | None = None) -> SearchAnswer:
+        """Find objects of every kind by words, or by an id; see ``ManagementClient.search``.
+
+        Raises:
+            InvalidInput: The text is blank, too long, or has invisible characters.
+            Conflict: The search took too long.
+        """
+        return await self._run(search(text, limit=limit))
 
     async def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None

@@ -48,6 +48,7 @@ from stead.models.organizations import (
     OrganizationUser,
 )
 from stead.models.resources import Resource, ResourceReference, ResourceScope, Role, Scope
+from stead.models.search import SearchAnswer, SearchGroup, SearchResult
 from stead.models.users import (
     Consent,
     EffectivePermissions,
@@ -106,6 +107,9 @@ __all__ = [
     "SavedBy",
     "Scope",
     "ScriptProblem",
+    "SearchAnswer",
+    "SearchGroup",
+    "SearchResult",
     "SignedHead",
     "SubjectToken",
     "TemplateChange",

@@ -17,6 +17,8 @@ from management_service.parts.shared import Shared
 from management_service.parts.shared_with_commands import administrators, resources
 from management_service.roles.assignments import Assignments
 from management_service.roles.service import Roles
+from management_service.search.organizations import OrganizationSearch
+from management_service.search.service import Search
 from management_service.settings import Settings
 from management_service.users.service import Users
 
@@ -65,4 +67,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
         "audit_proofs": AuditProofs(reader, shared.sealing, tenant_id=tenant_id),
         "head_keys": shared.head_keys,
+        "search": Search(
+            connections.searcher, OrganizationSearch(connections.bus, tenant_id=tenant_id), tenant_id=tenant_id
+        ),
     }

@@ -31,6 +31,7 @@ from template_service.organization_grants.replies import organization_grants_res
 from template_service.parts.connections import Connections
 from template_service.parts.shared_with_commands import changes
 from template_service.republication import WholeState
+from template_service.search import search_responder
 from template_service.settings import Settings
 
 
@@ -66,6 +67,7 @@ class Shared:
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
         self._member_replies = member_responder(bus, connections.reader, tenant_id=tenant_id)
         self._grant_replies = organization_grants_responder(bus, engine, tenant_id=tenant_id)
+        self._search_replies = search_responder(bus, connections.reader, tenant_id=tenant_id)
         self.startup = Startup(engine, versions=versions, then=self._start_with_database)
         self.tokens = UnrevokedTokens(
             AsyncAccessTokenVerifier(
@@ -108,6 +110,7 @@ class Shared:
             self._fan_out.loop,
             self._member_replies,
             self._grant_replies,
+            self._search_replies,
         )
 
     @asynccontextmanager

@@ -80,6 +80,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "page": 1,
     "page_size": 20,
     "q": "ali",
+    "limit": 5,
     "search": "%ali%",
 }
 """Name of a member or parameter → example."""

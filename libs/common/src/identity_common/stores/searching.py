@@ -1,0 +1,117 @@
+"""Finds named objects in PostgreSQL: by id, by what identifies them, by the beginning of the name, and by words.
+
+Does not own which objects there are: each service lists its ``Searched``.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    func,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.names import sort_key
+from identity_common.stores.words import has_words, words_of
+from identity_common.wire.search import SearchGroup, SearchGroupName, SearchResult, SearchResultType
+from identity_common.words import prefix_query
+
+_MAX_MATCHES: Final = 200
+"""How many objects that have the words are ordered by name: a word may be in all of them."""
+_BEGINNING_OF_AN_ID: Final = re.compile("[0-9a-z]{6,}")
+_LAST: Final = "\U0010ffff"
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects of a kind, and what a result shows of them.
+
+    Attributes:
+        group: The name of their group.
+        type: The type of each.
+        table: Their table, which has ``name`` and ``sort_key``.
+        words: The columns whose words are searched.
+        name: The name that is shown, by default ``name``.
+        detail: What tells objects with the same name apart; None for nothing.
+        keys: Columns that identify an object, and how each is normalized.
+        links: Members of a result that its page needs.
+        is_long: Whether the list has an index in the order of the names.
+    """
+
+    group: SearchGroupName
+    type: SearchResultType
+    table: Table
+    words: tuple[str, ...]
+    name: ColumnElement[Any] | None = None
+    detail: ColumnElement[Any] | None = None
+    keys: Mapping[str, Callable[[str], str]] = {}
+    links: Mapping[str, ColumnElement[Any]] = {}
+    is_long: bool = False
+
+
+async def search_objects(
+    connection: AsyncConnection, searched: Searched, tenant_id: str, text: str, *, limit: int
+) -> SearchGroup:
+    """Return the objects that match a text, the best first: the one that it identifies, then by name."""
+    key, is_beginning = sort_key(text), _BEGINNING_OF_AN_ID.fullmatch(text)
+    values = {
+        "tenant": tenant_id,
+        "id": text,
+        "id_end": f"{text}~" if is_beginning else text,
+        "first": key,
+        "last": key + _LAST,
+        "query": prefix_query(text),
+        "size": limit + 1,
+        **{f"key_{column}": normalized(text) for column, normalized in searched.keys.items()},
+    }
+    rows = (await connection.execute(search_statement(searched), values)).all()
+    found = [_result(searched, row) for row in rows[:limit]]
+    return SearchGroup(searched.group, found, has_more=len(rows) > limit)
+
+
+def search_statement(searched: Searched) -> Select[Any]:
+    """Return the statement that finds objects; each of its parts uses an index."""
+    table = searched.table
+    shown = (
+        table.c.id,
+        (table.c.name if searched.name is None else searched.name).label("shown_name"),
+        (null() if searched.detail is None else searched.detail).label("detail"),
+        *(column.label(member) for member, column in searched.links.items()),
+        table.c.sort_key,
+    )
+
+    def part(rank: int, condition: ColumnElement[bool]) -> Select[Any]:
+        of_tenant = table.c.tenant_id == bindparam("tenant", type_=Text)
+        return select(literal_column(str(rank)).label("rank"), *shown).where(of_tenant, condition)
+
+    size = bindparam("size", type_=BigInteger)
+    of_id = table.c.id.between(bindparam("id", type_=Text), bindparam("id_end", type_=Text))
+    parts = [part(0, of_id).limit(size)]
+    parts += [part(0, table.c[column] == bindparam(f"key_{column}", type_=Text)) for column in searched.keys]
+    if searched.is_long:
+        first, last = bindparam("first", type_=Text), bindparam("last", type_=Text)
+        named = part(1, (table.c.sort_key >= first) & (table.c.sort_key < last))
+        parts.append(named.order_by(table.c.sort_key, table.c.name, table.c.id).limit(size))
+    parts.append(part(2, has_words(words_of(*searched.words))).limit(literal_column(str(_MAX_MATCHES))))
+    found = union_all(*(each.subquery().select() for each in parts)).subquery()
+    rank = func.min(found.c.rank)
+    others = [column for column in found.c if column.name != "rank"]
+    ordered = select(*others).group_by(*others).order_by(rank, found.c.sort_key, found.c.id)
+    return ordered.limit(size)
+
+
+def _result(searched: Searched, row: Any) -> SearchResult:
+    links = {member: getattr(row, member) for member in searched.links}
+    detail = None if row.detail == row.shown_name else row.detail or None
+    return SearchResult(type=searched.type, id=row.id, name=row.shown_name, detail=detail, **links)

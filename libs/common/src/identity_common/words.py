@@ -1,0 +1,44 @@
+"""Words of names, addresses and reasons as a search compares them: by beginnings, regardless of case and accents.
+
+Does not own the same words in SQL (``identity_common.stores.words``).
+"""
+
+import re
+from typing import Final
+
+from identity_common.names import sort_key
+
+SEPARATORS: Final = (
+    "\x01-/:-@\\[-`{-\xa9\xab-\xb4\xb6-\xb9\xbb-\xbf\u2000-\u206f\u2190-\u22ff\u2e00-\u2e7f\u3000-\u3004\u3008-\u3020"
+)
+"""What is between words, as ranges of a regular expression: blanks and punctuation. An emoji is part of a word."""
+
+MAX_WORD_CHARACTERS: Final = 64
+"""Longer words are compared by their beginnings."""
+
+_MAX_WORDS: Final = 8
+_SEPARATORS: Final = re.compile(f"[{SEPARATORS}]+")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in their order."""
+    return [word[:MAX_WORD_CHARACTERS] for word in _SEPARATORS.split(sort_key(text)) if word]
+
+
+def prefix_query(text: str) -> str | None:
+    """Return the ``tsquery`` for texts that have a word with each of these beginnings; None for a text without words.
+
+    Only the longest eight words are compared. Words of digits are looked up together too: they may be groups of a
+    telephone number.
+    """
+    found = words(text)
+    longest = sorted(dict.fromkeys(found), key=len, reverse=True)[:_MAX_WORDS]
+    query = " & ".join(map(_beginning, longest))
+    if len(found) > 1 and all(map(str.isdecimal, found)):
+        query = f"{query} | {_beginning(''.join(found)[:MAX_WORD_CHARACTERS])}"
+    return query or None
+
+
+def _beginning(word: str) -> str:
+    """Return the query for a word, which has neither quotes nor backslashes: they are separators."""
+    return f"'{word}':*"

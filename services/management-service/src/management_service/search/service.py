@@ -1,0 +1,87 @@
+"""Searches this service's tables, while template-service searches its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from identity_common.clock import Clock, now_ms
+from identity_common.failures import Conflict
+from identity_common.stores.database import cancelled
+from identity_common.stores.searching import search_objects
+from identity_common.wire.search import GROUPS, SearchGroup, SearchGroupName
+from management_service.search.organizations import ASKED_GROUPS, OrganizationSearch
+from management_service.search.store import OBJECTS, search_entries, search_impersonations
+
+
+class SearchAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """What a search has found.
+
+    Attributes:
+        groups: Those with results; that of the object with this very id is the first.
+        incomplete: Names of the groups that could not be searched in time: they may have results.
+    """
+
+    groups: list[SearchGroup]
+    incomplete: list[SearchGroupName]
+
+
+def _too_slow() -> Conflict:
+    return Conflict("search.too_slow", "The search took too long. Use a longer word, or more of them.")
+
+
+class Search:
+    """Searches everything of a tenant.
+
+    Args:
+        searcher: Its database cancels statements that take too long.
+        organizations: Asks template-service.
+        tenant_id: The tenant.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self, searcher: AsyncEngine, organizations: OrganizationSearch, *, tenant_id: str, clock: Clock = now_ms
+    ) -> None:
+        self._searcher = searcher
+        self._organizations = organizations
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def search(self, text: str, groups: Sequence[SearchGroupName], *, limit: int) -> SearchAnswer:
+        """Return what a text finds in some groups, at most ``limit`` objects in each.
+
+        Raises:
+            Conflict: The database has cancelled the search.
+        """
+        asked = [group for group in groups if group in ASKED_GROUPS]
+        own = [group for group in groups if group not in ASKED_GROUPS]
+        answered, found = await asyncio.gather(
+            self._organizations.search(text, asked, limit=limit), self._own(text, own, limit)
+        )
+        by_name = {group.name: group for group in (*answered, *found)}
+        with_results = [by_name[name] for name in GROUPS if name in by_name and by_name[name].results]
+        return SearchAnswer(
+            groups=sorted(with_results, key=lambda group: group.results[0].id != text),
+            incomplete=[name for name in asked if name not in by_name],
+        )
+
+    async def _own(self, text: str, groups: Sequence[SearchGroupName], limit: int) -> list[SearchGroup]:
+        if not groups:
+            return []
+        with cancelled(_too_slow):
+            async with self._searcher.connect() as connection:
+                return [group async for group in self._found(connection, text, groups, limit)]
+
+    async def _found(
+        self, connection: AsyncConnection, text: str, groups: Sequence[SearchGroupName], limit: int
+    ) -> AsyncIterator[SearchGroup]:
+        tenant_id = self._tenant_id
+        for searched in OBJECTS:
+            if searched.group in groups:
+                yield await search_objects(connection, searched, tenant_id, text, limit=limit)
+        if "impersonations" in groups:
+            yield await search_impersonations(connection, tenant_id, text, limit=limit, now=self._clock())
+        if "logs" in groups:
+            yield await search_entries(connection, tenant_id, text, limit=limit)

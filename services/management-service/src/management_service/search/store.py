@@ -1,0 +1,159 @@
+"""What the search finds in PostgreSQL."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import BigInteger, Row, Select, Text, bindparam, func, literal_column, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.search import identity_key, phone_key
+from identity_common.stores.searching import Searched
+from identity_common.stores.words import has_words
+from identity_common.wire.audit import BEGINNINGS, ISSUED, AuditContext, AuditEntry
+from identity_common.wire.search import SearchGroup, SearchResult
+from identity_common.words import prefix_query
+from management_service.schema import applications, audit_entries, resources, roles, scopes, users
+
+_PHONE_PUNCTUATION: Final = str.maketrans("", "", " ()./-")
+
+
+def _phone(text: str) -> str:
+    return phone_key(text.translate(_PHONE_PUNCTUATION))
+
+
+OBJECTS: Final = (
+    Searched(
+        group="users",
+        type="user",
+        table=users,
+        words=("name", "username", "primary_email", "primary_phone"),
+        name=func.coalesce(users.c.name, users.c.username, users.c.primary_email, users.c.primary_phone, users.c.id),
+        detail=func.coalesce(users.c.primary_email, users.c.username, users.c.primary_phone),
+        keys={"username_key": identity_key, "primary_email_key": identity_key, "primary_phone_key": _phone},
+        is_long=True,
+    ),
+    Searched(
+        group="applications",
+        type="application",
+        table=applications,
+        words=("name", "description"),
+        detail=applications.c.description,
+        is_long=True,
+    ),
+    Searched(
+        group="resources",
+        type="resource",
+        table=resources,
+        words=("name", "indicator"),
+        detail=resources.c.indicator,
+        keys={"indicator": str},
+        is_long=True,
+    ),
+    Searched(group="roles", type="role", table=roles, words=("name", "description"), detail=roles.c.description),
+    Searched(
+        group="permissions",
+        type="permission",
+        table=scopes,
+        words=("name", "description"),
+        detail=scopes.c.description,
+        links={"resource_id": scopes.c.resource_id},
+    ),
+)
+
+_WORDS: Final = "search_words(name_sort_key(audit_context(entry)))"
+_DAY_MS: Final = 86_400_000
+_SPANS_MS: Final = (7 * _DAY_MS, 30 * _DAY_MS, 120 * _DAY_MS)
+_EVER: Final = 2**53
+
+_TENANT: Final = audit_entries.c.tenant_id == bindparam("tenant", type_=Text)
+_SIZE: Final = bindparam("size", type_=BigInteger)
+_SHOWN: Final = (audit_entries.c.occurred_at, audit_entries.c.number, audit_entries.c.entry)
+
+_decode = msgspec.json.Decoder(AuditEntry).decode
+
+
+def _newest(statement: Select[Any]) -> Select[Any]:
+    """Order what a statement finds; by itself, PostgreSQL would read entries in this order until enough match."""
+    found = statement.cte("found").prefix_with("MATERIALIZED", dialect="postgresql")
+    return select(found).order_by(found.c.occurred_at.desc(), found.c.number.desc()).limit(_SIZE)
+
+
+OF_WORDS: Final = _newest(
+    select(*_SHOWN).where(
+        _TENANT,
+        audit_entries.c.key == literal_column(f"'{ISSUED}'"),  # as in the condition of the index
+        has_words(_WORDS),
+        audit_entries.c.occurred_at >= bindparam("first", type_=BigInteger),
+        audit_entries.c.occurred_at < bindparam("last", type_=BigInteger),
+    )
+)
+OF_IMPERSONATION: Final = _newest(
+    select(*_SHOWN).where(
+        _TENANT,
+        audit_entries.c.subject_token_id == bindparam("id", type_=Text),
+        audit_entries.c.key.in_(BEGINNINGS),
+    )
+)
+OF_ENTRY: Final = _newest(select(*_SHOWN).where(_TENANT, audit_entries.c.id == bindparam("id", type_=Text)))
+OF_REQUEST: Final = _newest(
+    select(*_SHOWN).where(_TENANT, literal_column("audit_request_id(entry)") == bindparam("id", type_=Text))
+)
+
+
+async def search_impersonations(
+    connection: AsyncConnection, tenant_id: str, text: str, *, limit: int, now: int
+) -> SearchGroup:
+    """Return the impersonation with this id, then the newest ones whose ticket and reason have the words.
+
+    They are looked for in ever longer spans of time, as most of them may have a common word.
+    """
+    values = {"tenant": tenant_id, "id": text, "query": prefix_query(text), "size": limit + 1}
+    found: dict[str, SearchResult] = {}
+    # The oldest entry of an impersonation has its reason.
+    for row in reversed((await connection.execute(OF_IMPERSONATION, values)).all()):
+        _add(found, row)
+    for first, last in _spans(now):
+        if len(found) > limit or values["query"] is None:
+            break
+        rows = await connection.execute(OF_WORDS, {**values, "first": first, "last": last})
+        for row in rows:
+            _add(found, row)
+    results = list(found.values())
+    return SearchGroup("impersonations", results[:limit], has_more=len(results) > limit)
+
+
+async def search_entries(connection: AsyncConnection, tenant_id: str, text: str, *, limit: int) -> SearchGroup:
+    """Return the entry of the audit trail with this id, or the entries of the request with this id, newest first."""
+    values = {"tenant": tenant_id, "id": text, "size": limit + 1}
+    rows = [row for statement in (OF_ENTRY, OF_REQUEST) for row in await connection.execute(statement, values)]
+    results = [_entry(_decode(row.entry)) for row in rows]
+    return SearchGroup("logs", results[:limit], has_more=len(results) > limit)
+
+
+def _spans(now: int) -> Iterator[tuple[int, int]]:
+    """Yield spans of time, the newest first."""
+    last = _EVER
+    for span in _SPANS_MS:
+        yield now - span, last
+        last = now - span
+    yield 0, last
+
+
+def _add(found: dict[str, SearchResult], row: Row[Any]) -> None:
+    entry = _decode(row.entry)
+    impersonation_id, context = entry.subject_token_id, entry.context or AuditContext()
+    if impersonation_id is not None and impersonation_id not in found:
+        found[impersonation_id] = SearchResult(
+            type="impersonation",
+            id=impersonation_id,
+            name=context.ticket_id or context.reason or impersonation_id,
+            detail=context.reason if context.ticket_id else None,
+            user_id=entry.user_id,
+            occurred_at=entry.occurred_at,
+        )
+
+
+def _entry(entry: AuditEntry) -> SearchResult:
+    detail = entry.request_id or None
+    return SearchResult(type="log", id=entry.id, name=entry.key, detail=detail, occurred_at=entry.occurred_at)
