@@ -130,7 +130,7 @@ async def add_entries(database_url: str, entries: int, *, ends_at: int) -> None:
     for first in range(0, entries, _AT_ONCE):
         last = min(first + _AT_ONCE, entries) - 1
         await connection.execute(_ADD, _TENANT, begins_at, ends_at - begins_at, entries, first, last)
-    for table in ("audit_entries", "audit_targets"):
+    for table in ("audit_entries", "audit_parties", "audit_targets"):
         await connection.execute(f"VACUUM ANALYZE {table}")
     await connection.close()
 

@@ -239,7 +239,7 @@ async def test_partitions_are_made_ahead_and_dropped_after_the_retention(trail: 
     await ingestion.loop.stop()
     assert [each.sequence for each in found] == [2]
     now = Month.of(now_ms())
-    for table in ("audit_entries", "audit_targets"):
+    for table in ("audit_entries", "audit_parties", "audit_targets"):
         rows = await database.fetch(
             "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = $1::regclass", table
         )

@@ -123,8 +123,8 @@ async def test_ends_from_before_are_told_with_their_time_and_author(
 ) -> None:
     await migrated_before("0017", settings, tmp_path_factory)
     year = 366 * 86_400_000
-    await query(settings, "CREATE TABLE e PARTITION OF audit_entries FOR VALUES FROM (0) TO (1000)")
-    await query(settings, "CREATE TABLE t PARTITION OF audit_targets FOR VALUES FROM (0) TO (1000)")
+    await query(settings, "CREATE TABLE audit_entries_2020_01 PARTITION OF audit_entries FOR VALUES FROM (0) TO (1000)")
+    await query(settings, "CREATE TABLE audit_targets_2020_01 PARTITION OF audit_targets FOR VALUES FROM (0) TO (1000)")
     columns = "tenant_id, slot, id, begun_until, expires_at"
     end = f"INSERT INTO impersonation_ends ({columns}) VALUES ('default', 1, $1, $2, $3)"
     await query(settings, end, "impersonations:user:ann", 100, year + 100)
@@ -160,7 +160,7 @@ async def test_lifetimes_from_before_are_unknown_if_a_resource_was_deleted_or_ch
     }
     await migrated_before("0019", settings, tmp_path_factory)
     for table in ("entries", "targets"):
-        partition = f"CREATE TABLE {table} PARTITION OF audit_{table} FOR VALUES FROM (0) TO (1000)"
+        partition = f"CREATE TABLE audit_{table}_2020_01 PARTITION OF audit_{table} FOR VALUES FROM (0) TO (1000)"
         await query(settings, partition)
     resource = """
         INSERT INTO resources (tenant_id, id, name, indicator, access_token_ttl_s, is_default, created_at)
@@ -203,6 +203,42 @@ async def test_entries_of_the_audit_trail_get_their_targets(
     targets = "SELECT occurred_at, target_id FROM audit_targets WHERE target_id <> 'user' ORDER BY 1, 2"
     found = [(row["occurred_at"], row["target_id"]) for row in await query(settings, targets)]
     assert found == [(time, target) for time in (1, 3, 1001) for target in ("ada", "bob", "role")]
+
+
+@pytest.mark.servers
+@pytest.mark.heavy
+async def test_entries_about_an_impersonation_get_its_parties_in_whatever_order_they_arrive(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await migrated_before("0026", settings, tmp_path_factory)
+    partition = "CREATE TABLE audit_{0}_2020_01 PARTITION OF audit_{0} FOR VALUES FROM (0) TO (1000)"
+    for table in ("targets", "entries"):
+        await query(settings, partition.format(table))
+    store = """
+        INSERT INTO audit_entries
+            (tenant_id, occurred_at, number, id, log, epoch, sequence, key, user_id, actor_id, subject_token_id, entry)
+        VALUES ($1, $2, $2, 'entry', $3, '', $2, $4, $5, $6, $7, '{}')
+    """
+
+    async def stored(tenant_id: str, *entries: tuple[object, ...]) -> None:
+        for entry in entries:
+            await query(settings, store, tenant_id, *entry)
+
+    end = (3, "management", "management.impersonation.create", "admin", None, "one")
+    issued = (1, "subject-tokens", "subject-token.issued", "ann", None, "one")
+    taken = (2, "exchanges", "token.exchange.taken", "ann", "kim", "one")
+    others = (
+        (4, "exchanges", "token.exchange.refused", "ann", "eve", "one"),
+        (5, "exchanges", taken[2], "ann", None, "two"),
+    )
+    await stored("before", end, issued, taken, *others)
+    await asyncio.to_thread(migrate, settings)
+    await stored("after", end, taken, issued, *others)
+    await stored("in order", issued, taken, end, *others)
+    parties = "SELECT party_id, occurred_at FROM audit_parties WHERE tenant_id = $1 ORDER BY party_id, occurred_at"
+    for tenant_id in ("before", "after", "in order"):
+        found = [tuple(row) for row in await query(settings, parties, tenant_id)]
+        assert found == [("ann", 3), ("kim", 1), ("kim", 3), ("kim", 4)], tenant_id
 
 
 @pytest.mark.servers

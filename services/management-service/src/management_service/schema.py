@@ -300,13 +300,18 @@ audit_entries = Table(
             *("requested_by", "actor_id", "organization_id", "subject_token_id"),
         )
     ),
-    *(  # the entries about impersonations: a user or an application may have few of them among a million sign-ins
+    Index(  # a user may have few entries of a key among a million sign-ins
+        "audit_entries_by_user_id_and_key",
+        *("tenant_id", "user_id", "key", "occurred_at", "number"),
+        postgresql_where=text("user_id IS NOT NULL"),
+    ),
+    *(  # the entries about impersonations: an application may have few of them among a million token requests
         Index(
             f"audit_impersonations_by_{column}",
             *("tenant_id", column, "key", "occurred_at", "number"),
             postgresql_where=text(f"{column} IS NOT NULL AND subject_token_id IS NOT NULL"),
         )
-        for column in ("user_id", "application_id", "organization_id")
+        for column in ("application_id", "organization_id")
     ),
     Index(
         "audit_impersonations_by_words",
@@ -329,6 +334,17 @@ audit_targets = Table(
     postgresql_partition_by="RANGE (occurred_at)",
 )
 """The ids in the path and body of each write, and of what it changed, with the key of its entry; set by a trigger."""
+
+audit_parties = Table(
+    "audit_parties",
+    metadata,
+    tenant_id(),
+    Column("party_id", Key, primary_key=True),
+    Column("occurred_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    postgresql_partition_by="RANGE (occurred_at)",
+)
+"""The parties of an impersonation, with the keys of those of its entries that do not name them; set by a trigger."""
 
 audit_numberings = Table(
     "audit_numberings",

@@ -6,16 +6,16 @@ from typing import Final, NamedTuple
 
 import asyncpg
 
-_TABLES: Final = ("audit_targets", "audit_entries")
-"""In order of creation: a trigger on the second inserts into the first. A month has both partitions or none."""
-_PREFIX: Final = "audit_targets_"
+_TABLES: Final = ("audit_targets", "audit_parties", "audit_entries")
+"""In order of creation: triggers on the last insert into the others. A month has all three partitions or none."""
+_PREFIX: Final = "audit_parties_"
 _MONTHS_AHEAD: Final = 2
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-audit-partitions'))"
 # Creating and dropping a partition locks the whole table: readers must not queue behind a long wait for that lock.
 _BRIEFLY: Final = "SET LOCAL lock_timeout = '2s'"
 _EXISTING: Final = """
     SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-    WHERE inhparent = 'audit_targets'::regclass
+    WHERE inhparent = 'audit_parties'::regclass
 """
 
 
