@@ -192,7 +192,8 @@ class TestValkey:
 PUBLISHED = (
     *("identity.default.role.1", "identity-internal.default.user.1", "identity-rpc.default.password-check"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
-    *("identity-rpc.default.organization-grants", "identity-rpc.default.search"),
+    *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
+    "identity-rpc.default.search",
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("_INBOX.1.2", "_INBOX_management.1.2", "_INBOX_template.1.2", "_INBOX_token.1.2", "anything"),
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
@@ -226,7 +227,8 @@ PUBLISHED = (
 SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
-    *("identity-rpc.default.organization-grants", "identity-rpc.default.search"),
+    *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
+    "identity-rpc.default.search",
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("$JS.API.>", ">", "identity-audit.>", "identity-audit.default.management"),
     *("_INBOX.>", "_INBOX_management.>", "_INBOX_template.>", "_INBOX_token.>", "identity-mirror.>"),
@@ -282,6 +284,7 @@ class TestNats:
                 *("identity-internal.default.user.1", "identity-relay.default.management"),
                 *("identity-rpc.default.claims-function", "identity-rpc.default.members", *STREAMS_OF_ALL),
                 *("identity-rpc.default.organization-grants", "identity-rpc.default.search"),
+                "identity-rpc.default.organization-names",
                 *("identity-audit.default.management", "identity-audit.default.subject-tokens"),
                 *(CREATING_AUDIT, *READING_AUDIT),
             },
@@ -295,6 +298,7 @@ class TestNats:
             {
                 *("_INBOX_template.>", "identity-relay.default.template", "identity-rpc.default.members"),
                 *("identity-rpc.default.organization-grants", "identity-rpc.default.search"),
+                "identity-rpc.default.organization-names",
                 *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),
             },
         )
@@ -353,6 +357,7 @@ class TestNats:
                 (management, token, "claims-function"),
                 (management, template, "members"),
                 (management, template, "organization-grants"),
+                (management, template, "organization-names"),
                 (management, template, "search"),
             ):
                 await answering.subscribe(f"identity-rpc.*.{kind}", cb=answer)

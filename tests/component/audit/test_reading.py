@@ -1,9 +1,13 @@
 """The audit trail is read with filters, in cursor pages and as lines of JSON."""
 
 import asyncio
+import csv
+import io
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from itertools import combinations_with_replacement
 from typing import Any
 
 import asyncpg
@@ -18,7 +22,7 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, TAKEN, AuditEntry, audit_subject
 from management_service.app import create_app
-from management_service.audit.reading.store import TrailFilters, _walks
+from management_service.audit.reading.store import TrailFilters, _found, _walks, of_person
 from management_service.audit.storing.partitions import create_partitions, months_ahead
 from management_service.commands import restored
 from tests.component.audit.test_erasure import scans
@@ -109,6 +113,15 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
             "until": {"end_time": NOON + 1},
             "both": {"userId": USER, "logKey": "token.exchange.taken", "start_time": NOON, "end_time": NOON + 2},
             "nothing": {"userId": "unknown"},
+            "person": {"person": USER},
+            "acting person": {"person": ACTOR},
+            "person and requester": {"person": "kim"},
+            "person and key": {"person": USER, "logKey": TAKEN},
+            "ends about a person": {"person": USER, "operation": "EndImpersonation"},
+            "person and target": {"person": USER, "targetId": "one"},
+            "person and user": {"person": USER, "userId": OTHER},
+            "person and organization": {"person": ACTOR, "organizationId": "org"},
+            "person as of a time": {"person": USER, "start_time": NOON + 2, "end_time": NOON + 3},
         }.items()
     }
     assert found == {
@@ -138,6 +151,15 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "until": ["3", "2", "1"],
         "both": ["4"],
         "nothing": [],
+        "person": ["8", "6", "4", "3", "2", "1"],
+        "acting person": ["8", "4", "3"],
+        "person and requester": ["10", "9"],
+        "person and key": ["6", "4"],
+        "ends about a person": ["8"],
+        "person and target": ["8"],
+        "person and user": ["6", "1"],
+        "person and organization": ["4"],
+        "person as of a time": ["6", "4"],
     }
 
 
@@ -146,6 +168,7 @@ async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry
         ({}, "10 9 8 7 6 5 4 3 2 1"),
         ({"userId": USER}, "4 3 2 1"),
         ({"userId": "kim"}, "10 9"),
+        ({"person": USER}, "8 6 4 3 2 1"),
         ({"targetId": "one"}, "8 7"),
     ):
         found, address = [], httpx.URL("/api/logs", params={**params, "page_size": "2"})
@@ -221,11 +244,40 @@ async def test_the_subject_tokens_requested_for_a_user_are_found_without_reading
         await requested.rollback()
 
 
+@pytest.mark.heavy
+@pytest.mark.servers
+async def test_the_entries_of_a_person_are_found_without_reading_those_with_other_keys(
+    management: Management, many_writes: str
+) -> None:
+    """A page looks at no more than it shows, in each of the ways in which entries concern the person."""
+    for key, most in ((None, PAGE), ("rare", 0), (ISSUED, 0)):
+        filters = TrailFilters(key=key, concerning=(of_person("ann"),))
+        for newest in (True, False):
+            walks = _walks(many_writes, filters, None, newest_first=newest)
+            read = [await entries_read(management.database, walk) for walk in walks]
+            if key == "rare":  # targets have no key: their entries are looked at one by one
+                del read[1]
+            assert max(read) <= most, (key, newest, read)
+    page = _found(many_writes, TrailFilters(concerning=(of_person("ann"),)), None, limit=PAGE, newest_first=True)
+    assert looked_at(await plan_of(management.database, page)) <= 3 * PAGE
+
+
 async def entries_read(database: asyncpg.Connection, walk: Select[Any]) -> int:
     """Return how many entries and targets a page looks at."""
-    statement = walk.limit(PAGE).compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
-    (plan,) = json.loads(await database.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"))
-    return sum(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans(plan["Plan"]))
+    return looked_at(await plan_of(database, walk.limit(PAGE)))
+
+
+async def plan_of(database: asyncpg.Connection, statement: Select[Any]) -> dict[str, Any]:
+    text = statement.compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
+    (plan,) = json.loads(await database.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
+    return dict(plan["Plan"])
+
+
+def looked_at(plan: dict[str, Any]) -> int:
+    rows = (
+        (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"] for scan in scans(plan)
+    )
+    return round(sum(rows))
 
 
 async def test_one_entry_and_none(own: Management) -> None:
@@ -241,6 +293,50 @@ async def test_the_export_has_one_entry_a_line_oldest_first(own: Management) -> 
     assert [msgspec.json.decode(line, type=AuditEntry) for line in answer.content.splitlines()] == entries_of(own)
     part = await own.client.get("/api/logs/export", params={"start_time": NOON + 3, "end_time": NOON + 3})
     assert [msgspec.json.decode(line)["id"] for line in part.content.splitlines()] == ["entry-6", "entry-7"]
+
+
+async def test_the_export_honours_every_filter_alone_and_with_each_other(own: Management) -> None:
+    given: dict[str, str | int] = {
+        "person": USER,
+        "userId": USER,
+        "targetId": "one",
+        "actorId": ACTOR,
+        "applicationId": "desk",
+        "organizationId": "org",
+        "subjectTokenId": "one",
+        "operation": "EndImpersonation",
+        "logKey": TAKEN,
+        "start_time": NOON + 1,
+        "end_time": NOON + 3,
+    }
+    for pair in combinations_with_replacement(given, 2):
+        params = {name: given[name] for name in pair}
+        listed = await own.client.get("/api/logs", params=params)
+        exported = await own.client.get("/api/logs/export", params=params)
+        lines = [msgspec.json.decode(line) for line in exported.content.splitlines()]
+        assert all(line.pop("leaf") for line in lines)
+        assert lines == listed.json()[::-1], pair
+
+
+async def test_the_export_is_a_table_too(own: Management) -> None:
+    answer = await own.client.get("/api/logs/export", params={"format": "csv", "person": USER})
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer.content.count(b"\r\n") == 7
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["id"] for row in rows] == [f"entry-{number}" for number in (1, 2, 3, 4, 6, 8)]
+    assert {name: value for name, value in rows[3].items() if value not in {"", "0"}} == {
+        "time": datetime.fromtimestamp((NOON + 2) / 1000, UTC).isoformat(timespec="milliseconds"),
+        "key": TAKEN,
+        "outcome": "success",
+        "userId": USER,
+        "actorId": ACTOR,
+        "organizationId": "org",
+        "subjectTokenId": "one",
+        "count": "1",
+        "id": "entry-4",
+        "log": "management",
+        "sequence": "4",
+    }
 
 
 async def figures(client: httpx.AsyncClient, **params: Any) -> list[tuple[int, str, int]]:
@@ -296,7 +392,8 @@ async def test_wrong_parameters_are_named_and_the_scope_all_is_required(own: Man
     assert refusal(await own.client.get("/api/logs?page_size=0")) == (400, "guard.invalid_pagination")
     for after in ("x", "1", "1.", "-1.2", "1.2.3"):
         assert issues(await own.client.get("/api/logs", params={"after": after})) == {"after"}
-    assert issues(await own.client.get("/api/logs/export", params={"userId": "x"})) == {"userId"}
+    for query, path in (("format=xml", "format"), ("format=csv&format=csv", "format"), ("page_size=3", "page_size")):
+        assert issues(await own.client.get(f"/api/logs/export?{query}")) == {path}
     async with own.client_with(own.token(scope="subject-tokens")) as narrow:
         for path in ("logs", "logs/export", "logs/entry-1"):
             assert (await narrow.get(f"/api/{path}")).status_code == 403

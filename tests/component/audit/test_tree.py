@@ -14,12 +14,15 @@ import nats
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject, head_subject
 from management_service.app import create_app
+from management_service.audit.reading.names import TrailNames
 from management_service.audit.reading.service import AuditTrail
 from management_service.audit.reading.store import TrailFilters
+from management_service.organization_names import OrganizationNames
 from stead.audit import Head, Report, is_consistent, is_included, read_head, root_of, verify_export
 from stead.audit.__main__ import main
 from stead.audit.heads import InvalidHead, decoded, encoded, signed_by
@@ -283,7 +286,9 @@ async def test_entries_of_a_clock_that_is_ahead_are_exported(management: Managem
 async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(growing: Management) -> None:
     before = await stored_head_of(growing)
     reader = create_async_engine(growing.settings.database_url)
-    export = AuditTrail(reader, tenant_id=growing.tenant_id).export(TrailFilters())
+    bus = Bus(growing.settings.nats_url, service="management")  # not connected: nothing asks it
+    names = TrailNames(OrganizationNames(bus, tenant_id=growing.tenant_id), tenant_id=growing.tenant_id)
+    export = AuditTrail(reader, names, tenant_id=growing.tenant_id).export(TrailFilters())
     lines = (await anext(export)).splitlines()
     await extend(growing, 2)
     after = await head_of(growing, before.tree_size + 2)

@@ -57,7 +57,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         publish=(
             *("identity-internal.>", "identity-relay.*.management"),
             *("identity-rpc.*.claims-function", "identity-rpc.*.members", "identity-rpc.*.organization-grants"),
-            "identity-rpc.*.search",
+            *("identity-rpc.*.organization-names", "identity-rpc.*.search"),
             *_STREAMS,
             # The audit trail is read by this service alone.
             *("identity-audit.*.management", "identity-audit.*.subject-tokens", _HEADS),
@@ -75,11 +75,11 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             "_INBOX_template.>",
             "identity-relay.*.template",
             *("identity-rpc.*.members", "identity-rpc.*.organization-grants"),
-            "identity-rpc.*.search",
+            *("identity-rpc.*.organization-names", "identity-rpc.*.search"),
             # These wake requests that wait for a change.
             *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),
         ),
-        allow_responses=True,  # answers about members and to searches go to the inbox of the asking service
+        allow_responses=True,  # answers to management-service go to the inbox of the asking service
     ),
     "token": NatsPermissions(
         publish=(

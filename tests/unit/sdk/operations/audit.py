@@ -17,9 +17,9 @@ from tests.unit.sdk.operations.rows import Row
 
 ROWS: list[Row] = [
     (
-        lambda c: c.logs.list(),
+        lambda c: c.logs.list(q="Acme & Sons", person="kim@example.com"),
         "GET",
-        "/api/logs?page_size=100",
+        "/api/logs?q=Acme+%26+Sons&person=kim%40example.com&page_size=100",
         None,
         (  # in pages with cursors
             {
@@ -49,8 +49,17 @@ ROWS: list[Row] = [
         "GET",
         "/api/logs/l1",
         None,
-        {"id": "l1", "occurredAt": 5, "key": "k", "context": {"reason": "r", "ticketId": "t"}, "addedLater": 1},
-        AuditEntry(id="l1", occurred_at=5, key="k", context=AuditContext(reason="r", ticket_id="t")),
+        {
+            "id": "l1",
+            "occurredAt": 5,
+            "key": "k",
+            "context": {"reason": "r", "ticketId": "t"},
+            "names": {"u": "Kim"},
+            "addedLater": 1,
+        },
+        AuditEntry(
+            id="l1", occurred_at=5, key="k", context=AuditContext(reason="r", ticket_id="t"), names={"u": "Kim"}
+        ),
     ),
     (
         lambda c: c.logs.head(),

@@ -17,6 +17,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "ListUsers": "users:read",
     "GetUser": "users:read",
     "ListUserConsents": "users:read",
+    "GetUserEffectivePermissions": "users:read",
     "GetUserCustomData": "users:read",
     "CreateUser": "users",
     "DeleteUser": "users",

@@ -71,6 +71,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         gap: What is missing before the next entry of the log; with the key ``audit.gap``.
         count: How many refusals the entry stands for.
         altered: Names of members that could not be stored as they were.
+        names: Names of today, by id, of the users and applications that the entry names. They are not part of what is
+            stored and verified. A deleted object has no name.
     """
 
     id: str
@@ -106,6 +108,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gap: AuditGap | None = None
     count: int = 1
     altered: tuple[str, ...] = ()
+    names: dict[str, str] = {}
 
 
 class AuditFigure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

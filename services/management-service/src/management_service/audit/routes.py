@@ -20,8 +20,24 @@ from management_service.audit.tree.head_keys import HeadKeys, LogKey
 from management_service.audit.tree.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
 
 JSON_LINES: Final = "application/x-ndjson"
+CSV: Final = "text/csv"
 
 _MAX_TIME: Final = 2**53
+_NAME_CHARACTERS: Final = 256
+_CONCERNS: Final = (
+    Filter(
+        "q",
+        "Only entries about the user, application or organization with this id, or the user with this e-mail address "
+        "or phone number; or else about every one with this name or user name. Nothing of this name is a 422.",
+        max_length=_NAME_CHARACTERS,
+    ),
+    Filter(
+        "person",
+        "Only entries that concern this user in any way: as userId includes them, as the actor, or as a party of the "
+        "impersonation that the entry is about. Given like q, by id or by name.",
+        max_length=_NAME_CHARACTERS,
+    ),
+)
 _BY_ID: Final = (
     Filter(
         "userId",
@@ -42,6 +58,11 @@ _BY_ID: Final = (
 _TIMES: Final = (
     Filter("start_time", "Only entries from this time on, in milliseconds since the epoch.", bounds=(0, _MAX_TIME)),
     Filter("end_time", "Only entries up to this time, in milliseconds since the epoch.", bounds=(0, _MAX_TIME)),
+)
+_FORMAT: Final = Filter(
+    "format",
+    "``jsonl`` (by default), whose lines can be verified, or ``csv``, with names, for reading.",
+    values=("jsonl", "csv"),
 )
 _PAGES: Final = (
     Filter("after", "Position of the page, from the ``Link`` of the previous page."),
@@ -64,6 +85,19 @@ _EXAMPLE: Final = {
     "aggregates": ["user/8m4b7n1c5z9l"],
     "aggregateCount": 1,
 }
+_NAMES: Final = {"m4b7n1c5z9l3jrx2kq0v8": "Provisioning", "8m4b7n1c5z9l": "Kim"}
+
+
+class ListedEntry(AuditEntry, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry as it is listed: as it is stored, with names.
+
+    Attributes:
+        names: Names of today, by id, of the users and applications in userId, actorId, requestedBy, applicationId and
+            ids: a user's name, or else its user name, e-mail address or phone number. They are not part of the stored
+            entry and of its leaf. A deleted object has no name.
+    """
+
+    names: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 _HASH: Final = "bjQLnP-zepicpUTmu3gKLHiQHT-zNzh2hRGjBhevoB0"
@@ -152,6 +186,10 @@ def _filters(given: dict[str, str]) -> TrailFilters:
     )
 
 
+async def _resolved(trail: AuditTrail, given: dict[str, str]) -> TrailFilters:
+    return await trail.concerning(_filters(given), q=given.get("q"), person=given.get("person"))
+
+
 class LogController(Controller):
     """The entries of the audit trail."""
 
@@ -163,9 +201,10 @@ class LogController(Controller):
         operation_id="ListLogs",
         summary="List entries",
         opt=documented(
-            answer=list[AuditEntry],
-            example=[_EXAMPLE],
-            filters=(*_BY_ID, *_TIMES, *_PAGES),
+            answer=list[ListedEntry],
+            example=[{**_EXAMPLE, "names": _NAMES}],
+            refuses=(422,),
+            filters=(*_CONCERNS, *_BY_ID, *_TIMES, *_PAGES),
             headers=("Link",),
         ),
     )
@@ -176,7 +215,7 @@ class LogController(Controller):
         """
         given = _given(request)
         size = read_page(request.scope["query_string"], whole_by_default=False).size or DEFAULT_SIZE
-        page = await audit_trail.page(_filters(given), after=given.get("after"), size=size)
+        page = await audit_trail.page(await _resolved(audit_trail, given), after=given.get("after"), size=size)
         address = request.app.state.base_url + request.scope["path"]
         headers = next_page(address, given, after=page.next, size=size)
         return Response(f"[{','.join(page.entries)}]".encode(), media_type=JSON, headers=headers)
@@ -205,15 +244,25 @@ class LogController(Controller):
         operation_id="ExportLogs",
         summary="Export entries",
         opt=documented(
-            answer=str, media_type=JSON_LINES, example=f"{msgspec.json.encode(_EXAMPLE).decode()}\n", filters=_TIMES
+            answer=str,
+            media_type=JSON_LINES,
+            example=f"{msgspec.json.encode(_EXAMPLE).decode()}\n",
+            refuses=(422,),
+            filters=(*_CONCERNS, *_BY_ID, *_TIMES, _FORMAT),
         ),
     )
     async def export(self, request: JsonRequest, audit_trail: NamedDependency[AuditTrail]) -> Stream:
-        """Stream all entries stored so far, oldest first, as one JSON object per line.
+        """Stream the entries stored so far that match all filters, oldest first, as one JSON object per line.
 
-        Without time bounds, the export has every entry that an earlier signed head covers.
+        Without filters, the export has every entry that an earlier signed head covers. With `format=csv` it is a table
+        (RFC 4180) with names, in which text that begins like a formula has an apostrophe before it; only JSON lines can
+        be verified.
         """
-        return Stream(audit_trail.export(_filters(_given(request))), media_type=JSON_LINES)
+        given = _given(request)
+        filters = await _resolved(audit_trail, given)
+        if given.get(_FORMAT.name) == "csv":
+            return Stream(audit_trail.export(filters, form="csv"), media_type=CSV)
+        return Stream(audit_trail.export(filters), media_type=JSON_LINES)
 
     @get(
         "/head",
@@ -268,7 +317,7 @@ class LogController(Controller):
         "/{log_id:str}",
         operation_id="GetLog",
         summary="Get an entry",
-        opt=documented(answer=AuditEntry, example=_EXAMPLE),
+        opt=documented(answer=ListedEntry, example={**_EXAMPLE, "names": _NAMES}),
     )
     async def get_entry(self, log_id: FromPath[str], audit_trail: NamedDependency[AuditTrail]) -> Response[bytes]:
         """Get one entry of the audit trail."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from management_service.applications.service import Applications
+from management_service.audit.reading.names import TrailNames
 from management_service.audit.reading.service import AuditTrail
 from management_service.audit.tree.proofs import AuditProofs
 from management_service.effective_permissions.organizations import OrganizationGrants
@@ -13,6 +14,7 @@ from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.service import Impersonations
 from management_service.invitations.service import Invitations
 from management_service.memberships import Memberships
+from management_service.organization_names import OrganizationNames
 from management_service.parts.shared import Shared
 from management_service.parts.shared_with_commands import administrators, resources
 from management_service.roles.assignments import Assignments
@@ -64,7 +66,11 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         ),
         "impersonation_register": register,
         "memberships": Memberships(connections.bus, tenant_id=tenant_id),
-        "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
+        "audit_trail": AuditTrail(
+            reader,
+            TrailNames(OrganizationNames(connections.bus, tenant_id=tenant_id), tenant_id=tenant_id),
+            tenant_id=tenant_id,
+        ),
         "audit_proofs": AuditProofs(reader, shared.sealing, tenant_id=tenant_id),
         "head_keys": shared.head_keys,
         "search": Search(

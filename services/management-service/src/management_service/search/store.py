@@ -7,12 +7,13 @@ import msgspec
 from sqlalchemy import BigInteger, Row, Select, Text, bindparam, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.search import identity_key, phone_key
+from identity_common.search import identity_key
 from identity_common.stores.searching import Searched
 from identity_common.stores.words import has_words
 from identity_common.wire.audit import BEGINNINGS, ISSUED, AuditContext, AuditEntry
 from identity_common.wire.search import SearchGroup, SearchResult
 from identity_common.words import prefix_query
+from management_service.phone_numbers import phone_key
 from management_service.schema import applications, audit_entries, resources, roles, scopes, users
 
 _PHONE_PUNCTUATION: Final = str.maketrans("", "", " ()./-")

@@ -7,6 +7,7 @@ import msgspec
 from sqlalchemy import (
     JSON,
     ColumnElement,
+    Integer,
     Select,
     Subquery,
     Text,
@@ -16,12 +17,14 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    or_,
     select,
     update,
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common.names import canonical_name
 from identity_common.paging import Page
 from identity_common.stores.database import fetch_page
 from stead.event_types import MemberType
@@ -88,6 +91,19 @@ _LIST: Final = (
     select(*_COLUMNS)
     .where(organizations.c.tenant_id == bindparam("tenant"))
     .order_by(organizations.c.sort_key, organizations.c.name, organizations.c.id)
+)
+_CALLED: Final = (
+    select(organizations.c.id, organizations.c.name)
+    .where(
+        organizations.c.tenant_id == bindparam("tenant"),
+        or_(
+            organizations.c.id == bindparam("id", type_=Text),
+            (organizations.c.sort_key == func.name_sort_key(bindparam("name", type_=Text)))
+            & (organizations.c.name == bindparam("name", type_=Text)),
+        ),
+    )
+    .order_by((organizations.c.id == bindparam("id", type_=Text)).desc(), organizations.c.id)
+    .limit(bindparam("most", type_=Integer))
 )
 
 
@@ -208,3 +224,10 @@ async def list_organizations(
             featured = Featured(values.pop("users_count"), _decode_featured(values.pop("featured_users")))
         found.append((Organization(**values), featured))
     return found, total
+
+
+async def ids_called(connection: AsyncConnection, tenant_id: str, text: str, *, limit: int) -> list[str]:
+    """Return the organization with this id, or else those with this name."""
+    values = {"tenant": tenant_id, "id": text, "name": canonical_name(text), "most": limit}
+    found = [row.id for row in await connection.execute(_CALLED, values)]
+    return [text] if text in found else found

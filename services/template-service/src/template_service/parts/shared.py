@@ -28,6 +28,7 @@ from template_service.management_events import ManagementEvents
 from template_service.member_permissions.waiting import ChangeListener, Waiters
 from template_service.members.replies import member_responder
 from template_service.organization_grants.replies import organization_grants_responder
+from template_service.organizations.replies import organization_name_responder
 from template_service.parts.connections import Connections
 from template_service.parts.shared_with_commands import changes
 from template_service.republication import WholeState
@@ -65,9 +66,12 @@ class Shared:
         self._fan_out = FanOut(self.changes, settings.database_url, tenant_id=tenant_id, published=self.published)
         self.waiters = Waiters()
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
-        self._member_replies = member_responder(bus, connections.reader, tenant_id=tenant_id)
-        self._grant_replies = organization_grants_responder(bus, engine, tenant_id=tenant_id)
-        self._search_replies = search_responder(bus, connections.reader, tenant_id=tenant_id)
+        self._responders = (
+            member_responder(bus, connections.reader, tenant_id=tenant_id),
+            organization_name_responder(bus, connections.reader, tenant_id=tenant_id),
+            organization_grants_responder(bus, engine, tenant_id=tenant_id),
+            search_responder(bus, connections.reader, tenant_id=tenant_id),
+        )
         self.startup = Startup(engine, versions=versions, then=self._start_with_database)
         self.tokens = UnrevokedTokens(
             AsyncAccessTokenVerifier(
@@ -104,13 +108,7 @@ class Shared:
     async def _start_with_database(self, lifetime: Lifetime) -> None:
         await self.changes.prepare()
         lifetime.start(
-            self._relay,
-            self._audit_relay.loop,
-            self.management_events,
-            self._fan_out.loop,
-            self._member_replies,
-            self._grant_replies,
-            self._search_replies,
+            self._relay, self._audit_relay.loop, self.management_events, self._fan_out.loop, *self._responders
         )
 
     @asynccontextmanager

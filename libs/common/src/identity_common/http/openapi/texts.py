@@ -81,6 +81,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "page_size": 20,
     "q": "ali",
     "limit": 5,
+    "person": "ali@example.com",
     "search": "%ali%",
 }
 """Name of a member or parameter → example."""

@@ -12,6 +12,8 @@ from stead.models import AuditEntry, AuditFigure, ConsistencyProof, InclusionPro
 
 def list_log_entries(
     *,
+    q: str | None = None,
+    person: str | None = None,
     user_id: str | None = None,
     target_id: str | None = None,
     actor_id: str | None = None,
@@ -27,6 +29,10 @@ def list_log_entries(
     """Iterate over the entries of the audit trail that match everything given, newest first.
 
     Args:
+        q: Only entries about the user, application or organization with this id, or the user with this e-mail address
+            or phone number; or else about every one with this name or user name.
+        person: Only entries that concern this user in any way, given like ``q``: as ``user_id`` includes them, as the
+            actor, or as a party of the impersonation that the entry is about.
         user_id: Only entries about this user: as the subject, the author or the target of a write, or the user on
             whose behalf an application requested a subject token (``requested_by``).
         target_id: Only writes to the object with this id, of any kind, and those that changed it.
@@ -39,8 +45,14 @@ def list_log_entries(
         start_time: Only entries from this time on; milliseconds since the epoch.
         end_time: Only entries up to this time; milliseconds since the epoch.
         page_size: Entries per request, 1 to 100.
+
+    Raises:
+        Conflict: ``log.unknown_name``, ``log.ambiguous_name``: nothing has the id or name, or too many have the name.
+        Unavailable: It is not known whether an organization has the name.
     """
     params = {
+        "q": q,
+        "person": person,
         "userId": user_id,
         "targetId": target_id,
         "actorId": actor_id,

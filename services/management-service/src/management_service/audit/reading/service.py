@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import Issue, invalid_input, missing_by_id
+from management_service.audit.reading.names import TrailNames
 from management_service.audit.reading.store import (
     Position,
     TrailFilters,
@@ -17,9 +18,12 @@ from management_service.audit.reading.store import (
     newest_first,
     oldest_first,
 )
+from management_service.audit.reading.table import table_head, table_rows
 from management_service.audit.storing.figures import HOUR_MS, hour_of
 from management_service.audit.tree.store import tree_size
 from stead.audit.heads import encoded
+
+ExportForm = Literal["jsonl", "csv"]
 
 _POSITION: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 _EXPORTED_AT_ONCE: Final = 1000
@@ -32,7 +36,7 @@ class TrailPage(msgspec.Struct, frozen=True):
     """A page of the trail.
 
     Attributes:
-        entries: The JSON of each entry.
+        entries: The JSON of each entry, with the names beside it.
         next: Where the next page begins; None on the last one.
     """
 
@@ -57,10 +61,25 @@ class Figure(msgspec.Struct, frozen=True):
 class AuditTrail:
     """Reads the trail of a tenant."""
 
-    def __init__(self, reader: AsyncEngine, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(self, reader: AsyncEngine, names: TrailNames, *, tenant_id: str, clock: Clock = now_ms) -> None:
         self._reader = reader
+        self._names = names
         self._tenant_id = tenant_id
         self._clock = clock
+
+    async def concerning(
+        self, filters: TrailFilters, *, q: str | None = None, person: str | None = None
+    ) -> TrailFilters:
+        """Return filters that entries about a named object, and about a person, match as well.
+
+        Raises:
+            Conflict: Nothing is called so, or too much.
+            TemporarilyUnavailable: It is not known whether an organization is called so.
+        """
+        groups = [] if person is None else [await self._names.person(self._reader, person)]
+        if q is not None:
+            groups.append(await self._names.anything(self._reader, q))
+        return msgspec.structs.replace(filters, concerning=tuple(groups))
 
     async def page(self, filters: TrailFilters, *, after: str | None, size: int) -> TrailPage:
         """Return entries, newest first.
@@ -71,17 +90,19 @@ class AuditTrail:
         beyond = None if after is None else read_position(after)
         async with self._reader.connect() as connection:
             rows = await newest_first(connection, self._tenant_id, filters, after=beyond, limit=size + 1)
-        shown = rows[:size]
-        following = Position(shown[-1].occurred_at, shown[-1].number).format() if len(rows) > size else None
-        return TrailPage([row.entry for row in shown], following)
+            shown = [row.entry for row in rows[:size]]
+            names = await self._names.beside(connection, shown)
+        following = Position(rows[size - 1].occurred_at, rows[size - 1].number).format() if len(rows) > size else None
+        return TrailPage([*map(_with_names, shown, names)], following)
 
     async def get(self, entry_id: str) -> str:
-        """Return the JSON of an entry."""
+        """Return the JSON of an entry, with the names beside it."""
         async with self._reader.connect() as connection:
             entry = await find_entry(connection, self._tenant_id, entry_id)
-        if entry is None:
-            raise missing_by_id()
-        return entry
+            if entry is None:
+                raise missing_by_id()
+            (names,) = await self._names.beside(connection, [entry])
+        return _with_names(entry, names)
 
     async def figures(self, start_time: int | None, end_time: int | None) -> list[Figure]:
         """Return how many entries of each key each hour has, oldest hour first; the hours of the bounds included.
@@ -105,23 +126,36 @@ class AuditTrail:
             rows = await hourly_figures(connection, self._tenant_id, first=hour_of(begin), last=until)
         return [Figure(hour=row.hour, key=row.key, entries=row.entries) for row in rows]
 
-    async def export(self, filters: TrailFilters) -> AsyncGenerator[bytes, None]:
-        """Yield entries as lines of JSON, oldest first: those that are in the tree when the export begins.
+    async def export(self, filters: TrailFilters, *, form: ExportForm = "jsonl") -> AsyncGenerator[bytes, None]:
+        """Yield the entries that match, oldest first: those that are in the tree when the export begins.
 
         No connection is held between batches, so a slow client blocks nothing.
         """
         async with self._reader.connect() as connection:
             size = await tree_size(connection, self._tenant_id)
+        if form == "csv":
+            yield table_head()
         after = None
         while True:
             async with self._reader.connect() as connection:
-                rows = await oldest_first(
-                    connection, self._tenant_id, filters, size=size, after=after, limit=_EXPORTED_AT_ONCE
-                )
-            if not rows:
+                rows = await oldest_first(connection, self._tenant_id, filters, after=after, limit=_EXPORTED_AT_ONCE)
+                # Entries outside the tree, which the service never stores, are exported too: none may be hidden.
+                exported = [row for row in rows if row.leaf_index is None or row.leaf_index < size]
+                if form == "csv":
+                    entries = [row.entry for row in exported]
+                    text = table_rows(entries, await self._names.beside(connection, entries))
+                else:
+                    text = "".join(map(_exported, exported)).encode()
+            if text:
+                yield text
+            if len(rows) < _EXPORTED_AT_ONCE:
                 return
-            yield "".join(map(_exported, rows)).encode()
             after = Position(rows[-1].occurred_at, rows[-1].number)
+
+
+def _with_names(entry: str, names: dict[str, str]) -> str:
+    """Return the JSON of an entry with the names of what it names; the entry itself stays as it is stored."""
+    return f'{entry.rstrip()[:-1]},"names":{msgspec.json.encode(names).decode()}}}' if names else entry
 
 
 def _exported(row: Any) -> str:

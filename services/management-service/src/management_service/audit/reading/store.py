@@ -1,7 +1,7 @@
 """Reads entries in PostgreSQL. Each filter has an index that yields its entries in the order of the answer."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from sqlalchemy import (
@@ -11,16 +11,16 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
-    and_,
     any_,
     bindparam,
     exists,
+    false,
     literal_column,
     or_,
     select,
     true,
     tuple_,
-    union_all,
+    union,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -28,11 +28,15 @@ from identity_common.wire.audit import BEGINNINGS, ISSUED
 from management_service.schema import (
     audit_entries,
     audit_figures,
+    audit_parties,
     audit_targets,
 )
 
-_ENTRY: Final = (audit_entries.c.occurred_at, audit_entries.c.number, audit_entries.c.entry)
-_LEAF: Final = (audit_entries.c.leaf_index, audit_entries.c.salt, audit_entries.c.personal_hash)
+_PLACE: Final = (audit_entries.c.occurred_at, audit_entries.c.number)
+_REST: Final = tuple(audit_entries.c[name] for name in ("entry", "leaf_index", "salt", "personal_hash"))
+# OFFSET keeps a lateral subquery from being flattened: entries are looked up in the order of their positions, until
+# there are enough.
+_UNFLATTENED: Final[ColumnElement[int]] = literal_column("0")
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -51,10 +55,47 @@ class Position(msgspec.Struct, frozen=True):
         return f"{self.occurred_at}.{self.number}"
 
 
+Way = Literal["user_id", "actor_id", "requested_by", "application_id", "organization_id", "target", "party"]
+"""How an entry can concern an object: a column of it names the object, or a table of objects has the entry."""
+
+_COLUMNS: Final[frozenset[Way]] = frozenset(
+    {"user_id", "actor_id", "requested_by", "application_id", "organization_id"}
+)
+_TABLES: Final[Mapping[Way, tuple[Table, str]]] = {
+    "target": (audit_targets, "target_id"),
+    "party": (audit_parties, "party_id"),
+}
+_OF_USER: Final[Sequence[Way]] = ("user_id", "target", "requested_by")
+_OF_PERSON: Final[Sequence[Way]] = (*_OF_USER, "actor_id", "party")
+
+
+class Concern(NamedTuple):
+    """One way in which entries concern an object."""
+
+    way: Way
+    id: str
+
+
+def of_person(user_id: str) -> list[Concern]:
+    """Return every way in which entries concern a user."""
+    return [Concern(way, user_id) for way in _OF_PERSON]
+
+
+def of_application(application_id: str) -> list[Concern]:
+    """Return every way in which entries concern an application: it sent the request, or was written to."""
+    return [Concern("application_id", application_id), Concern("target", application_id)]
+
+
+def of_organization(organization_id: str) -> list[Concern]:
+    """Return every way in which entries concern an organization."""
+    return [Concern("organization_id", organization_id), Concern("target", organization_id)]
+
+
 class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     """Filters of entries; all must match.
 
     Attributes:
+        concerning: Concerns, of each group of which one must match; no group is empty.
         user_id: A user: the subject, the author or target of a write, or for whom a subject token was requested.
         subject_id: A user as the subject only; see ``impersonations.register``.
         target_id: An object that was written to, or that a write changed.
@@ -68,6 +109,7 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
         end_time: Milliseconds since the epoch, inclusive.
     """
 
+    concerning: tuple[Sequence[Concern], ...] = ()
     user_id: str | None = None
     subject_id: str | None = None
     target_id: str | None = None
@@ -80,6 +122,13 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     start_time: int | None = None
     end_time: int | None = None
 
+    @property
+    def groups(self) -> list[Sequence[Concern]]:
+        """The groups of concerns, with those of the user and the target."""
+        targets = [] if self.target_id is None else [[Concern("target", self.target_id)]]
+        users = [] if self.user_id is None else [[Concern(way, self.user_id) for way in _OF_USER]]
+        return [*targets, *self.concerning, *users]
+
 
 _EQUAL: Final = ("actor_id", "application_id", "organization_id", "subject_token_id", "operation", "key")
 
@@ -87,26 +136,19 @@ _EQUAL: Final = ("actor_id", "application_id", "organization_id", "subject_token
 async def newest_first(
     connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
 ) -> Sequence[Any]:
-    """Return the position and the JSON of the newest entries, or of the newest ones before a position."""
-    walks = (each.limit(limit).subquery().select() for each in _walks(tenant_id, filters, after))
-    found = union_all(*walks).subquery()
-    statement = select(found).order_by(found.c.occurred_at.desc(), found.c.number.desc()).limit(limit)
-    return (await connection.execute(statement)).all()
+    """Return the position, the JSON and the leaf of the newest entries, or of the newest ones before a position."""
+    statement = _found(tenant_id, filters, after, limit=limit, newest_first=True)
+    found: Sequence[Any] = (await connection.execute(statement)).all()
+    return found
 
 
 async def oldest_first(
-    connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, size: int, after: Position | None, limit: int
+    connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
 ) -> Sequence[Any]:
-    """Return the oldest entries, or the oldest ones after a position: the position, the JSON, and the leaf.
-
-    Of the entries in the tree, only the first ``size``. Entries outside the tree, which the service never stores, are
-    all returned: an export must not hide them.
-    """
-    conditions = [*_places(audit_entries, tenant_id, filters, after, newest_first=False), *_equal(filters)]
-    conditions.append(or_(audit_entries.c.leaf_index.is_(None), audit_entries.c.leaf_index < size))
-    order = (audit_entries.c.occurred_at, audit_entries.c.number)
-    statement = select(*_ENTRY, *_LEAF).where(*conditions).order_by(*order).limit(limit)
-    return (await connection.execute(statement)).all()
+    """Return the same of the oldest entries, or of the oldest ones after a position."""
+    statement = _found(tenant_id, filters, after, limit=limit, newest_first=False)
+    found: Sequence[Any] = (await connection.execute(statement)).all()
+    return found
 
 
 async def hourly_figures(connection: AsyncConnection, tenant_id: str, *, first: int, last: int) -> Sequence[Any]:
@@ -141,68 +183,121 @@ async def entries_of_subject_tokens(connection: AsyncConnection, tenant_id: str,
     return (await connection.execute(statement, {"ids": list(ids)})).all()
 
 
-def _walks(tenant_id: str, filters: TrailFilters, after: Position | None) -> list[Select[Any]]:
-    """Return statements for the entries that match, newest first; each entry is found by one of them.
-
-    The entries of a user take three walks: those that name the user, writes to the user, and subject tokens requested
-    for the user. A single walk with OR would read all entries of the user, or of all users. The entries that begin an
-    impersonation are not writes, and have indexes of their own: the user may have any number of others.
-    """
-    user_id, target_id = filters.user_id, filters.target_id
-    is_of_user = audit_entries.c.user_id == user_id
-    if target_id is not None:
-        of_user = [] if user_id is None else [or_(is_of_user, _has_target(user_id))]
-        return [_walk_targets(tenant_id, filters, after, target_id, of_user)]
-    begins = [audit_entries.c.subject_token_id.is_not(None)] if filters.key in BEGINNINGS else []
-    if user_id is None:
-        return [_walk_entries(tenant_id, filters, after, begins)]
-    walks = [_walk_entries(tenant_id, filters, after, [*begins, is_of_user])]
-    others = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != user_id)
-    if not begins:
-        walks.append(_walk_targets(tenant_id, filters, after, user_id, [others]))
-    if filters.key in {None, ISSUED}:  # no other entry has it
-        walks.append(_walk_entries(tenant_id, filters, after, [audit_entries.c.requested_by == user_id, others]))
-    return walks
-
-
-def _walk_entries(
-    tenant_id: str, filters: TrailFilters, after: Position | None, conditions: Sequence[ColumnElement[bool]]
+def _found(
+    tenant_id: str, filters: TrailFilters, after: Position | None, *, limit: int, newest_first: bool
 ) -> Select[Any]:
-    places = _places(audit_entries, tenant_id, filters, after)
-    return _newest_first(select(*_ENTRY).where(*places, *_equal(filters), *conditions), audit_entries)
+    """Return the statement for the first entries that match, in order.
+
+    Several walks may find the same entry. Their positions are merged before any entry is read.
+    """
+    walks = _walks(tenant_id, filters, after, newest_first=newest_first)
+    if not filters.groups:
+        (walk,) = walks
+        return walk.with_only_columns(*_PLACE, *_REST).limit(limit)
+    positions = union(*(walk.limit(limit).subquery().select() for walk in walks)).subquery()
+    first = _ordered(select(positions), positions, newest_first=newest_first).limit(limit).subquery()
+    entries = (
+        select(*_REST)
+        .where(audit_entries.c.tenant_id == tenant_id, *_same_place(audit_entries, first))
+        .offset(_UNFLATTENED)
+        .correlate(first)
+        .lateral()
+    )
+    found = select(*first.c, *entries.c).select_from(first.join(entries, true()))
+    return _ordered(found, first, newest_first=newest_first)
 
 
-def _walk_targets(
+def _walks(
+    tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool = True
+) -> list[Select[Any]]:
+    """Return statements for the positions of the entries that match, in order; each is found by at least one of them.
+
+    The first group of concerns is walked, each of its ways in the index that has its entries in order: a single walk
+    with OR would read all entries. The other filters are conditions. The entries that begin an impersonation have
+    indexes of their own, since an application may have any number of others; they are not writes.
+    """
+    equal = _equal(filters)
+    if filters.key in BEGINNINGS:
+        equal.append(audit_entries.c.subject_token_id.is_not(None))
+    walked, *others = filters.groups or [()]
+    conditions = [*equal, *(or_(*map(_concerns, group)) for group in others)]
+    if not walked:
+        return [_walk(audit_entries, tenant_id, filters, after, conditions, newest_first=newest_first)]
+    return [
+        _walk_of(concern, tenant_id, filters, after, conditions, newest_first=newest_first)
+        for concern in walked
+        if _may_have(concern.way, filters.key)
+    ] or [_walk(audit_entries, tenant_id, filters, after, [false()], newest_first=newest_first)]
+
+
+def _may_have(way: Way, key: str | None) -> bool:
+    """Return whether entries with a key can concern an object in this way."""
+    if key is None or way == "party":
+        return True
+    if way == "requested_by":
+        return key == ISSUED
+    return way != "target" or key not in BEGINNINGS
+
+
+def _walk_of(
+    concern: Concern,
     tenant_id: str,
     filters: TrailFilters,
     after: Position | None,
-    target_id: str,
     conditions: Sequence[ColumnElement[bool]],
+    *,
+    newest_first: bool,
 ) -> Select[Any]:
-    places = _places(audit_targets, tenant_id, filters, after)
-    # OFFSET keeps it from being flattened: entries are looked up in the order of the targets, until there are enough.
-    found = (
-        select(*_ENTRY)
-        .where(_is_entry_of(audit_targets), *_equal(filters), *conditions)
-        .offset(literal_column("0"))
-        .correlate(audit_targets)
-        .lateral("found")
+    if concern.way in _COLUMNS:
+        is_concerned = audit_entries.c[concern.way] == concern.id
+        return _walk(audit_entries, tenant_id, filters, after, [is_concerned, *conditions], newest_first=newest_first)
+    table, name = _TABLES[concern.way]
+    statement = _walk(table, tenant_id, filters, after, [table.c[name] == concern.id], newest_first=newest_first)
+    if not conditions:
+        return statement
+    matching = (
+        select(literal_column("1"))
+        .where(audit_entries.c.tenant_id == tenant_id, *_same_place(audit_entries, table), *conditions)
+        .offset(_UNFLATTENED)
+        .correlate(table)
+        .lateral()
     )
-    statement = select(found).select_from(audit_targets.join(found, true()))
-    return _newest_first(statement.where(*places, audit_targets.c.target_id == target_id), audit_targets)
+    return statement.select_from(table.join(matching, true()))
 
 
-def _newest_first(statement: Select[Any], place: Table) -> Select[Any]:
-    return statement.order_by(place.c.occurred_at.desc(), place.c.number.desc())
+def _walk(
+    table: Table,
+    tenant_id: str,
+    filters: TrailFilters,
+    after: Position | None,
+    conditions: Sequence[ColumnElement[bool]],
+    *,
+    newest_first: bool,
+) -> Select[Any]:
+    """Return the statement for the positions in a table, in order."""
+    places = _places(table, tenant_id, filters, after, newest_first=newest_first)
+    return _ordered(
+        select(table.c.occurred_at, table.c.number).where(*places, *conditions), table, newest_first=newest_first
+    )
 
 
-def _has_target(target_id: str) -> ColumnElement[bool]:
-    other = audit_targets.alias()
-    return exists().where(other.c.target_id == target_id, _is_entry_of(other))
+def _ordered(statement: Select[Any], place: FromClause, *, newest_first: bool) -> Select[Any]:
+    order = (place.c.occurred_at, place.c.number)
+    return statement.order_by(*(each.desc() for each in order) if newest_first else order)
 
 
-def _is_entry_of(targets: FromClause) -> ColumnElement[bool]:
-    return and_(*(audit_entries.c[name] == targets.c[name] for name in ("tenant_id", "occurred_at", "number")))
+def _concerns(concern: Concern) -> ColumnElement[bool]:
+    """Return the condition that an entry concerns an object in a way."""
+    if concern.way in _COLUMNS:
+        return audit_entries.c[concern.way] == concern.id
+    table, name = _TABLES[concern.way]
+    other = table.alias()
+    same = (other.c.tenant_id == audit_entries.c.tenant_id, *_same_place(other, audit_entries))
+    return exists().where(other.c[name] == concern.id, *same)
+
+
+def _same_place(one: FromClause, other: FromClause) -> list[ColumnElement[bool]]:
+    return [one.c[name] == other.c[name] for name in ("occurred_at", "number")]
 
 
 def _equal(filters: TrailFilters) -> list[ColumnElement[bool]]:
@@ -211,7 +306,7 @@ def _equal(filters: TrailFilters) -> list[ColumnElement[bool]]:
 
 
 def _places(
-    table: Table, tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool = True
+    table: Table, tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool
 ) -> list[ColumnElement[bool]]:
     """Return the conditions for the part of a table to walk; those on the time also prune partitions."""
     conditions = [table.c.tenant_id == tenant_id]

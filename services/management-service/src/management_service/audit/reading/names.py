@@ -1,0 +1,202 @@
+"""Names in questions to the trail, which has ids only, and names beside its entries.
+
+Names are those of today: they are in no entry, and no leaf commits to them. A deleted object has none.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from sqlalchemy import ARRAY, Text, any_, bindparam, case, func, literal, or_, select, union_all
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from identity_common.failures import Conflict, ErrorData, Issue
+from identity_common.names import canonical_name
+from identity_common.search import identity_key
+from management_service.audit.reading.store import (
+    Concern,
+    TrailFilters,
+    newest_first,
+    of_application,
+    of_organization,
+    of_person,
+)
+from management_service.organization_names import OrganizationNames
+from management_service.phone_numbers import phone_key
+from management_service.schema import applications, users
+
+MAX_MATCHES: Final = 10
+"""Objects of one name that a filter can mean."""
+
+_PHONE: Final = re.compile(r"\+?[0-9]+")
+_tenant: Final = bindparam("tenant", type_=Text)
+_id: Final = bindparam("id", type_=Text)
+_name: Final = bindparam("name", type_=Text)
+_key: Final = bindparam("key", type_=Text)
+_phone: Final = bindparam("phone", type_=Text)
+_ids: Final = bindparam("ids", type_=ARRAY(Text))
+
+# An id, an address and a phone number each belong to one object, whatever others are called.
+_UNIQUE, _NAMED = 0, 1
+_USERS: Final = (
+    select(
+        literal("user").label("kind"),
+        users.c.id,
+        case(
+            (or_(users.c.id == _id, users.c.primary_email_key == _key, users.c.primary_phone_key == _phone), _UNIQUE),
+            else_=_NAMED,
+        ).label("rank"),
+    )
+    .where(
+        users.c.tenant_id == _tenant,
+        or_(
+            users.c.id == _id,
+            users.c.primary_email_key == _key,
+            users.c.primary_phone_key == _phone,
+            users.c.username_key == _key,
+            (users.c.sort_key == func.name_sort_key(_name)) & (users.c.name == _name),
+        ),
+    )
+    .order_by("rank")
+    .limit(MAX_MATCHES + 1)
+)
+_APPLICATIONS: Final = (
+    select(
+        literal("application").label("kind"),
+        applications.c.id,
+        case((applications.c.id == _id, _UNIQUE), else_=_NAMED).label("rank"),
+    )
+    .where(
+        applications.c.tenant_id == _tenant,
+        or_(
+            applications.c.id == _id,
+            (applications.c.sort_key == func.name_sort_key(_name)) & (applications.c.name == _name),
+        ),
+    )
+    .order_by("rank")
+    .limit(MAX_MATCHES + 1)
+)
+_MATCHES: Final = union_all(_USERS.subquery().select(), _APPLICATIONS.subquery().select())
+_NAMES: Final = union_all(
+    select(
+        users.c.id,
+        func.coalesce(
+            func.nullif(users.c.name, ""), users.c.username, users.c.primary_email, users.c.primary_phone
+        ).label("name"),
+    ).where(users.c.tenant_id == _tenant, users.c.id == any_(_ids)),
+    select(applications.c.id, applications.c.name).where(
+        applications.c.tenant_id == _tenant, applications.c.id == any_(_ids)
+    ),
+)
+
+
+class _Match(NamedTuple):
+    kind: str
+    id: str
+    rank: int
+
+    @property
+    def concerns(self) -> list[Concern]:
+        return of_person(self.id) if self.kind == "user" else of_application(self.id)
+
+
+class _Named(msgspec.Struct, rename="camel"):
+    """The members of an entry with ids of users and applications."""
+
+    user_id: str | None = None
+    actor_id: str | None = None
+    requested_by: str | None = None
+    application_id: str | None = None
+    ids: dict[str, str] = {}
+
+
+_decode: Final = msgspec.json.Decoder(_Named).decode
+
+
+class TrailNames:
+    """Finds objects by name, and names by id."""
+
+    def __init__(self, organization_names: OrganizationNames, *, tenant_id: str) -> None:
+        self._organization_names = organization_names
+        self._tenant_id = tenant_id
+
+    async def person(self, reader: AsyncEngine, text: str) -> list[Concern]:
+        """Return the concerns of the user with this id, address or phone number, or else of all with this name.
+
+        Raises:
+            Conflict: There are none, and the trail has no entry about a deleted user with this id; or too many.
+        """
+        async with reader.connect() as connection:
+            found = [each for each in await self._matches(connection, text) if each.kind == "user"]
+            if not found and await self._has_entry(connection, of_person(text)):
+                found = [_Match("user", text, _UNIQUE)]
+        _require("person", "No user has", len(found))
+        return [concern for each in found for concern in each.concerns]
+
+    async def anything(self, reader: AsyncEngine, text: str) -> list[Concern]:
+        """Return the concerns of the object with this id, address or phone number, or else of all with this name.
+
+        Raises:
+            Conflict: There are none, and the trail has no entry about a deleted object with this id; or too many.
+            TemporarilyUnavailable: It is not known whether an organization has this name.
+        """
+        async with reader.connect() as connection:
+            found = await self._matches(connection, text)
+        organizations: Sequence[str] = ()
+        if not any(each.rank == _UNIQUE for each in found):  # no connection is held meanwhile
+            organizations = await self._organization_names.ids(text)
+        concerns = [concern for each in found for concern in each.concerns]
+        concerns += [concern for each in organizations for concern in of_organization(each)]
+        count = len(found) + len(organizations)
+        if not concerns:
+            of_deleted = [*dict.fromkeys((*of_person(text), *of_application(text), *of_organization(text)))]
+            async with reader.connect() as connection:
+                if await self._has_entry(connection, of_deleted):
+                    concerns, count = of_deleted, 1
+        _require("q", "No user, application or organization has", count)
+        return concerns
+
+    async def beside(self, connection: AsyncConnection, entries: Sequence[str]) -> list[dict[str, str]]:
+        """Return the names of the users and applications in each entry, by id; one statement finds them all."""
+        ids = [_ids_in(entry) for entry in entries]
+        wanted = sorted({each for several in ids for each in several})
+        if not wanted:
+            return [{} for _ in ids]
+        rows = await connection.execute(_NAMES, {"tenant": self._tenant_id, "ids": wanted})
+        names = {row.id: row.name for row in rows if row.name is not None}
+        return [{each: names[each] for each in several if each in names} for several in ids]
+
+    async def _matches(self, connection: AsyncConnection, text: str) -> list[_Match]:
+        """Return the object with this id, address or phone number, or else all with this name."""
+        values = {
+            "tenant": self._tenant_id,
+            "id": text,
+            "key": identity_key(text),
+            "name": canonical_name(text),
+            "phone": phone_key(text) if _PHONE.fullmatch(text) else None,
+        }
+        found = [_Match(*row) for row in await connection.execute(_MATCHES, values)]
+        return [each for each in found if each.rank == _UNIQUE] or found
+
+    async def _has_entry(self, connection: AsyncConnection, concerns: Sequence[Concern]) -> bool:
+        """Return whether the trail has an entry about an object; it may be deleted."""
+        filters = TrailFilters(concerning=(concerns,))
+        return bool(await newest_first(connection, self._tenant_id, filters, after=None, limit=1))
+
+
+def _ids_in(entry: str) -> list[str]:
+    found = _decode(entry)
+    named = (found.user_id, found.actor_id, found.requested_by, found.application_id, *found.ids.values())
+    return [*dict.fromkeys(each for each in named if each is not None)]
+
+
+def _require(parameter: str, subject: str, count: int) -> None:
+    if count == 0:
+        raise _refused("log.unknown_name", parameter, f"{subject} this id or name. Names are compared with case.")
+    if count > MAX_MATCHES:
+        raise _refused("log.ambiguous_name", parameter, f"More than {MAX_MATCHES} have this name. Give an id instead.")
+
+
+def _refused(code: str, parameter: str, message: str) -> Conflict:
+    return Conflict(code, f"{parameter}: {message}", data=ErrorData(issues=[Issue(parameter, message)]))
