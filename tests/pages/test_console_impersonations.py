@@ -231,6 +231,18 @@ def test_the_trail_is_searched_and_leads_to_an_entry_with_its_proof(
     assert administrator.opens(f"{CONSOLE}/search?q={entries[0]}").url.path == f"{AUDIT}/{entries[0]}"
 
 
+def test_the_trail_is_asked_for_a_person_by_address_and_does_not_take_an_unknown_one_for_nothing(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    address = f"{secrets.token_hex(6)}@example.com"
+    user = stack.management.users.create(primary_email=address)
+    for query in (f"person={address}", f"person={user.id}", f"userId={user.id}"):
+        eventually(lambda query=query: "management.user.create" in administrator.opens(f"{AUDIT}?{query}").text)
+    page = administrator.opens(f"{AUDIT}?person=x{address}")
+    assert (page.status_code, "No entry matches." in page.text) == (422, False)
+    assert errors(page) == {"person": "No user has this id or name. Names are compared with case."}
+
+
 @pytest.mark.parametrize(
     "query", ["from=yesterday", "until=99999-01-01", "from=0001-01-01", "after=x", "userId=%00", f"logKey={'x' * 300}"]
 )

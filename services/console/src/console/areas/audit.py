@@ -12,7 +12,7 @@ from console.forms import Form
 from console.requests import ConsoleRequest
 from stead.audit import Head, InvalidHead, KeySet, is_consistent, is_included, read_head
 from stead.audit.heads import decoded
-from stead.errors import ApiError, InvalidInput
+from stead.errors import ApiError, Conflict, InvalidInput
 from stead.models import InclusionProof, SignedHead
 
 PATH: Final = "/console/audit"
@@ -21,7 +21,7 @@ _AREA: Final = "audit"
 _PAGE_SIZE: Final = 50
 _NOT_COVERED: Final = 409
 _FILTERS: Final = {
-    "userId": "user_id",
+    "person": "person",
     "targetId": "target_id",
     "actorId": "actor_id",
     "applicationId": "application_id",
@@ -38,13 +38,15 @@ AREA: Final = Area()
 @AREA.page("/audit")
 async def audit(request: ConsoleRequest) -> Response[str]:
     given = {name: value for name in (*_FILTERS, *_DATES) if (value := request.parameter(name))}
+    if "person" not in given and (user_id := request.parameter("userId")):  # in links from before
+        given["person"] = user_id
     form = Form.of(**given)
     filters: dict[str, Any] = {member: given[name] for name, member in _FILTERS.items() if name in given}
     filters |= _period(form)
     listed = request.api.logs.list(page_size=_PAGE_SIZE, **filters)
     try:
         found = await listed.page(request.parameter("after") or None)
-    except InvalidInput as error:
+    except (InvalidInput, Conflict) as error:
         form.refuse(error)
         return await request.page(
             "audit/list.html", area=_AREA, status=error.status, form=form, given=given, found=None
