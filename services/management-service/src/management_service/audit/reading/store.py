@@ -216,12 +216,11 @@ def _walks(
     with OR would read all entries. The other filters are conditions. The entries that begin an impersonation have
     indexes of their own, since an application may have any number of others; they are not writes.
     """
-    equal = _equal(filters)
-    if filters.key in BEGINNINGS:
-        equal.append(audit_entries.c.subject_token_id.is_not(None))
     walked, *others = filters.groups or [()]
-    conditions = [*equal, *(or_(*map(_concerns, group)) for group in others)]
+    conditions = [*_equal(filters), *(or_(*map(_concerns, group)) for group in others)]
     if not walked:
+        if filters.key in BEGINNINGS:
+            conditions.append(audit_entries.c.subject_token_id.is_not(None))
         return [_walk(audit_entries, tenant_id, filters, after, conditions, newest_first=newest_first)]
     return [
         _walk_of(concern, tenant_id, filters, after, conditions, newest_first=newest_first)
