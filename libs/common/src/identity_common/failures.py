@@ -42,7 +42,7 @@ class ErrorData(msgspec.Struct, frozen=True, omit_defaults=True):
         reason: Why a script failed, for programs.
         line: Line in the script, from 1.
         column: Column in the line, from 1.
-        missing: Names of the missing members.
+        missing: Names of what is missing: members of the request, or scopes of the access token.
     """
 
     issues: list[Issue] = []

@@ -112,18 +112,19 @@ async def _bootstrap(
     published = Progress()
     published.advance(_EVERYTHING_PUBLISHED)  # the running service's relay publishes; bootstrap does not wait for it
     changes = parts.changes(settings, engine, published)
-    administrators, tenant_id = parts.administrators(settings), settings.tenant_id
+    administrators, attainable = parts.administrators(settings), parts.attainable_scopes(settings)
+    tenant_id = settings.tenant_id
     try:
         async with reader.connect() as one_at_a_time:
             await one_at_a_time.execute(_BOOTSTRAP_LOCK)
             await changes.prepare()
             earlier = Credentials.from_values(await stored.read()) if stored else None
-            roles = Roles(reader, changes, administrators, tenant_id=tenant_id)
+            roles = Roles(reader, changes, administrators, attainable, tenant_id=tenant_id)
             credentials = await Bootstrap(
                 resources=parts.resources(settings, reader, changes),
                 roles=roles,
-                applications=Applications(reader, changes, tenant_id=tenant_id),
-                assignments=Assignments(reader, changes, administrators, tenant_id=tenant_id),
+                applications=Applications(reader, changes, attainable, tenant_id=tenant_id),
+                assignments=Assignments(reader, changes, administrators, attainable, tenant_id=tenant_id),
                 management_api=settings.management_api_resource,
             ).run(earlier)
             if stored and credentials != earlier:
@@ -152,8 +153,8 @@ async def _bootstrap_console(
     administrator: KubernetesSecret | None,
 ) -> None:
     tenant_id = settings.tenant_id
-    administrators = parts.administrators(settings)
-    assignments = Assignments(reader, changes, administrators, tenant_id=tenant_id)
+    administrators, attainable = parts.administrators(settings), parts.attainable_scopes(settings)
+    assignments = Assignments(reader, changes, administrators, attainable, tenant_id=tenant_id)
     # Users take the counter of sign-in attempts, but creating one does not connect to Redis.
     passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)
     users = Users(
@@ -162,13 +163,14 @@ async def _bootstrap_console(
         passwords,
         parts.sign_in_attempts(settings, RedisCommands(redis)),
         administrators,
+        attainable,
         searcher=reader,
         assign_default_roles=assignments.assign_default_roles,
         tenant_id=tenant_id,
     )
     console = ConsoleBootstrap(
-        roles=Roles(reader, changes, administrators, tenant_id=tenant_id),
-        applications=Applications(reader, changes, tenant_id=tenant_id),
+        roles=Roles(reader, changes, administrators, attainable, tenant_id=tenant_id),
+        applications=Applications(reader, changes, attainable, tenant_id=tenant_id),
         users=users,
         invitations=Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
         assignments=assignments,

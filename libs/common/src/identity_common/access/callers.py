@@ -1,4 +1,7 @@
-"""Callers of the Management API, and the scopes of their access tokens. Pure."""
+"""Callers of the Management API, and the scopes of their access tokens."""
+
+from contextvars import ContextVar
+from typing import Final
 
 import msgspec
 
@@ -23,3 +26,11 @@ class Caller(msgspec.Struct, frozen=True):
     def may(self, scope: str) -> bool:
         """Return whether the scopes of the token include this one."""
         return scope in implied(self.scopes)
+
+
+ADMITTED: Final[ContextVar[Caller | None]] = ContextVar("admitted", default=None)
+
+
+def admitted() -> Caller | None:
+    """Return the caller of the current request; None in commands, in background work and without an access token."""
+    return ADMITTED.get()

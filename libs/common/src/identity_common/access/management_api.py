@@ -15,7 +15,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
-from identity_common.access.callers import Caller
+from identity_common.access.callers import ADMITTED, Caller
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.failures import AnyFailure, Issue, StoreUnavailable, TemporarilyUnavailable, invalid_input
 from identity_common.http.auditing import audit_request
@@ -247,6 +247,7 @@ class Access:
     def admit(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
         """Pass the caller to the handler, and to the audit trail for a request that writes."""
         connection.state.caller = caller
+        ADMITTED.set(caller)
         audit_request(
             connection.scope,
             handler,

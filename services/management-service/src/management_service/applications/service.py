@@ -27,6 +27,7 @@ from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
 from management_service.applications import rules, store
 from management_service.applications.store import Application, ApplicationFilter, Secret
+from management_service.attainable_scopes import AttainableScopes
 from management_service.party_ends import Cause, client_party, put_party_end
 
 
@@ -64,6 +65,12 @@ _CUSTOM_MEMBERS = {
     "token_endpoint_auth_method": "token_endpoint_auth_method",
     "require_pkce": "require_pkce",
 }
+_CREDENTIALS = (
+    *_OIDC_MEMBERS,
+    *("cors_allowed_origins", "token_endpoint_auth_method", "require_pkce", "is_third_party"),
+)
+"""The members that decide who gets the application's tokens."""
+
 _DEFAULTS = {
     field.name: field.default for field in msgspec.structs.fields(Application) if field.default is not msgspec.NODEFAULT
 }
@@ -172,9 +179,18 @@ def _require_bounded(members: dict[str, Any]) -> None:
 class Applications:
     """Applications; each, with the hashes of its secrets, is an aggregate on the bus."""
 
-    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        attainable: AttainableScopes,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
+    ) -> None:
         self._reader = reader
         self._changes = changes
+        self._attainable = attainable
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -279,6 +295,7 @@ class Applications:
                     "An application of the type SPA or Native has no secrets, as every copy of it would contain them; "
                     "it uses PKCE."
                 )
+            await self._attainable.require_holder(transaction.connection, "application", application_id)
             with refusals(_REFUSALS):
                 await store.insert_secret(transaction.connection, secret)
             if await self._record(transaction, application) > rules.MAX_SECRETS:
@@ -351,6 +368,8 @@ class Applications:
         changed = msgspec.structs.replace(application, **members)
         if changed == application:
             return application
+        if any(getattr(changed, name) != getattr(application, name) for name in _CREDENTIALS):
+            await self._attainable.require_holder(transaction.connection, "application", application.id)
         now = self._clock()
         changed = msgspec.structs.replace(changed, updated_at=max(now, application.updated_at))
         is_switched = changed.allow_token_exchange != application.allow_token_exchange

@@ -8,6 +8,7 @@ from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
 from management_service.administrators import Administrators
+from management_service.attainable_scopes import AttainableScopes
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.passwords.attempts import SignInAttempts
 from management_service.resources.service import Resources
@@ -47,6 +48,11 @@ def resources(settings: Settings, autocommit: AsyncEngine, writes: Changes) -> R
 def administrators(settings: Settings) -> Administrators:
     """Return what keeps the last administrator."""
     return Administrators(tenant_id=settings.tenant_id, management_api=settings.management_api_resource)
+
+
+def attainable_scopes(settings: Settings) -> AttainableScopes:
+    """Return what keeps callers from scopes of the Management API that they lack."""
+    return AttainableScopes(tenant_id=settings.tenant_id, management_api=settings.management_api_resource)
 
 
 def sign_in_attempts(settings: Settings, commands: RedisCommands) -> SignInAttempts:

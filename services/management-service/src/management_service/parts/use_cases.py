@@ -16,7 +16,7 @@ from management_service.invitations.service import Invitations
 from management_service.memberships import Memberships
 from management_service.organization_names import OrganizationNames
 from management_service.parts.shared import Shared
-from management_service.parts.shared_with_commands import administrators, resources
+from management_service.parts.shared_with_commands import administrators, attainable_scopes, resources
 from management_service.roles.assignments import Assignments
 from management_service.roles.service import Roles
 from management_service.search.organizations import OrganizationSearch
@@ -29,8 +29,8 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     """Return the dependencies of handlers, by name."""
     connections, tenant_id = shared.connections, settings.tenant_id
     reader, changes, passwords = connections.reader, shared.changes, shared.passwords
-    last_administrator = administrators(settings)
-    assignments = Assignments(reader, changes, last_administrator, tenant_id=tenant_id)
+    last_administrator, attainable = administrators(settings), attainable_scopes(settings)
+    assignments = Assignments(reader, changes, last_administrator, attainable, tenant_id=tenant_id)
     register = ImpersonationRegister(reader, tenant_id=tenant_id)
     users = Users(
         reader,
@@ -38,6 +38,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         passwords,
         shared.attempts,
         last_administrator,
+        attainable,
         searcher=connections.searcher,
         assign_default_roles=assignments.assign_default_roles,
         tenant_id=tenant_id,
@@ -45,9 +46,9 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     return {
         "users": users,
         "invitations": Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
-        "applications": Applications(reader, changes, tenant_id=tenant_id),
+        "applications": Applications(reader, changes, attainable, tenant_id=tenant_id),
         "resources": resources(settings, reader, changes),
-        "roles": Roles(reader, changes, last_administrator, tenant_id=tenant_id),
+        "roles": Roles(reader, changes, last_administrator, attainable, tenant_id=tenant_id),
         "assignments": assignments,
         "effective_permissions": EffectivePermissions(
             reader,

@@ -12,6 +12,7 @@ from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import AssignmentState, HolderKind, RoleType
 from management_service.administrators import Administrators
 from management_service.applications.store import Application
+from management_service.attainable_scopes import AttainableScopes
 from management_service.resources.narrowing import record_lost_roles
 from management_service.roles import holders, store
 from management_service.roles.rules import ROLE_TYPE_OF
@@ -31,17 +32,25 @@ class Assignments:
     """The roles of users and machine-to-machine applications; those of one holder are an aggregate on the bus."""
 
     def __init__(
-        self, reader: AsyncEngine, changes: Changes, administrators: Administrators, *, tenant_id: str
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        administrators: Administrators,
+        attainable: AttainableScopes,
+        *,
+        tenant_id: str,
     ) -> None:
         self._reader = reader
         self._changes = changes
         self._administrators = administrators
+        self._attainable = attainable
         self._tenant_id = tenant_id
 
     async def assign_default_roles(self, transaction: Transaction, user_id: str) -> None:
         """Give a new user the default roles, in the transaction that creates it."""
         role_ids = await holders.add_default_roles(transaction.connection, self._tenant_id, user_id)
         if role_ids:
+            await self._attainable.require_roles(transaction.connection, role_ids)
             record_assignment(transaction, "user", user_id, role_ids)
 
     async def list_roles(self, kind: HolderKind, holder_id: str, page: Page) -> tuple[list[Role], int]:
@@ -178,6 +187,10 @@ class Assignments:
 
     async def _record_changes(self, transaction: Transaction, kind: HolderKind, before: RoleIdsByHolder) -> None:
         after = await holders.role_ids_of(transaction.connection, self._tenant_id, kind, before.keys())
+        given = {
+            role_id for holder_id, role_ids in after.items() for role_id in {*role_ids}.difference(before[holder_id])
+        }
+        await self._attainable.require_roles(transaction.connection, given)
         for holder_id, role_ids in after.items():
             if role_ids != before[holder_id]:
                 if len(role_ids) > MAX_RELATED:

@@ -16,6 +16,7 @@ from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import RoleState
 from management_service.administrators import Administrators
+from management_service.attainable_scopes import AttainableScopes
 from management_service.impersonation_policy.service import take_role_out
 from management_service.resources.narrowing import named_scopes, record_lost_scopes
 from management_service.resources.store import Scope
@@ -47,6 +48,7 @@ class Roles:
         reader: AsyncEngine,
         changes: Changes,
         administrators: Administrators,
+        attainable: AttainableScopes,
         *,
         tenant_id: str,
         clock: Clock = now_ms,
@@ -54,6 +56,7 @@ class Roles:
         self._reader = reader
         self._changes = changes
         self._administrators = administrators
+        self._attainable = attainable
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -123,6 +126,8 @@ class Roles:
                 raise _default_of_wrong_type()
             if changed.name != role.name:
                 await self._require_unlike(transaction, changed)
+            if changed.is_default and not role.is_default:
+                await self._attainable.require_roles(transaction.connection, [role_id])
             if changed != role:
                 with refusals(_REFUSALS):
                     await store.update_role(transaction.connection, changed)
@@ -219,6 +224,7 @@ class Roles:
             raise unknown_relation()
         granted = await store.granted_scope_ids(connection, self._tenant_id, role.id)
         new = sorted(set(scope_ids).difference(granted))
+        await self._attainable.require_scopes(connection, new)
         await store.grant_scopes(connection, self._tenant_id, role.id, new)
         return bool(new)
 

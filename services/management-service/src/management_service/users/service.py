@@ -25,6 +25,7 @@ from identity_common.paging import Page
 from identity_common.stores.database import cancelled, refusals, retry_on_conflict
 from identity_common.wire.events import AssignmentState, UserState
 from management_service.administrators import IDENTIFIERS, Administrators
+from management_service.attainable_scopes import AttainableScopes
 from management_service.party_ends import Cause, put_party_end, user_party
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.hashing import Passwords
@@ -102,6 +103,14 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
     return given
 
 
+def _changes_credentials(user: User, changed: User) -> bool:
+    """Return whether another person may be able to sign in as the user after this change."""
+    is_lifted = user.is_suspended and not changed.is_suspended
+    return is_lifted or any(
+        getattr(user, name) != getattr(changed, name) for name in (*IDENTIFIERS, "is_email_verified")
+    )
+
+
 def _person_name(name: str | None, *, stored: str | None = None) -> str | None:
     """Return the given name of a user as it is stored; a blank one is none, and an unchanged one is kept."""
     if name is None or not (name == stored or canonical_name(name)):
@@ -119,6 +128,7 @@ class Users:
         passwords: Passwords,
         attempts: SignInAttempts,
         administrators: Administrators,
+        attainable: AttainableScopes,
         *,
         searcher: AsyncEngine,
         assign_default_roles: AssignDefaultRoles,
@@ -131,6 +141,7 @@ class Users:
         self._passwords = passwords
         self._attempts = attempts
         self._administrators = administrators
+        self._attainable = attainable
         self._assign_default_roles = assign_default_roles
         self._tenant_id = tenant_id
         self._clock = clock
@@ -250,8 +261,14 @@ class Users:
     async def clear_sign_in_attempts(self, user_id: str) -> None:
         """Reset the count of wrong passwords, so that the user may sign in again at once."""
         user = await self.get(user_id)
+        await self.require_attainable(user_id)
         await self._changes.record_action("sign-in-attempts", (user_id,), "clear")
         await self._attempts.clear(user_id, tokens_valid_after=user.tokens_valid_after)
+
+    async def require_attainable(self, user_id: str) -> None:
+        """Refuse a caller that lacks what the user holds, before a write that may lead to the user's password."""
+        async with self._reader.connect() as connection:
+            await self._attainable.require_holder(connection, "user", user_id)
 
     @retry_on_conflict
     async def delete(self, user_id: str) -> None:
@@ -295,6 +312,8 @@ class Users:
         changed = msgspec.structs.replace(user, **members)
         if changed == user and password_hash is None:
             return user
+        if password_hash is not None or _changes_credentials(user, changed):
+            await self._attainable.require_holder(transaction.connection, "user", user.id)
         changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), user.updated_at))
         is_new_phone = changed.primary_phone != user.primary_phone
         if is_new_phone and await store.has_legacy_phone(transaction.connection, changed):

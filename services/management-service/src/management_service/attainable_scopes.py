@@ -1,0 +1,81 @@
+"""The scopes of the Management API that are attainable through a user, an application or a role.
+
+Owns the rule that no request gives, or takes over, a scope that its caller lacks: ``roles`` alone would otherwise be as
+good as ``all``. The use cases apply it in the transaction of the write. Commands and background work have no caller and
+are not limited. Does not own which scope an operation needs (``identity_common.rights``).
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from sqlalchemy import ARRAY, Select, Text, any_, bindparam, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.access.callers import admitted
+from identity_common.failures import ErrorData, Refused
+from identity_common.rights.scopes import SCOPE_ALL, implied
+from identity_common.wire.events import HolderKind
+from management_service.schema import application_roles, resources, role_scopes, scopes, user_roles
+
+_IDS: Final = bindparam("ids", type_=ARRAY(Text))
+_OF_SCOPES: Final = (
+    select(scopes.c.name)
+    .distinct()
+    .join(resources, (resources.c.tenant_id == scopes.c.tenant_id) & (resources.c.id == scopes.c.resource_id))
+    .where(scopes.c.tenant_id == bindparam("tenant"), resources.c.indicator == bindparam("management_api"))
+)
+_OF_ROLES: Final = _OF_SCOPES.join(
+    role_scopes, (role_scopes.c.tenant_id == scopes.c.tenant_id) & (role_scopes.c.scope_id == scopes.c.id)
+)
+_OF_HOLDERS: Final = {
+    kind: _OF_ROLES.join(
+        held, (held.c.tenant_id == role_scopes.c.tenant_id) & (held.c.role_id == role_scopes.c.role_id)
+    ).where(held.c[f"{kind}_id"] == any_(_IDS))
+    for kind, held in (("user", user_roles), ("application", application_roles))
+}
+
+
+def missing_scopes(attainable: Collection[str], *, held: Collection[str]) -> list[str]:
+    """Return the attainable scopes that a caller with these scopes lacks, sorted."""
+    return [] if SCOPE_ALL in held else sorted(set(attainable) - implied(held))
+
+
+class AttainableScopes:
+    """Refuses writes by which a scope would become attainable that the caller of the current request lacks.
+
+    Each method raises ``Refused`` with the missing scopes.
+
+    Args:
+        management_api: Indicator of the Management API.
+    """
+
+    def __init__(self, *, tenant_id: str, management_api: str) -> None:
+        self._values = {"tenant": tenant_id, "management_api": management_api}
+
+    async def require_scopes(self, connection: AsyncConnection, scope_ids: Collection[str]) -> None:
+        """Require those among these scopes that are of the Management API: a role is about to grant them."""
+        await self._require(connection, _OF_SCOPES.where(scopes.c.id == any_(_IDS)), scope_ids)
+
+    async def require_roles(self, connection: AsyncConnection, role_ids: Collection[str]) -> None:
+        """Require what these roles grant: users or applications are about to get them."""
+        await self._require(connection, _OF_ROLES.where(role_scopes.c.role_id == any_(_IDS)), role_ids)
+
+    async def require_holder(self, connection: AsyncConnection, kind: HolderKind, holder_id: str) -> None:
+        """Require what a user or application holds: its credentials are about to change."""
+        await self._require(connection, _OF_HOLDERS[kind], [holder_id])
+
+    async def _require(self, connection: AsyncConnection, statement: Select[str], ids: Collection[str]) -> None:
+        caller = admitted()
+        if caller is None or SCOPE_ALL in caller.scopes or not ids:
+            return
+        rows = await connection.execute(statement, {**self._values, "ids": list(ids)})
+        if missing := missing_scopes([name for (name,) in rows], held=caller.scopes):
+            raise _refused(missing)
+
+
+def _refused(missing: list[str]) -> Refused:
+    message = (
+        "This would give or take over scopes of the Management API that the access token does not have:"
+        f" {', '.join(missing)}."
+    )
+    return Refused("auth.scopes_missing", message, data=ErrorData(missing=missing))

@@ -1,0 +1,168 @@
+"""No write gives or takes over a scope of the Management API that its caller lacks, on any route."""
+
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from identity_common.rights.scopes import SCOPE_ALL, implied
+from management_service.attainable_scopes import missing_scopes
+from tests.component.management.test_administrators import role_granting, scope_of
+from tests.support.management_api import Management, unique
+
+PASSWORD = "a good password"
+
+
+class Objects(NamedTuple):
+    """Ids by name: ``{auditors}`` is a role of users that grants ``audit:export``, ``{auditor}`` has it."""
+
+    management: Management
+    ids: dict[str, str]
+
+    def filled(self, value: Any) -> Any:
+        """Return a path or body with the ids for their names, and a new name for each ``{new}``."""
+        if isinstance(value, dict):
+            return {name: self.filled(member) for name, member in value.items()}
+        if isinstance(value, list):
+            return [self.filled(member) for member in value]
+        return value.format(**self.ids, new=unique("new")) if isinstance(value, str) else value
+
+
+@pytest_asyncio.fixture
+async def objects(own: Management) -> Objects:
+    scope = await scope_of(own, "audit:export")
+    auditors = await role_granting(own, scope)
+    machines = (
+        await own.created("roles", name=unique("role"), description="", type="MachineToMachine", scopeIds=[scope])
+    )["id"]
+    users = [(await own.created("users", username=unique("user")))["id"] for _ in range(3)]
+    auditor, suspended, user = users
+    applications = [await own.machine() for _ in range(2)]
+    for path, role in ((f"users/{auditor}", auditors), (f"users/{suspended}", auditors)):
+        await own.client.post(f"/api/{path}/roles", json={"roleIds": [role]})
+    await own.client.post(f"/api/applications/{applications[0]}/roles", json={"roleIds": [machines]})
+    await own.client.patch(f"/api/users/{suspended}/is-suspended", json={"isSuspended": True})
+    return Objects(
+        own,
+        {
+            "scope": scope,
+            "auditors": auditors,
+            "machines": machines,
+            "role": await role_granting(own),
+            "auditor": auditor,
+            "suspended": suspended,
+            "user": user,
+            "exporter": applications[0],
+            "machine": applications[1],
+        },
+    )
+
+
+WAYS = [
+    ("POST", "roles", {"name": "{new}", "description": "", "type": "User", "scopeIds": ["{scope}"]}),
+    ("POST", "roles/{role}/scopes", {"scopeIds": ["{scope}"]}),
+    ("PUT", "roles/{role}/scopes", {"scopeIds": ["{scope}"]}),
+    ("POST", "roles/{auditors}/users", {"userIds": ["{user}"]}),
+    ("PUT", "roles/{auditors}/users", {"userIds": ["{user}", "{auditor}"]}),
+    ("POST", "roles/{machines}/applications", {"applicationIds": ["{machine}"]}),
+    ("PUT", "roles/{machines}/applications", {"applicationIds": ["{machine}"]}),
+    ("POST", "users/{user}/roles", {"roleIds": ["{role}", "{auditors}"]}),
+    ("PUT", "users/{user}/roles", {"roleIds": ["{auditors}"]}),
+    ("POST", "applications/{machine}/roles", {"roleIds": ["{machines}"]}),
+    ("PUT", "applications/{machine}/roles", {"roleIds": ["{machines}"]}),
+    ("PATCH", "users/{auditor}", {"username": "{new}"}),
+    ("PATCH", "users/{auditor}", {"primaryEmail": "{new}@example.com"}),
+    ("PATCH", "users/{auditor}", {"primaryPhone": "+4915112345678"}),
+    ("PATCH", "users/{auditor}", {"username": None}),
+    ("PATCH", "users/{auditor}/password", {"password": PASSWORD}),
+    ("PATCH", "users/{suspended}/is-suspended", {"isSuspended": False}),
+    ("POST", "users/{auditor}/invitation", {}),
+    ("POST", "users/{auditor}/sign-in-attempts/clear", None),
+    ("POST", "applications/{exporter}/secrets", {"name": "{new}"}),
+    ("PATCH", "applications/{exporter}", {"oidcClientMetadata": {"redirectUris": ["https://a.example.com"]}}),
+    ("PATCH", "applications/{exporter}", {"customClientMetadata": {"corsAllowedOrigins": ["https://a.example.com"]}}),
+    ("PATCH", "roles/{auditors}", {"isDefault": True}),
+]
+EVERYTHING_ELSE = " ".join(sorted(implied([SCOPE_ALL]) - {"all", "audit:export"}))
+
+
+@pytest.mark.parametrize(("method", "path", "body"), WAYS)
+async def test_a_write_that_gives_or_takes_over_a_scope_needs_it(
+    objects: Objects, method: str, path: str, body: Any
+) -> None:
+    own, path, body = objects.management, f"/api/{objects.filled(path)}", objects.filled(body)
+    lacking = own.client_with(own.token(scope=EVERYTHING_ELSE))
+    refused = await lacking.request(method, path, json=body)
+    assert refused.status_code == 403, refused.text
+    assert refused.json()["code"] == "auth.scopes_missing"
+    assert refused.json()["data"] == {"missing": ["audit:export"]}
+    assert (await lacking.request(method, path, json=body)).status_code == 403  # nothing was written
+    for scope in (f"{EVERYTHING_ELSE} audit:export", "all"):
+        allowed = await own.client_with(own.token(scope=scope)).request(method, path, json=objects.filled(body))
+        assert allowed.is_success or allowed.json()["code"] in {
+            "entity.unique_integrity_violation",  # the second time
+            "application.secret_name_exists",
+        }, allowed.text
+    if "isDefault" in (body or {}):
+        refused = await lacking.post("/api/users", json={"username": unique("late")})
+        await own.client.delete(f"/api/roles/{objects.ids['auditors']}")  # other tests create users
+        assert (refused.status_code, refused.json()["data"]) == (403, {"missing": ["audit:export"]})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PATCH", "users/{auditor}", {"name": "Another"}),
+        ("PATCH", "users/{auditor}/is-suspended", {"isSuspended": True}),
+        ("DELETE", "users/{auditor}/roles/{auditors}", None),
+        ("PUT", "roles/{auditors}/users", {"userIds": ["{auditor}"]}),
+        ("POST", "users/{auditor}/roles", {"roleIds": ["{role}", "{auditors}"]}),
+        ("PUT", "roles/{auditors}/scopes", {"scopeIds": []}),
+        ("PATCH", "applications/{exporter}", {"name": "Another", "description": "text"}),
+        ("POST", "applications/{machine}/secrets", {"name": "{new}"}),
+        ("PATCH", "users/{user}/password", {"password": PASSWORD}),
+        ("DELETE", "users/{auditor}/invitation", None),
+    ],
+)
+async def test_a_write_that_gives_nothing_needs_only_its_area(
+    objects: Objects, method: str, path: str, body: Any
+) -> None:
+    own = objects.management
+    client = own.client_with(own.token(scope=EVERYTHING_ELSE))
+    answer = await client.request(method, f"/api/{objects.filled(path)}", json=objects.filled(body))
+    assert answer.is_success, answer.text
+
+
+@pytest.mark.parametrize("change", ["rename", "create", "delete", "resource"])
+async def test_the_scopes_of_the_management_api_cannot_be_changed_at_all(objects: Objects, change: str) -> None:
+    own, scope = objects.management, objects.ids["scope"]
+    resources = (await own.client.get("/api/resources")).json()
+    path = next(
+        f"/api/resources/{each['id']}"
+        for each in resources
+        if each["indicator"] == own.settings.management_api_resource
+    )
+    method, of, body = {
+        "rename": ("PATCH", f"/scopes/{scope}", {"name": "all2"}),
+        "create": ("POST", "/scopes", {"name": "all2"}),
+        "delete": ("DELETE", f"/scopes/{scope}", None),
+        "resource": ("DELETE", "", None),
+    }[change]
+    answer = await own.client.request(method, path + of, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "resource.cannot_modify_management_api")
+
+
+@pytest.mark.parametrize(
+    ("attainable", "held", "missing"),
+    [
+        ([], [], []),
+        (["users:read"], ["users"], []),
+        (["users"], ["users:read"], ["users"]),
+        (["all"], ["users", "read"], ["all"]),
+        (["all", "keys", "unknown"], ["all"], []),
+        (["keys", "config"], ["read"], ["config", "keys"]),
+        (["unknown"], ["users"], ["unknown"]),
+    ],
+)
+def test_what_a_caller_lacks(attainable: list[str], held: list[str], missing: list[str]) -> None:
+    assert missing_scopes(attainable, held=held) == missing
