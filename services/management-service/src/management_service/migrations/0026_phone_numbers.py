@@ -4,8 +4,8 @@ from alembic import op
 
 from management_service.users.phone_keys import canonicalize_phone_keys
 
-revision = "0027"
-down_revision = "0023"
+revision = "0026"
+down_revision = "0025"
 
 
 def upgrade() -> None:

@@ -6,8 +6,8 @@ batch, because entries about one impersonation arrive together, and in any order
 
 from alembic import op
 
-revision = "0026"
-down_revision = "0023"
+revision = "0025"
+down_revision = "0024"
 
 # A user is a party once the subject token was issued for it or taken by it; a refused attempt makes no one a party.
 _PARTIES = """

@@ -8,7 +8,7 @@ from alembic import op
 
 from identity_common.stores.words import CREATE_SEARCH_WORDS, DROP_SEARCH_WORDS, create_words_index
 
-revision = "0025"
+revision = "0024"
 down_revision = "0023"
 
 SEARCHED = {
