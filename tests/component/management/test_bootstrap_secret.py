@@ -272,6 +272,47 @@ async def test_the_console_gets_a_client_and_an_administrator_once(settings: Set
     assert callback == "https://id.example.com/console/callback"
 
 
+GRANTS = "SELECT role_id, scope_id FROM role_scopes WHERE tenant_id = $1 ORDER BY 1, 2"
+OF_ROLE = "role_id = (SELECT id FROM roles WHERE tenant_id = $1 AND name = '{}')"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        (
+            f"DELETE FROM role_scopes WHERE tenant_id = $1 AND {OF_ROLE.format('Administrator')}",
+            "the role 'Administrator' .+ does not grant the scope 'all': rename or delete it",
+        ),
+        (
+            f"DELETE FROM role_scopes WHERE tenant_id = $1 AND {OF_ROLE.format('Management API access')}",
+            "the role 'Management API access' .+ does not grant the scope 'all': rename or delete it",
+        ),
+        (
+            "UPDATE roles SET type = 'User' WHERE tenant_id = $1 AND name = 'Management API access'",
+            "the role 'Management API access' .+ has the type User: rename or delete it",
+        ),
+        (
+            "UPDATE applications SET redirect_uris = '{https://a.example}' WHERE tenant_id = $1 AND name = 'Console'",
+            "the application 'Console' .+ does not redirect to .+/console/callback alone: rename or delete it",
+        ),
+    ],
+    ids=["administrators", "clients", "type", "application"],
+)
+async def test_a_name_alone_makes_nothing_trusted(
+    settings: Settings, server: Recorded, change: str, refusal: str
+) -> None:
+    """Callers with ``roles`` or ``applications`` may choose names: these get neither ``all`` nor a secret."""
+    await with_console(settings, server)
+    server.secrets.pop(CONSOLE)
+    await rows(settings, change)
+    before = await rows(settings, GRANTS)
+    with pytest.raises(CommandError, match=refusal):
+        await with_console(settings, server)
+    assert await rows(settings, GRANTS) == before
+    assert await secrets_of(settings) == 2 + ("Administrator" in refusal)  # the console's comes before its users
+
+
 @pytest.mark.heavy
 async def test_an_administrator_who_was_renamed_stays_the_only_one(settings: Settings, server: Recorded) -> None:
     await with_console(settings, server)

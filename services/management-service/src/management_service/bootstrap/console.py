@@ -13,7 +13,7 @@ from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, OidcClientMetadata
 from management_service.applications.service import Applications
 from management_service.applications.store import ApplicationFilter
-from management_service.bootstrap.first_client import ClientSecrets
+from management_service.bootstrap.first_client import ClientSecrets, role_granting
 from management_service.bootstrap.kubernetes_secret import KubernetesSecret
 from management_service.invitations.rules import MAX_MINUTES
 from management_service.invitations.service import Invitations
@@ -31,6 +31,7 @@ CLIENT_SECRET: Final = "console_client_secret"  # noqa: S105 - the name of a fil
 APPLICATION_NAME: Final = "Console"
 USERNAME: Final = "administrator"
 
+_ROLE: Final = RoleCreation(name=ADMINISTRATOR.name, description=ADMINISTRATOR.description, type="User")
 _WHOLE: Final = Page(size=None)
 _FIRST: Final = Page(size=1)
 
@@ -62,10 +63,10 @@ class ConsoleBootstrap:
         """Write the credentials of the console's client to a Secret, unless those in it are valid.
 
         Raises:
-            CommandError: The Secret cannot be read or written.
+            CommandError: Another application has the name; or the Secret cannot be read or written.
         """
         earlier = await secret.read() or {}
-        application_id = await self._ensure_application()
+        application_id = await self._ensure_application(earlier.get(CLIENT_ID))
         known = earlier.get(CLIENT_SECRET) if earlier.get(CLIENT_ID) == application_id else None
         client_secret = await ClientSecrets(self._applications).valid(application_id, known)
         values = {CLIENT_ID: application_id, CLIENT_SECRET: client_secret}
@@ -83,9 +84,9 @@ class ConsoleBootstrap:
             scope_id: The scope ``all`` of the Management API.
 
         Raises:
-            CommandError: A role of another type has the name; or the Secret cannot be read or written.
+            CommandError: Another role has the name; or the Secret cannot be read or written.
         """
-        role_id = await self._ensure_role(scope_id)
+        role_id = await role_granting(self._roles, _ROLE, scope_id)
         holders, _ = await self._assignments.list_users(role_id, _WHOLE)
         candidates = [holder for holder in holders if not holder.is_suspended and holder.identifier]
         if any(holder.has_password for holder in candidates):
@@ -106,26 +107,27 @@ class ConsoleBootstrap:
         await self._assignments.add_roles("user", user.id, [role_id])
         return user
 
-    async def _ensure_application(self) -> str:
-        """Return the console's application, creating it if missing, with the redirect URIs of ``base_url``."""
+    async def _ensure_application(self, earlier_id: str | None) -> str:
+        """Return the console's application, creating it if missing, with the redirect URIs of ``base_url``.
+
+        A name alone proves nothing: the application is the one that the Secret names, or that redirects to the console.
+        """
         only = ApplicationFilter(types=("Traditional",), is_third_party=False)
         found, _ = await self._applications.list_applications(_WHOLE, only, without=())
-        application = next((each for each in found if each.name == APPLICATION_NAME), None)
-        if application is None:
-            application = await self._applications.create(
-                ApplicationCreation(name=APPLICATION_NAME, type="Traditional", oidc_client_metadata=self._addresses)
+        named = [each for each in found if each.name == APPLICATION_NAME]
+        for application in named:
+            if application.redirect_uris == (self._redirect_uri,):
+                return application.id
+        for application in named:
+            if application.id == earlier_id:
+                await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=self._addresses))
+                return application.id
+        if named:
+            raise CommandError(
+                f"the application {APPLICATION_NAME!r} ({named[0].id}) does not redirect to {self._redirect_uri} alone:"
+                " rename or delete it; or, if it is the console's, let it do so"
             )
-        elif application.redirect_uris != (self._redirect_uri,):
-            await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=self._addresses))
+        application = await self._applications.create(
+            ApplicationCreation(name=APPLICATION_NAME, type="Traditional", oidc_client_metadata=self._addresses)
+        )
         return application.id
-
-    async def _ensure_role(self, scope_id: str) -> str:
-        role = await self._roles.find_by_name(ADMINISTRATOR.name)
-        if role is None:
-            role = await self._roles.create(
-                RoleCreation(name=ADMINISTRATOR.name, description=ADMINISTRATOR.description, type="User")
-            )
-        if role.type != "User":
-            raise CommandError(f"the role {ADMINISTRATOR.name!r} exists with the type {role.type}: delete it first")
-        await self._roles.add_scopes(role.id, [scope_id])
-        return role.id

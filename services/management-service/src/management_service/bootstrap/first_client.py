@@ -26,10 +26,12 @@ from management_service.roles.rules import RoleCreation
 from management_service.roles.service import Roles
 
 RESOURCE_NAME: Final = "Management API"
-ROLE_NAME: Final = "Management API access"
 APPLICATION_NAME: Final = "Management API client"
 NAME_PREFIX: Final = "bootstrap-"
 SECRETS_KEPT: Final = 3
+ACCESS: Final = RoleCreation(
+    name="Management API access", description="Full access to the Management API.", type="MachineToMachine"
+)
 
 _WHOLE: Final = Page(size=None)
 
@@ -73,11 +75,11 @@ class Bootstrap:
         """Create what is missing, and a new secret unless the earlier credentials are still valid; return valid ones.
 
         Raises:
-            CommandError: A role of another type has the name.
+            CommandError: Another role has the name.
         """
         scopes = await self._resources.ensure_management_api(RESOURCE_NAME)
         await self._ensure_seeded_roles(scopes)
-        role_id = await self._ensure_role(scopes[SCOPE_ALL].id)
+        role_id = await role_granting(self._roles, ACCESS, scopes[SCOPE_ALL].id)
         application_id = await self._ensure_application(role_id)
         known = earlier.client_secret if earlier else None
         client_secret = await ClientSecrets(self._applications).valid(application_id, known)
@@ -94,18 +96,6 @@ class Bootstrap:
                     RoleCreation(name=name, description=description, type="User", scope_ids=scope_ids)
                 )
 
-    async def _ensure_role(self, scope_id: str) -> str:
-        role = await self._roles.find_by_name(ROLE_NAME)
-        if role is None:
-            creation = RoleCreation(
-                name=ROLE_NAME, description="Full access to the Management API.", type="MachineToMachine"
-            )
-            role = await self._roles.create(creation)
-        if role.type != "MachineToMachine":
-            raise CommandError(f"the role {ROLE_NAME!r} exists with the type {role.type}: delete it first")
-        await self._roles.add_scopes(role.id, [scope_id])
-        return role.id
-
     async def _ensure_application(self, role_id: str) -> str:
         """Return the application of this name that holds the role, or create one: a name alone proves nothing."""
         holders, _ = await self._assignments.list_applications(role_id, _WHOLE)
@@ -117,6 +107,30 @@ class Bootstrap:
         )
         await self._assignments.add_roles("application", application.id, [role_id])
         return application.id
+
+
+async def role_granting(roles: Roles, creation: RoleCreation, scope_id: str) -> str:
+    """Return the id of the role of this name and type that grants a scope, creating it if no role has the name.
+
+    A name alone proves nothing: callers of the Management API may choose it, but not the scopes that they lack.
+
+    Raises:
+        CommandError: A role has the name, but another type, or without the scope.
+    """
+    role = await roles.find_by_name(creation.name)
+    if role is None:
+        role = await roles.create(msgspec.structs.replace(creation, scope_ids=(scope_id,)))
+        return role.id
+    granted, _ = await roles.list_scopes(role.id, _WHOLE)
+    if role.type != creation.type:
+        why = f"has the type {role.type}"
+    elif all(scope.id != scope_id for scope in granted):
+        why = f"does not grant the scope {SCOPE_ALL!r}"
+    else:
+        return role.id
+    raise CommandError(
+        f"the role {role.name!r} ({role.id}) {why}: rename or delete it, so that one of this name can be created"
+    )
 
 
 class ClientSecrets:
