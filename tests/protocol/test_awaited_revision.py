@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from provision import ServerAddresses
-from tests.support.world import Client, World, last_revision, outcome, world_of_late_news
+from tests.support.world import MANAGEMENT_API, Client, World, last_revision, outcome, world_of_late_news
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +80,24 @@ async def test_a_role_assigned_a_moment_ago_counts_without_the_header(
         second = world.exchange(for_organization, resource=None, organization_id=organization, scope=permission)
 
         assert [first.json()["scope"], second.json()["scope"]] == ["read:things", permission]
+
+    await asyncio.to_thread(ask, late_world)
+
+
+async def test_a_scope_of_a_resource_that_is_one_of_openid_connect_too_is_looked_up_once_more(
+    late_world: World,
+) -> None:
+    """``roles`` of the Management API; a resource without such a scope is not looked up."""
+
+    def ask(world: World) -> None:
+        api = next(each for each in world.management.resources.list() if each.indicator == MANAGEMENT_API)
+        scope = next(each for each in world.management.resources.scopes(api.id) if each.name == "roles")
+        role = world.management.roles.create("Late", "for tests", "MachineToMachine", [scope.id])
+        client = world.client("MachineToMachine", exchange=False)
+        world.caught_up()
+        world.management.applications.assign_roles(client.id, [role.id])
+        answer = world.client_credentials(client, resource=MANAGEMENT_API, scope="roles")
+        assert (answer.status_code, answer.json().get("scope")) == (200, "roles")
 
     await asyncio.to_thread(ask, late_world)
 

@@ -15,7 +15,7 @@ SCOPE_IMPERSONATIONS: Final = "impersonations"
 OIDC_SCOPES: Final = frozenset(
     {"openid", "offline_access", "profile", "email", "phone", "address", "roles", SCOPE_IMPERSONATIONS}
 )
-"""Scopes defined by OpenID Connect or by this service; no permission may have such a name."""
+"""Scopes defined by OpenID Connect or by this service; only the Management API has one of such a name, ``roles``."""
 
 USERINFO_SCOPES: Final = OIDC_SCOPES - {"offline_access"}
 """OIDC scopes that a userinfo token may carry; ``offline_access`` requests a refresh token and grants nothing."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from identity_common.oauth import OIDC_SCOPES
 from identity_common.telemetry.logs import get_logger
 from stead.event_types import MemberType
 from token_service.directory import Directory, InMemoryDirectory, Membership, Person
@@ -15,7 +16,7 @@ from token_service.grants.oauth_errors import OAuthError, access_denied
 from token_service.grants.targets import Target
 from token_service.presented_tokens.liveness import why_not_member
 from token_service.tokens.lengths import require_scopes_fit
-from token_service.tokens.scopes import grantable_scopes, may_be_newly_held
+from token_service.tokens.scopes import grantable_scopes
 
 _log = get_logger(__name__)
 
@@ -112,13 +113,24 @@ async def granted_scopes(
         TooLarge: A token cannot hold the scopes.
     """
     held = _held_scopes(directory.in_memory, target, holder.role_ids, requested)
-    if target.sources and may_be_newly_held(requested=requested, held=held):
+    missing = requested - held
+    if missing and target.sources and _may_be_newly_held(directory.in_memory, target, missing):
         await directory.catch_up(*target.sources)
         holder = await read_again()
         held = _held_scopes(directory.in_memory, target, holder.role_ids, requested)
     granted = grantable_scopes(requested=requested, held=held)
     require_scopes_fit(granted, audience=target.audience)
     return holder, granted
+
+
+def _may_be_newly_held(in_memory: InMemoryDirectory, target: Target, missing: frozenset[str]) -> bool:
+    """Return whether any of these scopes may have been granted a moment ago.
+
+    Clients request OIDC scopes everywhere, and only the Management API has one of such a name.
+    """
+    return not missing <= OIDC_SCOPES or (
+        target.resource is not None and bool(in_memory.existing_scopes(target.resource, missing))
+    )
 
 
 def _held_scopes(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from identity_common.oauth import OIDC_SCOPES, USERINFO_SCOPES
+from identity_common.oauth import USERINFO_SCOPES
 
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+(?: [\x21\x23-\x5B\x5D-\x7E]+)*")
 
@@ -41,14 +41,6 @@ def grantable_scopes(*, requested: frozenset[str], held: frozenset[str]) -> froz
         RFC 6749 section 3.3 (fewer scopes may be issued than requested; ``scope`` then says so).
     """
     return requested & held
-
-
-def may_be_newly_held(*, requested: frozenset[str], held: frozenset[str]) -> bool:
-    """Return whether a requested scope is not held, but may have been granted a moment ago: read the holder again.
-
-    OIDC scopes are left out: no resource has them, and clients request them everywhere.
-    """
-    return not requested - OIDC_SCOPES <= held
 
 
 def userinfo_scopes(urn_namespace: str) -> frozenset[str]:
