@@ -159,14 +159,20 @@ async def test_it_is_written_once_and_kept_by_runs_at_once_and_later(settings: S
     }
 
 
-async def test_a_scope_that_a_later_version_has_is_added_to_an_existing_system(
+async def test_scopes_and_descriptions_that_a_later_version_has_are_added_to_an_existing_system(
     settings: Settings, server: Recorded
 ) -> None:
     await bootstrapped(settings, server)
-    await rows(settings, "DELETE FROM scopes WHERE tenant_id = $1 AND name = 'read'")
+    for change in (
+        "DELETE FROM scopes WHERE tenant_id = $1 AND name = 'read'",
+        "UPDATE scopes SET description = NULL WHERE tenant_id = $1 AND name = 'all'",
+        "UPDATE scopes SET description = '' WHERE tenant_id = $1 AND name = 'subject-tokens'",
+        "UPDATE scopes SET description = 'Our words' WHERE tenant_id = $1 AND name = 'users'",
+    ):
+        await rows(settings, change)
     await bootstrapped(settings, server)
-    names = await rows(settings, "SELECT name FROM scopes WHERE tenant_id = $1")
-    assert sorted(name for (name,) in names) == sorted(MANAGEMENT_SCOPES)
+    scopes = await rows(settings, "SELECT name, description FROM scopes WHERE tenant_id = $1")
+    assert dict(scopes) == {**MANAGEMENT_SCOPES, "users": "Our words"}
 
 
 SEEDED = """SELECT roles.name, scopes.name FROM roles JOIN role_scopes ON role_id = roles.id

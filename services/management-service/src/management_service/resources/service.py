@@ -233,7 +233,10 @@ class Resources:
 
     @retry_on_conflict
     async def ensure_management_api(self, name: str) -> dict[str, Scope]:
-        """Create the Management API's resource and its scopes if missing; return the scopes by name."""
+        """Create the Management API's resource and its scopes if missing; return the scopes by name.
+
+        Scopes of earlier releases have no description, and get theirs.
+        """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             resource = await store.find_resource_by_indicator(connection, self._tenant_id, self._management_api)
@@ -244,8 +247,13 @@ class Resources:
             found, _ = await store.list_scopes(connection, self._tenant_id, resource.id, Page(size=None))
             scopes = {scope.name: scope for scope in found}
             for scope_name, description in MANAGEMENT_SCOPES.items():
-                if scope_name not in scopes:
+                scope = scopes.get(scope_name)
+                if scope is None:
                     scopes[scope_name] = await self._insert_scope(transaction, resource.id, scope_name, description)
+                elif not scope.description:
+                    described = msgspec.structs.replace(scope, description=description)
+                    await store.update_scope(connection, described)
+                    transaction.record("scope", (resource.id, scope.id), "updated", scope_state(described))
         return scopes
 
     def _require_scope_name(self, name: str) -> None:
