@@ -96,6 +96,7 @@ async def test_a_write_that_gives_or_takes_over_a_scope_needs_it(
     assert refused.status_code == 403, refused.text
     assert refused.json()["code"] == "auth.scopes_missing"
     assert refused.json()["data"] == {"missing": ["audit:export"]}
+    assert refused.headers["WWW-Authenticate"] == 'Bearer error="insufficient_scope", scope="audit:export"'
     assert (await lacking.request(method, path, json=body)).status_code == 403  # nothing was written
     for scope in (f"{EVERYTHING_ELSE} audit:export", "all"):
         allowed = await own.client_with(own.token(scope=scope)).request(method, path, json=objects.filled(body))

@@ -149,6 +149,8 @@ def _of_failure(failure: Failure) -> ApiError:
     headers = {}
     if status == 503 and isinstance(failure, NotYetThere | TemporarilyUnavailable):
         headers["Retry-After"] = str(failure.retry_after_s)
+    if failure.code == "auth.scopes_missing" and failure.data is not None:
+        headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{" ".join(failure.data.missing)}"'
     return ApiError(status, failure.code, failure.message, data=failure.data, headers=headers)
 
 
