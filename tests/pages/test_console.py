@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
 from html import escape
 
+import asyncpg
 import pytest
 
 from identity_common.rights.roles import SEEDED_ROLES, SeededRole
@@ -359,12 +361,71 @@ def test_a_change_of_the_template_is_shown_before_it_is_saved(administrator: Adm
     assert administrator.browser.post(target, data={**undo, "undo": "[]"}).status_code == 403
 
 
-def test_a_search_leads_to_an_id_and_finds_names(administrator: Administrator, user: str) -> None:
-    search = f"{CONSOLE}/search"
-    assert administrator.opens(f"{search}?q={user}").url.path == f"{USERS}/{user}"
-    assert user in administrator.opens(f"{search}?q=Katherine").text
-    for text in ("", "..", "a/b", "%00", "x" * 500):
+def test_a_search_leads_to_the_page_of_each_object(stack: RunningStack, administrator: Administrator) -> None:
+    management, mark = stack.management, secrets.token_hex(5)
+    name = f"{mark} <i>&amp;\u05e2"
+    resource = management.resources.create(name, f"https://{mark}.example.com")
+    permission = management.resources.create_scope(resource.id, f"read:{mark}")
+    pages = {
+        "users": management.users.create(name=name).id,
+        "organizations": management.organizations.create(name).id,
+        "applications": management.applications.create(name=name, type="SPA").id,
+        "resources": resource.id,
+        "roles": management.roles.create(name, "", "User").id,
+        f"resources/{resource.id}/scopes": permission.id,
+        "template/roles": management.organization_roles.create(name).id,
+        "template/permissions": management.organization_permissions.create(f"{mark}:read").id,
+    }
+    addresses = [f"{CONSOLE}/{path}/{each}" for path, each in pages.items()]
+
+    def found(by: Administrator, q: str) -> list[str]:
+        page = by.opens(f"{CONSOLE}/search?q={q}")
+        assert page.status_code == 200
+        assert "<i>" not in page.text
+        return re.findall(r'<li><a href="([^"]+)"><bdi>', page.text)
+
+    eventually(lambda: sorted(found(administrator, mark)) == sorted(addresses))
+    for address in addresses:
+        by_id = f"{CONSOLE}/search?q={address.rpartition('/')[2]}"
+        eventually(lambda by_id=by_id, address=address: administrator.opens(by_id).url.path == address)
+
+    of_resource, of_permission = addresses[3], addresses[5]
+    readable = [of_resource if each == of_permission else each for each in addresses]
+    reader = Administrator(stack, "read")
+    eventually(lambda: sorted(found(reader, mark)) == sorted(readable))
+    narrow = Administrator(stack, "users:read")
+    assert found(narrow, mark) == addresses[:1]
+    assert 'id="organizations"' not in narrow.opens(f"{CONSOLE}/search?q={mark}").text
+
+
+def test_a_search_says_what_it_does_not_show(stack: RunningStack, administrator: Administrator) -> None:
+    search, mark = f"{CONSOLE}/search", secrets.token_hex(5)
+    for number in range(11):
+        stack.management.users.create(name=f"{mark} {number}")
+        stack.management.resources.create_scope(
+            stack.management.resources.create(f"API {number}", f"https://{mark}.example.com/{number}").id, mark
+        )
+    page = administrator.opens(f"{search}?q={mark}")
+    assert len(re.findall('<li><a href="[^"]+"><bdi>', page.text)) == 30
+    assert f'<a href="{USERS}?search={mark}">Show all</a>' in page.text
+    assert page.text.count("There are more: type further words.") == 1
+    eventually(lambda: "Nothing matches." in administrator.opens(f"{search}?q={secrets.token_hex(9)}").text)
+    for text in ("", "..", "a/b", "%00"):
         assert administrator.opens(f"{search}?q={text}").status_code == 200
+    assert "256" in administrator.opens(f"{search}?q={'x' * 500}").text
+
+
+async def test_a_search_names_the_groups_that_did_not_answer(stack: RunningStack, administrator: Administrator) -> None:
+    mark = secrets.token_hex(5)
+    user = stack.management.users.create(name=mark).id
+    template = await asyncpg.connect(stack.addresses.template_database_url.replace("+asyncpg", ""))
+    async with template.transaction():
+        await template.execute("LOCK TABLE organizations")
+        page = await asyncio.to_thread(administrator.opens, f"{CONSOLE}/search?q={mark}")
+    await template.close()
+    told = " ".join(re.sub("<[^>]+>", "", page.text).split())
+    assert "further results: Organizations, Organization roles, Organization permissions. Search again" in told
+    assert f"{USERS}/{user}" in page.text
 
 
 @pytest.fixture

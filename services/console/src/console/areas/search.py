@@ -1,47 +1,67 @@
 """``/console/search``: one field for everything; an id redirects to its page."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
+from urllib.parse import urlencode
 
 from litestar import Response
 
+from console.areas.names import user_names
 from console.console import Area
 from console.rendering import redirect
-from console.requests import ConsoleRequest
-from stead import AuditEntry
-from stead.errors import InvalidId, NotFound
+from console.requests import HOME, ConsoleRequest
+from stead.models import SearchResult
 
 AREA: Final = Area()
 
-_PAGE_SIZE: Final = 20
+_RESULTS: Final = 10
+_LISTS: Final = {
+    "users": "users",
+    "organizations": "organizations",
+    "applications": "applications",
+    "resources": "resources",
+    "roles": "roles",
+    "organizationRoles": "template/roles",
+    "organizationPermissions": "template/permissions",
+}
+"""The list that has the further results of a group: those of other groups cannot be searched."""
+_PAGES: Final = {
+    "user": "users",
+    "organization": "organizations",
+    "application": "applications",
+    "resource": "resources",
+    "role": "roles",
+    "organizationRole": "template/roles",
+    "organizationPermission": "template/permissions",
+    "impersonation": "impersonations",
+    "log": "audit",
+}
 
 
 @AREA.page("/search")
 async def search(request: ConsoleRequest) -> Response[str]:
-    text = request.parameter("q")[:128]
+    text = request.parameter("q")
     if not text:
-        return await request.page("search.html", area="", q="", users=None, entries=())
-    for path, get in (
-        ("users", request.api.users.get),
-        ("impersonations", request.api.impersonations.get),
-        ("audit", request.api.logs.get),
-        ("organizations", request.api.organizations.get),
-        ("applications", request.api.applications.get),
-        ("resources", request.api.resources.get),
-        ("roles", request.api.roles.get),
-    ):
-        if request.may(f"/console/{path}") and await _exists(get, text):
-            return redirect(f"/console/{path}/{text}")
-    users = await request.api.users.list(search=text, page_size=_PAGE_SIZE).page()
-    entries: Sequence[AuditEntry] = ()
-    if request.may("/console/audit"):
-        entries = (await request.api.logs.list(subject_token_id=text, page_size=_PAGE_SIZE).page()).items
-    return await request.page("search.html", area="", q=text, users=users, entries=entries)
+        return await request.page("search.html", area="", q="", groups=(), incomplete=())
+    answer = await request.api.search(text, limit=_RESULTS)
+    results = [result for group in answer.groups for result in group.results]
+    if results and results[0].id == text:
+        return redirect(_address(request, results[0]))
+    users = [result.user_id for result in results] if request.may(f"{HOME}/users") else []
+    return await request.page(
+        "search.html",
+        area="",
+        q=text,
+        groups=answer.groups,
+        incomplete=answer.incomplete,
+        addresses={(result.type, result.id): _address(request, result) for result in results},
+        lists={group: f"{HOME}/{path}?{urlencode({'search': text})}" for group, path in _LISTS.items()},
+        users=await user_names(request, users),
+    )
 
 
-async def _exists(get: Callable[[str], Awaitable[object]], text: str) -> bool:
-    try:
-        await get(text)
-    except (NotFound, InvalidId):
-        return False
-    return True
+def _address(request: ConsoleRequest, result: SearchResult) -> str:
+    """Return the address of the page of a result; a permission has one of its own for those who may change it."""
+    if result.type == "permission":
+        resource = f"{HOME}/resources/{result.resource_id}"
+        return f"{resource}/scopes/{result.id}" if request.may(resource, changes=True) else resource
+    return f"{HOME}/{_PAGES[result.type]}/{result.id}"
