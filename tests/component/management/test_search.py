@@ -17,6 +17,7 @@ from sqlalchemy import Select
 from sqlalchemy.dialects import postgresql
 
 from identity_common.clock import now_ms
+from identity_common.identifiers import new_id
 from identity_common.names import sort_key
 from identity_common.rights.operations import REQUIREMENTS
 from identity_common.rights.scopes import DESCRIPTIONS
@@ -26,7 +27,7 @@ from identity_common.wire.search import GROUPS, SearchGroupName, search_subject
 from identity_common.words import prefix_query, words
 from management_service.audit.storing.partitions import create_partitions, months_ahead
 from management_service.search import store
-from management_service.search.rules import GROUP_SCOPES, readable_groups
+from management_service.search.rules import GROUP_SCOPES, may_be_an_id, readable_groups
 from template_service import search as organizations
 from tests.component.audit.test_erasure import scans
 from tests.support.management_api import Management, issues, refusal, unique
@@ -228,6 +229,12 @@ def test_each_area_reads_its_groups_and_no_others() -> None:
     assert frozenset(GROUP_SCOPES.values()) == frozenset(REQUIREMENTS["Search"].narrowest)
 
 
+def test_entries_are_looked_up_by_what_may_be_an_id() -> None:
+    ids = (new_id(), "a" * 20, "9f86d081884c7d65", "0af76519-16cd-43dd-8448-eb211c80319c", "job-42")
+    others = ("customer", "TCK 2077", "ann2@example.com", "a1", "1" * 65, "ids_20770", "é20770")
+    assert [each for each in (*ids, *others) if may_be_an_id(each)] == [*ids]
+
+
 async def test_groups_that_a_caller_may_not_read_are_not_searched(template: Template) -> None:
     management, word = template.management, unique("area")
     await management.created("users", name=word)
@@ -370,7 +377,7 @@ async def test_no_part_of_a_search_reads_a_long_table(template: Template) -> Non
             for statement in (store.OF_WORDS, store.OF_IMPERSONATION, store.OF_ENTRY, store.OF_REQUEST):
                 assert await whole_tables(database, statement, by_words) == []
             users = next(each for each in store.OBJECTS if each.group == "users")
-            assert await whole_tables(database, search_statement(users), {**values, **query}) == []
+            assert await whole_tables(database, search_statement((users,)), {**values, **query}) == []
     finally:
         await filled.rollback()
     of_template = template.database
@@ -380,7 +387,7 @@ async def test_no_part_of_a_search_reads_a_long_table(template: Template) -> Non
         await of_template.execute(ORGANIZATIONS, tenant, ROWS)
         await of_template.execute("ANALYZE organizations")
         for q in ("77", "customer"):
-            statement = search_statement(organizations.OBJECTS[0])
+            statement = search_statement(organizations.OBJECTS[:1])
             assert await whole_tables(of_template, statement, {**values, "query": prefix_query(q)}) == []
     finally:
         await filled.rollback()

@@ -50,12 +50,9 @@ def search_responder(bus: Bus, reader: AsyncEngine, *, tenant_id: str) -> Respon
 
     async def reply(request: bytes, _: float) -> bytes:
         question = _decode(request)
+        searched = tuple(each for each in OBJECTS if each.group in question.groups)
         async with reader.connect() as connection:
-            groups = [
-                await search_objects(connection, searched, tenant_id, question.text, limit=question.limit)
-                for searched in OBJECTS
-                if searched.group in question.groups
-            ]
+            groups = await search_objects(connection, searched, tenant_id, question.text, limit=question.limit)
         return _encode(SearchReply(tuple(groups)))
 
     return Responder(

@@ -3,8 +3,9 @@
 Does not own which objects there are: each service lists its ``Searched``.
 """
 
+import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    cast,
     func,
     literal_column,
     null,
@@ -32,9 +34,10 @@ _MAX_MATCHES: Final = 200
 """How many objects that have the words are ordered by name: a word may be in all of them."""
 _BEGINNING_OF_AN_ID: Final = re.compile("[0-9a-z]{6,}")
 _LAST: Final = "\U0010ffff"
+_LINKS: Final = ("resource_id",)
 
 
-class Searched(msgspec.Struct, frozen=True, kw_only=True):
+class Searched(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Objects of a kind, and what a result shows of them.
 
     Attributes:
@@ -45,7 +48,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         name: The name that is shown, by default ``name``.
         detail: What tells objects with the same name apart; None for nothing.
         keys: Columns that identify an object, and how each is normalized.
-        links: Members of a result that its page needs.
+        links: Members of a result that its page needs, of ``_LINKS``.
         is_long: Whether the list has an index in the order of the names.
     """
 
@@ -61,9 +64,11 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def search_objects(
-    connection: AsyncConnection, searched: Searched, tenant_id: str, text: str, *, limit: int
-) -> SearchGroup:
-    """Return the objects that match a text, the best first: the one that it identifies, then by name."""
+    connection: AsyncConnection, searched: tuple[Searched, ...], tenant_id: str, text: str, *, limit: int
+) -> list[SearchGroup]:
+    """Return the objects of each kind that match a text, the best first: the one that it identifies, then by name."""
+    if not searched:
+        return []
     key, is_beginning = sort_key(text), _BEGINNING_OF_AN_ID.fullmatch(text)
     values = {
         "tenant": tenant_id,
@@ -73,21 +78,27 @@ async def search_objects(
         "last": key + _LAST,
         "query": prefix_query(text),
         "size": limit + 1,
-        **{f"key_{column}": normalized(text) for column, normalized in searched.keys.items()},
+        **{f"key_{column}": normalized(text) for each in searched for column, normalized in each.keys.items()},
     }
     rows = (await connection.execute(search_statement(searched), values)).all()
-    found = [_result(searched, row) for row in rows[:limit]]
-    return SearchGroup(searched.group, found, has_more=len(rows) > limit)
+    return [_group(each, [row for row in rows if row.kind == kind], limit=limit) for kind, each in enumerate(searched)]
 
 
-def search_statement(searched: Searched) -> Select[Any]:
-    """Return the statement that finds objects; each of its parts uses an index."""
+@functools.cache
+def search_statement(searched: tuple[Searched, ...]) -> Select[Any]:
+    """Return the statement that finds objects of some kinds: building it takes longer than PostgreSQL needs for it."""
+    found = union_all(*(_of_kind(*each).subquery().select() for each in enumerate(searched))).subquery()
+    return select(found).order_by(found.c.kind, found.c.rank, found.c.sort_key, found.c.id)
+
+
+def _of_kind(kind: int, searched: Searched) -> Select[Any]:
+    """Return the statement that finds objects of one kind; each of its parts uses an index."""
     table = searched.table
     shown = (
         table.c.id,
         (table.c.name if searched.name is None else searched.name).label("shown_name"),
         (null() if searched.detail is None else searched.detail).label("detail"),
-        *(column.label(member) for member, column in searched.links.items()),
+        *(searched.links.get(member, cast(null(), Text)).label(member) for member in _LINKS),
         table.c.sort_key,
     )
 
@@ -107,8 +118,12 @@ def search_statement(searched: Searched) -> Select[Any]:
     found = union_all(*(each.subquery().select() for each in parts)).subquery()
     rank = func.min(found.c.rank)
     others = [column for column in found.c if column.name != "rank"]
-    ordered = select(*others).group_by(*others).order_by(rank, found.c.sort_key, found.c.id)
-    return ordered.limit(size)
+    ordered = select(literal_column(str(kind)).label("kind"), rank.label("rank"), *others).group_by(*others)
+    return ordered.order_by(rank, found.c.sort_key, found.c.id).limit(size)
+
+
+def _group(searched: Searched, rows: Sequence[Any], *, limit: int) -> SearchGroup:
+    return SearchGroup(searched.group, [_result(searched, row) for row in rows[:limit]], has_more=len(rows) > limit)
 
 
 def _result(searched: Searched, row: Any) -> SearchResult:

@@ -59,7 +59,7 @@ class SearchController(Controller):
         Users are found by name, user name, e-mail address and telephone number; organizations, applications, roles and
         permissions by name and description, resources by name and indicator; impersonations by ticket and reason. Each
         word of q must begin a word of the object, regardless of case and accents. Ids find objects of every kind and
-        entries of the audit trail; the id of a request finds its entries.
+        entries of the audit trail; the id of a request finds its entries, if it has at least 6 characters and a digit.
 
         ``permissions`` are the scopes of API resources. ``incomplete`` has the groups that did not answer in time: the
         others are complete without them. Impersonations and entries are found as soon as the audit trail has them.

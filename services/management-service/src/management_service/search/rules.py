@@ -1,5 +1,6 @@
 """What may be searched for, and by which callers. Pure."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,8 @@ GROUP_SCOPES: Final[Mapping[SearchGroupName, str]] = {
 }
 """The scope that allows reading the objects of a group."""
 
+_ID: Final = re.compile("(?=.*[0-9]|.{20})[0-9A-Za-z-]{6,64}")
+
 
 def readable_groups(scopes: frozenset[str]) -> tuple[SearchGroupName, ...]:
     """Return the groups whose objects a caller with these scopes may read, in the order of an answer."""
@@ -42,3 +45,8 @@ def searched_text(text: str | None) -> str:
     if problem is not None:
         raise invalid_input(Issue(path="q", message=problem))
     return canonical
+
+
+def may_be_an_id(text: str) -> bool:
+    """Return whether entries of the audit trail are looked up by this text, in each month: words are not."""
+    return _ID.fullmatch(text) is not None

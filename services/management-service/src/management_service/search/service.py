@@ -1,10 +1,10 @@
 """Searches this service's tables, while template-service searches its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import Conflict
@@ -12,6 +12,7 @@ from identity_common.stores.database import cancelled
 from identity_common.stores.searching import search_objects
 from identity_common.wire.search import GROUPS, SearchGroup, SearchGroupName
 from management_service.search.organizations import ASKED_GROUPS, OrganizationSearch
+from management_service.search.rules import may_be_an_id
 from management_service.search.store import OBJECTS, search_entries, search_impersonations
 
 
@@ -70,18 +71,13 @@ class Search:
     async def _own(self, text: str, groups: Sequence[SearchGroupName], limit: int) -> list[SearchGroup]:
         if not groups:
             return []
+        tenant_id, objects = self._tenant_id, tuple(each for each in OBJECTS if each.group in groups)
         with cancelled(_too_slow):
             async with self._searcher.connect() as connection:
-                return [group async for group in self._found(connection, text, groups, limit)]
-
-    async def _found(
-        self, connection: AsyncConnection, text: str, groups: Sequence[SearchGroupName], limit: int
-    ) -> AsyncIterator[SearchGroup]:
-        tenant_id = self._tenant_id
-        for searched in OBJECTS:
-            if searched.group in groups:
-                yield await search_objects(connection, searched, tenant_id, text, limit=limit)
-        if "impersonations" in groups:
-            yield await search_impersonations(connection, tenant_id, text, limit=limit, now=self._clock())
-        if "logs" in groups:
-            yield await search_entries(connection, tenant_id, text, limit=limit)
+                found = await search_objects(connection, objects, tenant_id, text, limit=limit)
+                if "impersonations" in groups:
+                    now = self._clock()
+                    found.append(await search_impersonations(connection, tenant_id, text, limit=limit, now=now))
+                if "logs" in groups and may_be_an_id(text):
+                    found.append(await search_entries(connection, tenant_id, text, limit=limit))
+        return found

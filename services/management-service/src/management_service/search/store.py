@@ -15,6 +15,7 @@ from identity_common.wire.search import SearchGroup, SearchResult
 from identity_common.words import prefix_query
 from management_service.phone_numbers import phone_key
 from management_service.schema import applications, audit_entries, resources, roles, scopes, users
+from management_service.search.rules import may_be_an_id
 
 _PHONE_PUNCTUATION: Final = str.maketrans("", "", " ()./-")
 
@@ -112,7 +113,8 @@ async def search_impersonations(
     values = {"tenant": tenant_id, "id": text, "query": prefix_query(text), "size": limit + 1}
     found: dict[str, SearchResult] = {}
     # The oldest entry of an impersonation has its reason.
-    for row in reversed((await connection.execute(OF_IMPERSONATION, values)).all()):
+    by_id = (await connection.execute(OF_IMPERSONATION, values)).all() if may_be_an_id(text) else ()
+    for row in reversed(by_id):
         _add(found, row)
     for first, last in _spans(now):
         if len(found) > limit or values["query"] is None:
