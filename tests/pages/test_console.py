@@ -384,10 +384,12 @@ def test_a_search_leads_to_the_page_of_each_object(stack: RunningStack, administ
         assert "<i>" not in page.text
         return re.findall(r'<li><a href="([^"]+)"><bdi>', page.text)
 
+    def leads(object_id: str) -> str:
+        return administrator.opens(f"{CONSOLE}/search?q={object_id}").url.path
+
     eventually(lambda: sorted(found(administrator, mark)) == sorted(addresses))
     for address in addresses:
-        by_id = f"{CONSOLE}/search?q={address.rpartition('/')[2]}"
-        eventually(lambda by_id=by_id, address=address: administrator.opens(by_id).url.path == address)
+        eventually(lambda address=address: leads(address.rpartition("/")[2]) == address)
 
     of_resource, of_permission = addresses[3], addresses[5]
     readable = [of_resource if each == of_permission else each for each in addresses]
