@@ -44,15 +44,15 @@ def test_each_client_may_do_what_it_is_for_and_no_more(stack: RunningStack) -> N
         backend.impersonations.end(minted.impersonation_id)
         with pytest.raises(Forbidden):
             next(iter(backend.users.list()))
-    exchanging = {
-        each.id: each.custom_client_metadata.allow_token_exchange
+    allowed = {
+        each.id: (each.custom_client_metadata.allow_token_exchange, each.custom_client_metadata.allow_management_api)
         for each in stack.management.applications.list()
         if each.id in {credentials.traditional.client_id, credentials.spa.client_id, credentials.console.client_id}
     }
-    assert exchanging == {
-        credentials.traditional.client_id: True,
-        credentials.spa.client_id: False,
-        credentials.console.client_id: False,
+    assert allowed == {
+        credentials.traditional.client_id: (True, False),
+        credentials.spa.client_id: (False, False),
+        credentials.console.client_id: (False, True),
     }
     for client in (credentials.traditional, credentials.console):
         with pytest.raises(OAuthError):

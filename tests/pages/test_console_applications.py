@@ -58,6 +58,7 @@ def test_an_application_is_created_changed_and_deleted(stack: RunningStack, admi
             f"{OIDC}.postLogoutRedirectUris": "https://a.example.com/",
             f"{CUSTOM}.corsAllowedOrigins": "https://a.example.com",
             f"{CUSTOM}.allowTokenExchange": "yes",
+            f"{CUSTOM}.allowManagementApi": "yes",
             f"{CUSTOM}.idTokenTtl": "60",
             f"{CUSTOM}.refreshTokenTtlInDays": "",
             f"{CUSTOM}.rotateRefreshToken": [],
@@ -72,6 +73,7 @@ def test_an_application_is_created_changed_and_deleted(stack: RunningStack, admi
     assert saved.oidc_client_metadata.redirect_uris == ["https://a.example.com/cb", "https://b.example.com/cb"]
     custom = saved.custom_client_metadata
     assert custom.cors_allowed_origins == ["https://a.example.com"]
+    assert custom.allow_management_api
     assert (custom.allow_token_exchange, custom.id_token_ttl, custom.refresh_token_ttl_in_days) == (True, 60, 14)
     assert (custom.rotate_refresh_token, custom.require_pkce) == (False, True)
     assert custom.token_endpoint_auth_method == "client_secret_post"

@@ -12,6 +12,7 @@ from tests.support.management_api import Management, at_once, issues, refusal, r
 
 DEFAULTS = {
     "allowTokenExchange": False,
+    "allowManagementApi": False,
     "corsAllowedOrigins": [],
     "idTokenTtl": 3600,
     "refreshTokenTtlInDays": 14,
@@ -63,6 +64,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
             **DEFAULTS,
             **FIXED_METHOD,
             "allowTokenExchange": True,
+            "allowManagementApi": True,
             "corsAllowedOrigins": ["https://example.com"],
         },
         branding={"logoUri": "https://example.com/logo.svg", "primaryColor": "#2450C8"},
@@ -72,6 +74,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
         **DEFAULTS,
         **FIXED_METHOD,
         "allowTokenExchange": True,
+        "allowManagementApi": True,
         "corsAllowedOrigins": ["https://example.com"],
     }
     assert await management.event_data("application", application["id"]) == {
@@ -79,6 +82,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
         "name": "Phone",
         "type": "Native",
         "allow_token_exchange": True,
+        "allow_management_api": True,
         "redirect_uris": ["com.example.phone:/callback", "http://127.0.0.1:7/cb", "https://example.com/cb?a=1"],
         "post_logout_redirect_uris": ["com.example.phone://bye"],
         "id_token_ttl_s": 3600,
@@ -97,7 +101,7 @@ async def test_a_patch_merges_nested_settings_and_null_restores_their_defaults(
         name="Shop",
         type="SPA",
         oidcClientMetadata={"redirectUris": ["https://a.example/cb"], "postLogoutRedirectUris": ["https://a.example"]},
-        customClientMetadata={"idTokenTtl": 60, "allowTokenExchange": True},
+        customClientMetadata={"idTokenTtl": 60, "allowTokenExchange": True, "allowManagementApi": True},
     )
     path = f"/api/applications/{application['id']}"
     answer = await management.client.patch(
@@ -118,6 +122,7 @@ async def test_a_patch_merges_nested_settings_and_null_restores_their_defaults(
             **DEFAULTS,
             **FIXED_METHOD,
             "allowTokenExchange": True,
+            "allowManagementApi": True,
             "refreshTokenTtlInDays": 30,
         },
         "updatedAt": changed["updatedAt"],
@@ -197,6 +202,18 @@ async def test_a_machine_is_never_of_a_third_party(management: Management) -> No
     assert refusal(await management.client.patch(path, json={"isThirdParty": True})) == refused
     for first_party in (False, None):
         assert (await management.client.patch(path, json={"isThirdParty": first_party})).status_code == 200
+
+
+async def test_a_machine_has_no_users_for_whom_it_could_request_the_management_api(management: Management) -> None:
+    setting = {"customClientMetadata": {"allowManagementApi": True}}
+    refused = (422, "entity.db_constraint_violated")
+    body = {"name": "n", "type": "MachineToMachine", **setting}
+    assert refusal(await management.client.post("/api/applications", json=body)) == refused
+    path = f"/api/applications/{await management.machine()}"
+    assert refusal(await management.client.patch(path, json=setting)) == refused
+    for value in ("true", 1, []):
+        answer = await management.client.patch(path, json={"customClientMetadata": {"allowManagementApi": value}})
+        assert issues(answer) == {"customClientMetadata.allowManagementApi"}
 
 
 @pytest.mark.parametrize("method", ["none", "private_key_jwt", "", 1])

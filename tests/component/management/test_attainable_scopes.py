@@ -54,8 +54,14 @@ async def objects(own: Management) -> Objects:
             "user": user,
             "exporter": applications[0],
             "machine": applications[1],
+            "console": (await _application(own, customClientMetadata={"allowManagementApi": True}))["id"],
+            "shop": (await _application(own))["id"],
         },
     )
+
+
+async def _application(own: Management, **members: Any) -> dict[str, Any]:
+    return await own.created("applications", name=unique("application"), type="Traditional", **members)
 
 
 WAYS = [
@@ -110,6 +116,38 @@ async def test_a_write_that_gives_or_takes_over_a_scope_needs_it(
         assert (refused.status_code, refused.json()["data"]) == (403, {"missing": ["audit:export"]})
 
 
+SETTINGS = [
+    {"oidcClientMetadata": {"redirectUris": ["https://a.example.com"]}},
+    {"oidcClientMetadata": {"postLogoutRedirectUris": ["https://a.example.com"]}},
+    {"customClientMetadata": {"corsAllowedOrigins": ["https://a.example.com"]}},
+    {"customClientMetadata": {"requirePkce": False}},
+    {"customClientMetadata": {"tokenEndpointAuthMethod": "client_secret_post"}},
+    {"customClientMetadata": {"allowManagementApi": False, "requirePkce": False}},
+    {"isThirdParty": True},
+]
+OPEN = {"customClientMetadata": {"allowManagementApi": True}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "applications", {"name": "{new}", "type": "SPA", **OPEN}),
+        ("PATCH", "applications/{shop}", OPEN),
+        ("POST", "applications/{console}/secrets", {"name": "{new}"}),
+        *(("PATCH", "applications/{console}", settings) for settings in SETTINGS),
+    ],
+)
+async def test_what_may_request_the_management_api_for_its_users_is_worth_everything(
+    objects: Objects, method: str, path: str, body: Any
+) -> None:
+    own, path, body = objects.management, f"/api/{objects.filled(path)}", objects.filled(body)
+    lacking = own.client_with(own.token(scope=f"{EVERYTHING_ELSE} audit:export"))
+    for _ in range(2):
+        refused = await lacking.request(method, path, json=body)
+        assert (refused.status_code, refused.json()["data"]) == (403, {"missing": ["all"]}), refused.text
+    assert (await own.client.request(method, path, json=body)).is_success
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -121,6 +159,9 @@ async def test_a_write_that_gives_or_takes_over_a_scope_needs_it(
         ("PUT", "roles/{auditors}/scopes", {"scopeIds": []}),
         ("PATCH", "applications/{exporter}", {"name": "Another", "description": "text"}),
         ("POST", "applications/{machine}/secrets", {"name": "{new}"}),
+        ("PATCH", "applications/{console}", {"name": "Another", **OPEN}),
+        ("PATCH", "applications/{console}", {"customClientMetadata": {"allowManagementApi": False}}),
+        *(("PATCH", "applications/{shop}", settings) for settings in SETTINGS),
         ("PATCH", "users/{user}/password", {"password": PASSWORD}),
         ("DELETE", "users/{auditor}/invitation", None),
     ],

@@ -276,6 +276,8 @@ async def test_the_console_gets_a_client_and_an_administrator_once(settings: Set
     assert {path: server.values(path) for path in before} == before
     ((_, _, _, callback),) = await rows(settings, ADMINISTRATORS)
     assert callback == "https://id.example.com/console/callback"
+    open_to_users = "SELECT name FROM applications WHERE tenant_id = $1 AND allow_management_api"
+    assert await rows(settings, open_to_users) == [("Console",)]
 
 
 GRANTS = "SELECT role_id, scope_id FROM role_scopes WHERE tenant_id = $1 ORDER BY 1, 2"

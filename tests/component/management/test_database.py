@@ -325,6 +325,40 @@ async def test_phone_numbers_from_before_get_their_canonical_key_unless_another_
 
 @pytest.mark.servers
 @pytest.mark.heavy
+async def test_the_consoles_client_alone_keeps_the_management_api_for_its_users(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await migrated_before("0027", settings, tmp_path_factory)
+    here, there = "https://id.example.com/console/callback", "https://other.example.com/console/callback"
+    columns = "tenant_id, id, created_at, name, type, is_third_party, redirect_uris"
+    others = {"cors_allowed_origins": "'{}'", "post_logout_redirect_uris": "'{}'", "allow_token_exchange": "false"}
+    others |= {"id_token_ttl_s": "1", "refresh_token_ttl_days": "1", "rotate_refresh_token": "true"}
+    others |= {"always_issue_refresh_token": "false", "custom_data": "'{}'", "updated_at": "0"}
+    store = f"""
+        INSERT INTO applications ({columns}, {", ".join(others)})
+        VALUES ($1, $2, $3, $4, $5, $6, $7, {", ".join(others.values())})
+    """
+    for row in (
+        ("one", "a", 1, "Console", "SPA", False, [here]),
+        ("one", "b", 1, "Console", "Traditional", True, [here]),
+        ("one", "c", 1, "Console", "Traditional", False, [here, there]),
+        ("one", "d", 1, "Console", "Traditional", False, ["https://id.example.com/callback"]),
+        ("one", "e", 1, "console", "Traditional", False, [here]),
+        ("one", "f", 3, "Console", "Traditional", False, [there]),
+        ("one", "g", 2, "Console", "Traditional", False, [here]),
+        ("two", "a", 1, "Shop", "Traditional", False, [here]),
+        ("three", "a", 1, "Console", "Traditional", False, [there]),
+    ):
+        await query(settings, store, *row)
+    await asyncio.to_thread(migrate, settings)
+    marked = "SELECT tenant_id, id FROM applications WHERE allow_management_api ORDER BY tenant_id"
+    assert [tuple(row) for row in await query(settings, marked)] == [("one", "g"), ("three", "a")]
+    requested = await query(settings, "SELECT tenant_id FROM republication WHERE last_revision IS NULL ORDER BY 1")
+    assert [row["tenant_id"] for row in requested] == ["one", "three"]
+
+
+@pytest.mark.servers
+@pytest.mark.heavy
 async def test_replicas_may_migrate_concurrently(settings: Settings, tmp_path: Path) -> None:
     logs = [tmp_path / f"{number}.log" for number in range(3)]
     processes = [ForkedService(PACKAGE, "migrate", environment=environment_of(settings), log=log) for log in logs]

@@ -64,6 +64,12 @@ class AttainableScopes:
         """Require what a user or application holds: its credentials are about to change."""
         await self._require(connection, _OF_HOLDERS[kind], [holder_id])
 
+    def require_everything(self) -> None:
+        """Require ``all``: an administrator may sign in to an application that may request the Management API."""
+        caller = admitted()
+        if caller is not None and SCOPE_ALL not in caller.scopes:
+            raise _refused([SCOPE_ALL])
+
     async def _require(self, connection: AsyncConnection, statement: Select[str], ids: Collection[str]) -> None:
         caller = admitted()
         if caller is None or SCOPE_ALL in caller.scopes or not ids:

@@ -79,6 +79,7 @@ applications = Table(
     Column("post_logout_redirect_uris", ARRAY(Text), nullable=False),
     Column("allow_token_exchange", Boolean, nullable=False),
     Column("exchanged_valid_after", BigInteger, nullable=False, server_default="0"),
+    Column("allow_management_api", Boolean, nullable=False, server_default="false"),
     Column("cors_allowed_origins", ARRAY(Text), nullable=False),
     Column("id_token_ttl_s", Integer, nullable=False),
     Column("refresh_token_ttl_days", Integer, nullable=False),

@@ -110,6 +110,7 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     Attributes:
         exchanged_valid_after: Milliseconds, in whole seconds; tokens that it obtained by exchange before are refused,
             because token exchange has been off since then.
+        allow_management_api: Whether it may request tokens for the Management API on behalf of its users.
         id_token_ttl_s: Lifetime of its ID tokens.
         refresh_token_ttl_days: Days after which an unused refresh token expires.
         rotate_refresh_token: Whether each use of a refresh token replaces it; always so for public clients.
@@ -127,6 +128,7 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     is_third_party: bool = False
     allow_token_exchange: bool = False
     exchanged_valid_after: int = 0
+    allow_management_api: bool = False
     id_token_ttl_s: int = 3600
     refresh_token_ttl_days: int = 14
     rotate_refresh_token: bool = True

@@ -26,6 +26,8 @@ class CustomClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
     Attributes:
         allow_token_exchange: Whether it may exchange subject tokens.
+        allow_management_api: Whether it may request tokens for the Management API on behalf of its users; setting it
+            needs the scope ``all``.
         cors_allowed_origins: Origins whose scripts may call the token endpoint, besides those of its redirect URIs.
         id_token_ttl: Lifetime of ID tokens, in seconds.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires.
@@ -37,6 +39,7 @@ class CustomClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """
 
     allow_token_exchange: bool = False
+    allow_management_api: bool = False
     cors_allowed_origins: list[str] = []
     id_token_ttl: int = 3600
     refresh_token_ttl_in_days: int = 14

@@ -33,6 +33,7 @@ _CUSTOM: Final = "customClientMetadata"
 _OIDC_MEMBERS: Final = {"redirectUris": Form.lines, "postLogoutRedirectUris": Form.lines}
 _CUSTOM_MEMBERS: Final[dict[str, Callable[[Form, str], object]]] = {
     "allowTokenExchange": Form.is_checked,
+    "allowManagementApi": Form.is_checked,
     "corsAllowedOrigins": Form.lines,
     "idTokenTtl": Form.number,
     "refreshTokenTtlInDays": Form.number,
@@ -190,6 +191,7 @@ def _values(application: Application) -> dict[str, object]:
         "isThirdParty": application.is_third_party,
         f"{_OIDC}.redirectUris": "\n".join(oidc.redirect_uris),
         f"{_OIDC}.postLogoutRedirectUris": "\n".join(oidc.post_logout_redirect_uris),
+        f"{_CUSTOM}.allowManagementApi": custom.allow_management_api,
         f"{_CUSTOM}.corsAllowedOrigins": "\n".join(custom.cors_allowed_origins),
         f"{_CUSTOM}.idTokenTtl": custom.id_token_ttl,
         f"{_CUSTOM}.refreshTokenTtlInDays": custom.refresh_token_ttl_in_days,

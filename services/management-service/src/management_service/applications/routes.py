@@ -61,6 +61,9 @@ class CustomClientMetadataAnswer(Answer):
         require_pkce: Whether authorization requests need PKCE (RFC 7636); true by default, false only for first-party
             Traditional applications.
         allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.
+        allow_management_api: Whether the application may request tokens for the Management API on behalf of its users;
+            false by default. Needs the scope ``all`` to be set. Not for machine-to-machine applications, whose roles
+            decide.
         cors_allowed_origins: Additional origins whose scripts may call the token endpoint.
         id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
@@ -70,6 +73,7 @@ class CustomClientMetadataAnswer(Answer):
     """
 
     allow_token_exchange: bool
+    allow_management_api: bool
     cors_allowed_origins: tuple[str, ...]
     id_token_ttl: int
     refresh_token_ttl_in_days: int
@@ -165,6 +169,7 @@ def application_answer(application: Application) -> ApplicationAnswer:
         ),
         custom_client_metadata=CustomClientMetadataAnswer(
             allow_token_exchange=application.allow_token_exchange,
+            allow_management_api=application.allow_management_api,
             cors_allowed_origins=application.cors_allowed_origins,
             id_token_ttl=application.id_token_ttl_s,
             refresh_token_ttl_in_days=application.refresh_token_ttl_days,

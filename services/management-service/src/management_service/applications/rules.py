@@ -45,6 +45,9 @@ class CustomClientMetadata(Body):
 
     Attributes:
         allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.
+        allow_management_api: Whether the application may request tokens for the Management API on behalf of its users;
+            false by default. Needs the scope ``all`` to be set. Not for machine-to-machine applications, whose roles
+            decide.
         cors_allowed_origins: Additional origins whose scripts may call the token endpoint.
         id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
@@ -58,6 +61,7 @@ class CustomClientMetadata(Body):
     """
 
     allow_token_exchange: bool | UnsetType | None = UNSET
+    allow_management_api: bool | UnsetType | None = UNSET
     cors_allowed_origins: list[Uri] | UnsetType | None = UNSET
     id_token_ttl: TtlSeconds | UnsetType | None = UNSET
     refresh_token_ttl_in_days: TtlDays | UnsetType | None = UNSET
@@ -240,6 +244,8 @@ def unsuitable_setting(application_type: ApplicationType, custom: CustomClientMe
         return "Only a Traditional application has a tokenEndpointAuthMethod; the type determines that of others."
     if custom.require_pkce is False:
         return "Only a Traditional application can do without PKCE."
+    if custom.allow_management_api and application_type == "MachineToMachine":
+        return "Its API roles decide what a machine-to-machine application may do; it has no allowManagementApi."
     return None
 
 

@@ -57,6 +57,7 @@ _OIDC_MEMBERS = ("redirect_uris", "post_logout_redirect_uris")
 _BRANDING_MEMBERS = ("logo_uri", "primary_color")
 _CUSTOM_MEMBERS = {
     "allow_token_exchange": "allow_token_exchange",
+    "allow_management_api": "allow_management_api",
     "cors_allowed_origins": "cors_allowed_origins",
     "id_token_ttl": "id_token_ttl_s",
     "refresh_token_ttl_in_days": "refresh_token_ttl_days",
@@ -85,6 +86,7 @@ def application_state(application: Application, secrets: list[Secret]) -> Applic
         is_third_party=application.is_third_party,
         allow_token_exchange=application.allow_token_exchange,
         exchanged_valid_after=application.exchanged_valid_after,
+        allow_management_api=application.allow_management_api,
         id_token_ttl_s=application.id_token_ttl_s,
         refresh_token_ttl_days=application.refresh_token_ttl_days,
         rotate_refresh_token=application.rotate_refresh_token,
@@ -207,6 +209,8 @@ class Applications:
         application = Application(
             tenant_id=self._tenant_id, id=new_id(), type=creation.type, created_at=now, updated_at=now, **members
         )
+        if application.allow_management_api:
+            self._attainable.require_everything()
         async with self._changes.transaction() as transaction:
             with refusals(_REFUSALS):
                 await store.insert_application(transaction.connection, application)
@@ -295,7 +299,7 @@ class Applications:
                     "An application of the type SPA or Native has no secrets, as every copy of it would contain them; "
                     "it uses PKCE."
                 )
-            await self._attainable.require_holder(transaction.connection, "application", application_id)
+            await self._require_attainable(transaction, application)
             with refusals(_REFUSALS):
                 await store.insert_secret(transaction.connection, secret)
             if await self._record(transaction, application) > rules.MAX_SECRETS:
@@ -369,7 +373,9 @@ class Applications:
         if changed == application:
             return application
         if any(getattr(changed, name) != getattr(application, name) for name in _CREDENTIALS):
-            await self._attainable.require_holder(transaction.connection, "application", application.id)
+            await self._require_attainable(transaction, application)
+        if changed.allow_management_api and not application.allow_management_api:
+            self._attainable.require_everything()
         now = self._clock()
         changed = msgspec.structs.replace(changed, updated_at=max(now, application.updated_at))
         is_switched = changed.allow_token_exchange != application.allow_token_exchange
@@ -382,6 +388,12 @@ class Applications:
             await self._record_end(transaction, application.id, "exchange_off")
         await self._record(transaction, changed)
         return changed
+
+    async def _require_attainable(self, transaction: Transaction, application: Application) -> None:
+        """Require what the application holds, or lets the users hold who sign in to it: its credentials change."""
+        if application.allow_management_api:
+            self._attainable.require_everything()
+        await self._attainable.require_holder(transaction.connection, "application", application.id)
 
     async def _record_end(self, transaction: Transaction, application_id: str, cause: Cause) -> None:
         party = client_party(application_id)

@@ -31,6 +31,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     post_logout_redirect_uris: tuple[str, ...] = ()
     allow_token_exchange: bool = False
     exchanged_valid_after: int = 0
+    allow_management_api: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
     id_token_ttl_s: int = 3600
     refresh_token_ttl_days: int = 14

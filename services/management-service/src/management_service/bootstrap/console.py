@@ -10,7 +10,12 @@ from identity_common.identifiers import new_id, new_secret
 from identity_common.paging import Page
 from identity_common.rights.roles import ADMINISTRATOR
 from identity_common.serving import CommandError
-from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, OidcClientMetadata
+from management_service.applications.rules import (
+    ApplicationCreation,
+    ApplicationUpdate,
+    CustomClientMetadata,
+    OidcClientMetadata,
+)
 from management_service.applications.service import Applications
 from management_service.applications.store import ApplicationFilter
 from management_service.bootstrap.first_client import ClientSecrets, role_granting
@@ -128,6 +133,11 @@ class ConsoleBootstrap:
                 " rename or delete it; or, if it is the console's, let it do so"
             )
         application = await self._applications.create(
-            ApplicationCreation(name=APPLICATION_NAME, type="Traditional", oidc_client_metadata=self._addresses)
+            ApplicationCreation(
+                name=APPLICATION_NAME,
+                type="Traditional",
+                oidc_client_metadata=self._addresses,
+                custom_client_metadata=CustomClientMetadata(allow_management_api=True),
+            )
         )
         return application.id
