@@ -12,7 +12,7 @@ import pytest
 from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.waiting import eventually
-from tests.support.world import Client, World
+from tests.support.world import MANAGEMENT_API, Client, World
 from token_service.sign_in.pages.assets import SCRIPT
 
 
@@ -230,6 +230,21 @@ def test_an_error_is_reported_to_the_client(
 ) -> None:
     back = callback(person.authorize(spa, **changes))
     assert (back["error"], back["state"], back["iss"]) == (error, "s-1", world.stack.issuer)
+
+
+@pytest.mark.parametrize("third_party", [False, True])
+def test_the_management_api_is_for_users_of_clients_that_may_request_it(
+    world: World, person: Person, third_party: bool
+) -> None:
+    client = application(world, "SPA", third_party=third_party)
+    resources = {"resource": [world.resource, MANAGEMENT_API]}
+    back = callback(person.authorize(client, **resources))
+    assert (back["error"], back["error_description"]) == (
+        "invalid_target",
+        "the application may not request the Management API for its users (allowManagementApi)",
+    )
+    world.management.applications.update(client.id, custom_client_metadata={"allowManagementApi": True})
+    assert heading(person.follow(person.authorize(client, **resources))) == "Sign in"
 
 
 def test_a_request_may_be_a_form_and_have_parameters_that_mean_nothing_here(

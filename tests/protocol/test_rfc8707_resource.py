@@ -9,7 +9,8 @@ import pytest
 
 from identity_common.identifiers import new_id
 from tests.support.signing_in import SignIn
-from tests.support.world import MANAGEMENT_API, World, error_body, outcome
+from tests.support.waiting import eventually
+from tests.support.world import MANAGEMENT_API, World, error_body, last_revision, outcome
 
 GRANTS = ("client credentials", "token exchange")
 
@@ -98,6 +99,37 @@ def test_the_management_api_is_not_a_target_of_an_exchange(world: World) -> None
         error_body("invalid_target", "tokens for the Management API are not issued by exchange"),
     )
     assert world.is_usable(subject_token)
+
+
+@pytest.mark.parametrize("by", ["code", "refresh token"])
+def test_the_management_api_is_a_target_for_users_of_clients_that_may_request_it_only(world: World, by: str) -> None:
+    """Who may create applications could otherwise lead an administrator to a sign-in that yields a token."""
+    management, client = world.management, world.client("Traditional")
+    closed = error_body(
+        "invalid_target", "the application may not request the Management API for its users (allowManagementApi)"
+    )
+
+    def may_request(allowed: bool) -> None:
+        management.applications.update(client.id, custom_client_metadata={"allowManagementApi": allowed})
+
+    sign_in = SignIn(world, client, world.reader(), resource_scopes={MANAGEMENT_API: "read users"})
+    refresh_token = sign_in.tokens()["refresh_token"] if by == "refresh token" else None
+
+    def ask() -> httpx.Response:
+        target = {"resource": MANAGEMENT_API}
+        return sign_in.refresh(refresh_token, **target) if refresh_token else sign_in.redeem(**target)
+
+    answer = ask()
+    assert (answer.status_code, answer.json()) == (400, closed)
+    may_request(True)
+    tokens = ask().json()  # at once
+    assert world.claims(tokens["access_token"], MANAGEMENT_API)["scope"] == "read"
+
+    may_request(False)
+    refresh_token = tokens["refresh_token"]
+    eventually(lambda: outcome(world.exchange(world.subject_token(), headers=last_revision(world))) == (200, None))
+    assert ask().json() == closed
+    assert outcome(sign_in.refresh(refresh_token)) == (200, None)  # for other targets
 
 
 def test_reserved_names_are_not_targets(world: World, grant: str) -> None:

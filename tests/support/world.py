@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import httpx2 as httpx
 import jwt
@@ -193,15 +193,22 @@ class World:
             return Client(application.id)
         return Client(application.id, self.management.applications.create_secret(application.id, "first").value)
 
+    def reader(self) -> str:
+        """Create a user who may read everything of the Management API."""
+        return self.user(self._management_role("read", "User"))
+
+    def _management_role(self, scope_name: str, kind: Literal["User", "MachineToMachine"]) -> str:
+        api = next(each for each in self.management.resources.list() if each.indicator == MANAGEMENT_API)
+        scope = next(each for each in self.management.resources.scopes(api.id) if each.name == scope_name)
+        name = f"{self._role_name} {secrets.token_hex(4)}"
+        return self.management.roles.create(name, "of the Management API", kind, [scope.id]).id
+
     def minter(self) -> ManagementClient:
         """Return a client of the Management API with its own application, which may mint subject tokens."""
-        api = next(each for each in self.management.resources.list() if each.indicator == MANAGEMENT_API)
-        scope = next(each for each in self.management.resources.scopes(api.id) if each.name == "subject-tokens")
-        role = self.management.roles.create(
-            f"{self._role_name} {secrets.token_hex(4)}", "may mint", "MachineToMachine", [scope.id]
-        )
         machine = self.client("MachineToMachine", exchange=False)
-        self.management.applications.assign_roles(machine.id, [role.id])
+        self.management.applications.assign_roles(
+            machine.id, [self._management_role("subject-tokens", "MachineToMachine")]
+        )
         return ManagementClient(
             self.stack.base_url,
             client_id=machine.id,

@@ -133,6 +133,17 @@ class Directory:
             application = self.in_memory.application(application_id)
         return application
 
+    async def may_manage_for_users(self, client: ApplicationState) -> bool:
+        """Return whether a client may request the Management API for its users.
+
+        One that may not is looked up again after catching up.
+        """
+        if client.allow_management_api:
+            return True
+        await self.catch_up()
+        newer = self.in_memory.application(client.id)
+        return newer is not None and newer.allow_management_api
+
     async def find_resource(self, indicator: str) -> ResourceState | None:
         """Return a resource, or None; an unknown one is looked up again after catching up."""
         resource = self.in_memory.resource(indicator)

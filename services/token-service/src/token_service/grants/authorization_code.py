@@ -104,7 +104,7 @@ class AuthorizationCodeGrant:
         form = request.parameters.as_form(AuthorizationCodeForm)
         if requires_pkce(client):
             request.parameters.require("code_verifier")
-        requested_token = await self._tokens.requested_token(form, request, scopes=None)
+        requested_token = await self._tokens.requested_token(form, request, client, scopes=None)
         return PreparedRedemption(client=client, form=form, requested_token=requested_token)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:

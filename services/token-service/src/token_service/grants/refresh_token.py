@@ -70,7 +70,7 @@ class RefreshTokenGrant:
             raise unauthorized_client("machine-to-machine applications have no refresh tokens")
         form = request.parameters.as_form(RefreshTokenForm)
         scopes = requested_scopes(form.scope) or None
-        requested_token = await self._tokens.requested_token(form, request, scopes=scopes)
+        requested_token = await self._tokens.requested_token(form, request, client, scopes=scopes)
         return PreparedRefresh(client=client, refresh_token=form.refresh_token, requested_token=requested_token)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:

@@ -10,7 +10,7 @@ from prometheus_client import Counter
 
 from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import ResourceState
+from identity_common.wire.events import ApplicationState, ResourceState
 from token_service.directory import Directory
 from token_service.grants.form import FormParameters, TargetForm
 from token_service.grants.oauth_errors import invalid_target
@@ -23,6 +23,8 @@ _log = get_logger(__name__)
 USERINFO_TOKEN_TTL_S: Final = 3600
 ORGANIZATION_TOKEN_TTL_S: Final = 3600
 """Fixed, because no resource sets a lifetime."""
+
+MANAGEMENT_API_CLOSED: Final = "the application may not request the Management API for its users (allowManagementApi)"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +161,15 @@ class Targets:
         if target.organization_id is not None:
             return self._directory.in_memory.existing_permissions(among)
         return among & target.open_scopes
+
+    async def require_open_to_users_of(self, client: ApplicationState, resource: ResourceState) -> None:
+        """Refuse the Management API as the target of a client's request for a user, unless the client is allowed to.
+
+        Raises:
+            OAuthError: ``invalid_target``.
+        """
+        if self.is_management_api(resource) and not await self._directory.may_manage_for_users(client):
+            raise invalid_target(MANAGEMENT_API_CLOSED)
 
     def is_management_api(self, resource: ResourceState) -> bool:
         """Return whether a token for this resource gives access to ``/api``."""

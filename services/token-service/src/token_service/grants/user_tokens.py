@@ -102,13 +102,14 @@ class UserTokens:
         self._clock = clock
 
     async def requested_token(
-        self, form: TargetForm, request: TokenRequest, *, scopes: frozenset[str] | None
+        self, form: TargetForm, request: TokenRequest, client: ApplicationState, *, scopes: frozenset[str] | None
     ) -> RequestedToken:
         """Return which access token is requested.
 
         Args:
             form: The grant's form.
             request: The whole request.
+            client: The authenticated client.
             scopes: See ``RequestedToken``.
 
         Raises:
@@ -116,6 +117,8 @@ class UserTokens:
         """
         target = await self._targets.requested(form, request.parameters) or self._targets.userinfo
         request.audited.note_target(target.organization_id, target.indicator)
+        if target.resource is not None:
+            await self._targets.require_open_to_users_of(client, target.resource)
         return RequestedToken(target=target, scopes=scopes, awaited=request.awaited, audited=request.audited)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:

@@ -23,7 +23,13 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     sessions = Sessions(commands, tenant_id=tenant_id)
     hints = IdTokenHints(shared.keys, issuer=settings.issuer)
     flow = SignInFlow(
-        shared.directory, sessions, shared.authorizations, shared.codes, hints, urn_namespace=settings.urn_namespace
+        shared.directory,
+        sessions,
+        shared.authorizations,
+        shared.codes,
+        hints,
+        urn_namespace=settings.urn_namespace,
+        management_api=settings.management_api_resource,
     )
     throttle = AddressLimit(
         commands,

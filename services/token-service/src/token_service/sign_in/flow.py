@@ -17,6 +17,7 @@ from stead.event_types import OrganizationState
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
 from token_service.grants.authorization_code import requires_pkce
+from token_service.grants.targets import MANAGEMENT_API_CLOSED
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
@@ -108,6 +109,7 @@ class SignInFlow:
         hints: IdTokenHints,
         *,
         urn_namespace: str,
+        management_api: str,
         clock: Clock = now_ms,
     ) -> None:
         self._directory = directory
@@ -116,6 +118,7 @@ class SignInFlow:
         self._codes = codes
         self._hints = hints
         self._urn_namespace = urn_namespace
+        self._management_api = management_api
         self._clock = clock
 
     async def application(self, client_id: str | None) -> ApplicationState | None:
@@ -179,6 +182,8 @@ class SignInFlow:
                 continue
             if await self._directory.find_resource(indicator) is None:
                 raise Refusal("invalid_target", "a resource is unknown")
+            if indicator == self._management_api and not await self._directory.may_manage_for_users(application):
+                raise Refusal("invalid_target", MANAGEMENT_API_CLOSED)
         if not request.scopes <= self.wanted(request).everything():  # an unknown scope would be dropped: catch up first
             await self._directory.catch_up("management", "template")
         return request
