@@ -198,7 +198,6 @@ def _administrator(management: ManagementClient, management_api: str, known: Adm
 
 def _console(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
     """Return the console's client: first-party, without token exchange, with the Management API for its users."""
-    for_users = {"allowManagementApi": True}
     addresses = OidcClientMetadata(
         redirect_uris=[f"{base_url}/console/callback"], post_logout_redirect_uris=[f"{base_url}/console"]
     )
@@ -207,12 +206,13 @@ def _console(management: ManagementClient, base_url: str, known: ConfidentialCli
     )
     if application is None:
         application = management.applications.create(
-            name=_CONSOLE, type="Traditional", oidc_client_metadata=addresses, custom_client_metadata=for_users
+            name=_CONSOLE,
+            type="Traditional",
+            oidc_client_metadata=addresses,
+            custom_client_metadata=CustomClientMetadata(allow_management_api=True),
         )
     elif application.oidc_client_metadata.redirect_uris != addresses.redirect_uris:
         management.applications.update(application.id, oidc_client_metadata=addresses)
-    if known is not None and known.client_id == application.id:  # a name alone proves nothing
-        management.applications.update(application.id, custom_client_metadata=for_users)
     return _with_secret(management, application.id, known)
 
 
