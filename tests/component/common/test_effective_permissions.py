@@ -1,5 +1,6 @@
 """The effective permissions of a user: those that its tokens carry, each with the roles that it comes from."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from tests.support.databases import statements
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, refusal, unique
 from tests.support.template_api import Template
+from tests.support.waiting import WAIT_S
 from tests.support.world import World
 
 MANY_ORGANIZATIONS, MANY_PERMISSIONS = 1_000, 300
@@ -267,7 +269,7 @@ async def test_many_organizations_and_permissions_take_few_statements(own_templa
         await hold_everywhere(template, user, other["id"])
     path = f"/api/users/{user}/effective-permissions"
     assert 100 * MANY_PERMISSIONS * 3 > MAX_GRANTS
-    assert refusal(await management.client.get(f"{path}?page_size=100")) == (422, "user.too_many_permissions")
+    assert await refusal_in_time(management, f"{path}?page_size=100") == (422, "user.too_many_permissions")
     (organization,) = (await read(management, user, page_size=1))["organizations"]
     assert {len(permission["roles"]) for permission in organization["permissions"]} == {3}
 
@@ -283,7 +285,15 @@ async def test_many_organizations_and_permissions_take_few_statements(own_templa
         name,
     )
     await hold_everywhere(template, user, large["id"])
-    assert refusal(await management.client.get(f"{path}?page_size=1")) == (422, "user.too_many_permissions")
+    assert await refusal_in_time(management, f"{path}?page_size=1") == (422, "user.too_many_permissions")
+
+
+async def refusal_in_time(management: Management, path: str) -> tuple[int, str]:
+    """Return what a request is refused with, however often a busy machine takes too long for it."""
+    async with asyncio.timeout(WAIT_S):
+        while (answer := await management.client.get(path)).status_code == 503:
+            pass
+    return refusal(answer)
 
 
 @pytest.mark.heavy

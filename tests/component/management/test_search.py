@@ -394,9 +394,11 @@ async def test_no_part_of_a_search_reads_a_long_table(template: Template) -> Non
 
 
 async def whole_tables(database: asyncpg.Connection, statement: Select[Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the tables of which a statement has read rows without an index."""
+    """Return the tables of which a statement has to read rows without an index, long or short."""
     query = statement.params(**values).compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
-    (plan,) = json.loads(await database.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}"))
+    async with database.transaction():
+        await database.execute("SET LOCAL enable_seqscan = off")
+        (plan,) = json.loads(await database.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}"))
     return [
         scan["Relation Name"]
         for scan in scans(plan["Plan"])
