@@ -44,6 +44,7 @@ http {
 MAIN = {"nginx": CONTAINER, "nginx-in-kubernetes": KUBERNETES.read_text()}
 ADDRESSES = [f"127.0.0.{number}" for number in range(1, 7)]
 """Of the replicas of each service. nginx draws one for each attempt: eight times the same is one case in a million."""
+SERVICES = ("management-service", "token-service", "template-service", "console")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 NEVER_LOGGED = "never-logged"
 
@@ -142,7 +143,7 @@ def edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edge]:
             "/dev/stdout": f"{tmp_path}/access.log",
             "/dev/stderr": f"{tmp_path}/error.log",
             "/etc/stead/": f"{tmp_path}/",
-            **{f"server {service}-service:8000;": servers for service in ("management", "token", "template")},
+            **{f"server {service}:8000;": servers for service in SERVICES},
         }
         for file, text in (("main.conf", MAIN[request.param]), ("stead.conf", FORMS[request.param]())):
             (tmp_path / file).write_text(reduce(lambda done, each: done.replace(*each), own.items(), text))
