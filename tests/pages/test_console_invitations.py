@@ -64,8 +64,8 @@ def test_an_invited_administrator_chooses_a_password_and_signs_in(
     assert heading(invited.opens(USERS)) == "Users"
     again = chooses(stack, invitation)
     assert again.status_code == 422
-    assert errors(again) == {"invitation": "The invitation is not valid: it was used, replaced or withdrawn, or it has"
-                             " expired. Ask for a new one."}  # fmt: skip
+    assert errors(again) == {"invitation": "The invitation is not valid: it was used, replaced or withdrawn, it has"
+                             " expired, or you have been given more rights. Ask for a new one."}  # fmt: skip
 
 
 def test_what_is_wrong_is_said_beside_its_field_and_loses_nothing(

@@ -175,6 +175,19 @@ async def test_a_write_that_gives_nothing_needs_only_its_area(
     assert answer.is_success, answer.text
 
 
+async def test_an_invitation_does_not_take_over_what_the_user_is_given_later(objects: Objects) -> None:
+    own, user, path = objects.management, objects.ids["user"], "/api/invitations/accept"
+    client = own.client_with(own.token(scope=EVERYTHING_ELSE))
+    invitation = (await client.post(f"/api/users/{user}/invitation", json={})).json()["invitation"]
+    await own.client.post(f"/api/users/{user}/roles", json={"roleIds": [objects.ids["auditors"]]})
+    async with own.client_with(None) as anonymous:
+        early = await anonymous.post(path, json={"invitation": invitation, "password": PASSWORD})
+        assert (early.status_code, early.json()["code"]) == (422, "invitation.not_valid")
+        assert not (await own.client.get(f"/api/users/{user}")).json()["hasPassword"]
+        later = (await own.client.post(f"/api/users/{user}/invitation", json={})).json()["invitation"]
+        assert (await anonymous.post(path, json={"invitation": later, "password": PASSWORD})).is_success
+
+
 @pytest.mark.parametrize("change", ["rename", "create", "delete", "resource"])
 async def test_the_scopes_of_the_management_api_cannot_be_changed_at_all(objects: Objects, change: str) -> None:
     own, scope = objects.management, objects.ids["scope"]

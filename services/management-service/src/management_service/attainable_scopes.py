@@ -64,6 +64,12 @@ class AttainableScopes:
         """Require what a user or application holds: its credentials are about to change."""
         await self._require(connection, _OF_HOLDERS[kind], [holder_id])
 
+    async def holder_is_within(
+        self, connection: AsyncConnection, kind: HolderKind, holder_id: str, *, held: Collection[str]
+    ) -> bool:
+        """Return whether a caller with these scopes would lack nothing of what a user or application holds."""
+        return not missing_scopes(await self._names(connection, _OF_HOLDERS[kind], [holder_id]), held=held)
+
     def require_everything(self) -> None:
         """Require ``all``: an administrator may sign in to an application that may request the Management API."""
         caller = admitted()
@@ -74,9 +80,12 @@ class AttainableScopes:
         caller = admitted()
         if caller is None or SCOPE_ALL in caller.scopes or not ids:
             return
-        rows = await connection.execute(statement, {**self._values, "ids": list(ids)})
-        if missing := missing_scopes([name for (name,) in rows], held=caller.scopes):
+        if missing := missing_scopes(await self._names(connection, statement, ids), held=caller.scopes):
             raise _refused(missing)
+
+    async def _names(self, connection: AsyncConnection, statement: Select[str], ids: Collection[str]) -> list[str]:
+        rows = await connection.execute(statement, {**self._values, "ids": list(ids)})
+        return [name for (name,) in rows]
 
 
 def _refused(missing: list[str]) -> Refused:

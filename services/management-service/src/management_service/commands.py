@@ -172,7 +172,7 @@ async def _bootstrap_console(
         roles=Roles(reader, changes, administrators, attainable, tenant_id=tenant_id),
         applications=Applications(reader, changes, attainable, tenant_id=tenant_id),
         users=users,
-        invitations=Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
+        invitations=Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         assignments=assignments,
         base_url=settings.base_url,
     )

@@ -62,6 +62,7 @@ invitations = Table(
     Column("sha256", Key, nullable=False),
     Column("tokens_valid_after", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
+    Column("scopes", ARRAY(Text)),
     reference("invitations", "user_id", "users"),
     UniqueConstraint("tenant_id", "sha256", name="invitations_sha256_unique"),
 )

@@ -49,6 +49,7 @@ class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
         sha256: Of the value, hexadecimal.
         tokens_valid_after: The user's value when the invitation was created.
         expires_at: Milliseconds since the epoch.
+        scopes: Of the access token that it was created with; None if a command created it.
     """
 
     tenant_id: str
@@ -56,6 +57,7 @@ class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     tokens_valid_after: int
     expires_at: int
+    scopes: list[str] | None = None
 
     def is_valid(self, *, now: int, tokens_valid_after: int) -> bool:
         """Return whether it may be accepted.

@@ -3,14 +3,16 @@
 import hashlib
 from typing import Final
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.access.callers import admitted
 from identity_common.audited_request import audit_user
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import Conflict, missing_by_id
 from identity_common.identifiers import new_secret
 from identity_common.outbox.changes import Changes
 from identity_common.stores.database import retry_on_conflict
+from management_service.attainable_scopes import AttainableScopes
 from management_service.invitations import store
 from management_service.invitations.rules import InvitationAcceptance, StoredInvitation
 from management_service.passwords.hashing import Passwords
@@ -22,7 +24,10 @@ _MS_PER_MINUTE: Final = 60_000
 
 
 def _not_valid() -> Conflict:
-    message = "The invitation is not valid: it was used, replaced or withdrawn, or it has expired. Ask for a new one."
+    message = (
+        "The invitation is not valid: it was used, replaced or withdrawn, it has expired, or you have been given more"
+        " rights. Ask for a new one."
+    )
     return Conflict("invitation.not_valid", message)
 
 
@@ -39,6 +44,7 @@ class Invitations:
         changes: Changes,
         users: Users,
         passwords: Passwords,
+        attainable: AttainableScopes,
         *,
         tenant_id: str,
         clock: Clock = now_ms,
@@ -47,6 +53,7 @@ class Invitations:
         self._changes = changes
         self._users = users
         self._passwords = passwords
+        self._attainable = attainable
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -65,6 +72,7 @@ class Invitations:
 
     @retry_on_conflict
     async def _store(self, user_id: str, value: str, *, expires_at: int) -> int:
+        caller = admitted()
         async with self._changes.unpublished() as connection:
             user = await lock_user(connection, self._tenant_id, user_id)
             if user is None:
@@ -75,6 +83,7 @@ class Invitations:
                 sha256=_sha256(value),
                 tokens_valid_after=user.tokens_valid_after,
                 expires_at=expires_at,
+                scopes=None if caller is None else sorted(caller.scopes),
             )
             await store.put_invitation(connection, invitation)
         return expires_at
@@ -109,8 +118,16 @@ class Invitations:
             current = await store.find_invitation(transaction.connection, self._tenant_id, found.sha256)
             if user is None or current is None or not self._is_valid(current, user.tokens_valid_after):
                 raise _not_valid()
+            if not await self._may_still_invite(transaction.connection, current):
+                raise _not_valid()
             await store.delete_invitation(transaction.connection, self._tenant_id, user.id)
             await self._users.store_password(transaction, user, password_hash)
+
+    async def _may_still_invite(self, connection: AsyncConnection, invitation: StoredInvitation) -> bool:
+        """Return whether the author has all that the user holds now: roles may have been given since."""
+        if invitation.scopes is None:
+            return True
+        return await self._attainable.holder_is_within(connection, "user", invitation.user_id, held=invitation.scopes)
 
     async def _find(self, value: str) -> StoredInvitation | None:
         async with self._reader.connect() as connection:

@@ -17,7 +17,7 @@ _BY_SHA256: Final = select(*_COLUMNS).where(
 _PUT: Final = insert(invitations)
 _REPLACE: Final = _PUT.on_conflict_do_update(
     constraint=invitations.primary_key,
-    set_={name: _PUT.excluded[name] for name in ("sha256", "tokens_valid_after", "expires_at")},
+    set_={name: _PUT.excluded[name] for name in ("sha256", "tokens_valid_after", "expires_at", "scopes")},
 )
 _DELETE: Final = delete(invitations).where(
     invitations.c.tenant_id == bindparam("tenant"), invitations.c.user_id == bindparam("user")

@@ -45,7 +45,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     )
     return {
         "users": users,
-        "invitations": Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
+        "invitations": Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         "applications": Applications(reader, changes, attainable, tenant_id=tenant_id),
         "resources": resources(settings, reader, changes),
         "roles": Roles(reader, changes, last_administrator, attainable, tenant_id=tenant_id),
