@@ -302,10 +302,14 @@ OF_ROLE = "role_id = (SELECT id FROM roles WHERE tenant_id = $1 AND name = '{}')
         ),
         (
             "UPDATE applications SET redirect_uris = '{https://a.example}' WHERE tenant_id = $1 AND name = 'Console'",
-            "the application 'Console' .+ does not redirect to .+/console/callback alone: rename or delete it",
+            "the application 'Console' .+ does not redirect to .+/console/callback alone, .+: rename or delete it",
+        ),
+        (
+            "UPDATE applications SET allow_management_api = false WHERE tenant_id = $1 AND name = 'Console'",
+            "the application 'Console' .+ or has no allowManagementApi: rename or delete it",
         ),
     ],
-    ids=["administrators", "clients", "type", "application"],
+    ids=["administrators", "clients", "type", "application", "decoy"],
 )
 async def test_a_name_alone_makes_nothing_trusted(
     settings: Settings, server: Recorded, change: str, refusal: str

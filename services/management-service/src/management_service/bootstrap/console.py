@@ -115,22 +115,23 @@ class ConsoleBootstrap:
     async def _ensure_application(self, earlier_id: str | None) -> str:
         """Return the console's application, creating it if missing, with the redirect URIs of ``base_url``.
 
-        A name alone proves nothing: the application is the one that the Secret names, or that redirects to the console.
+        A name alone proves nothing: the application is the one that the Secret names, or that redirects to the console
+        and has what needs ``all``.
         """
         only = ApplicationFilter(types=("Traditional",), is_third_party=False)
         found, _ = await self._applications.list_applications(_WHOLE, only, without=())
         named = [each for each in found if each.name == APPLICATION_NAME]
         for application in named:
-            if application.redirect_uris == (self._redirect_uri,):
-                return application.id
-        for application in named:
             if application.id == earlier_id:
                 await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=self._addresses))
                 return application.id
+        for application in named:  # one without the right could be a decoy
+            if application.allow_management_api and application.redirect_uris == (self._redirect_uri,):
+                return application.id
         if named:
             raise CommandError(
-                f"the application {APPLICATION_NAME!r} ({named[0].id}) does not redirect to {self._redirect_uri} alone:"
-                " rename or delete it; or, if it is the console's, let it do so"
+                f"the application {APPLICATION_NAME!r} ({named[0].id}) does not redirect to {self._redirect_uri} alone,"
+                " or has no allowManagementApi: rename or delete it; or, if it is the console's, change that"
             )
         application = await self._applications.create(
             ApplicationCreation(
