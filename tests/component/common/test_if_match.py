@@ -87,6 +87,18 @@ async def test_412_comes_after_401_403_and_404_and_before_400(management: Manage
     assert refusal(await client.patch(path, json=wrong, headers=await read(client, path)))[0] == 400
 
 
+async def test_a_list_that_the_caller_may_not_read_is_not_judged(management: Management) -> None:
+    """``roles`` writes the list of a role's holders, ``users:read`` reads it: no condition of it holds, or fails."""
+    role = await management.created("roles", name=unique("role"), description="", type="User")
+    path = f"/api/roles/{role['id']}/users"
+    async with management.client_with(management.token(scope="roles")) as client:
+        for headers in ({"If-None-Match": "*"}, {"If-Match": "*"}, STALE):
+            answer = await client.put(path, json={"userIds": []}, headers=headers)
+            assert refusal(answer) == (403, "auth.forbidden")
+            assert answer.headers["WWW-Authenticate"] == 'Bearer error="insufficient_scope"'
+        assert (await client.put(path, json={"userIds": []})).is_success
+
+
 async def test_what_cannot_be_read_has_no_version_and_says_so(management: Management) -> None:
     client, user = management.client, await management.created("users")
     answer = await client.patch(f"/api/users/{user['id']}/is-suspended", json={"isSuspended": True}, headers=STALE)

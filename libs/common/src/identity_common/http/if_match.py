@@ -61,6 +61,14 @@ class _Answer(NamedTuple):
     headers: Mapping[bytes, bytes]
 
 
+def _unreadable(answer: _Answer) -> ApiError:
+    """The refusal of a caller that may write an object but not read it: it learns nothing by a condition."""
+    code = "auth.unauthorized" if answer.status == 401 else "auth.forbidden"
+    message = "The access token does not allow reading what the condition is about."
+    challenge = answer.headers.get(b"www-authenticate", b"Bearer").decode()
+    return ApiError(answer.status, code, message, headers={"WWW-Authenticate": challenge})
+
+
 class _Condition:
     """The ``If-Match`` and ``If-None-Match`` of one write.
 
@@ -82,6 +90,8 @@ class _Condition:
         answer = await self._read()
         if answer.status >= 500:
             raise TemporarilyUnavailable
+        if answer.status in {401, 403}:
+            raise _unreadable(answer)
         if answer.status != 200:
             if is_found and self._must_exist:
                 raise version_mismatch()
