@@ -126,7 +126,7 @@ async def test_names_are_beside_the_entry_until_their_object_is_deleted(template
     """An administrator uses an application; the entry says who it was, and through what."""
     management = template.management
     administrator = await management.created("users", name='=Ada, "the" admin')
-    console = await management.created("applications", name="@Console", type="SPA")
+    console = await management.created("applications", name="@Console;=1", type="SPA")
     customer = await management.created("users", name="Customer")
     token = management.token(subject=administrator["id"], client_id=console["id"])
     async with management.client_with(token) as client:
@@ -134,14 +134,14 @@ async def test_names_are_beside_the_entry_until_their_object_is_deleted(template
     filters = {"person": customer["id"], "operation": "UpdateUser"}
     (entry,) = await listed(management.client, 1, **filters)
     assert (entry["userId"], entry["applicationId"]) == (administrator["id"], console["id"])
-    names = {administrator["id"]: administrator["name"], console["id"]: "@Console", customer["id"]: "Renamed"}
+    names = {administrator["id"]: administrator["name"], console["id"]: "@Console;=1", customer["id"]: "Renamed"}
     assert entry["names"] == names
     assert (await management.client.get(f"/api/logs/{entry['id']}")).json() == entry
     exported = await management.client.get("/api/logs/export", params=filters)
     assert "names" not in msgspec.json.decode(exported.content)
     table = await management.client.get("/api/logs/export", params={**filters, "format": "csv"})
     (row,) = csv.DictReader(io.StringIO(table.text))
-    assert (row["user"], row["application"]) == ('\'=Ada, "the" admin', "'@Console")
+    assert (row["user"], row["application"]) == ('\'=Ada, "the" admin', "'@Console;'=1")
 
     assert (await management.client.delete(f"/api/users/{administrator['id']}")).status_code == 204
     del names[administrator["id"]]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -16,7 +17,8 @@ _COLUMNS: Final = (
     *("ids", "given", "members", "aggregates", "aggregateCount", "resource", "scope", "address", "userAgent"),
     *("requestId", "count", "id", "log", "sequence"),
 )
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA: Final = re.compile(r"^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])")
+"""Where a formula would begin: in the cell, or in what a spreadsheet with other separators takes for one."""
 
 _decode: Final = msgspec.json.Decoder(AuditEntry).decode
 
@@ -58,4 +60,4 @@ def _rows(rows: Iterable[Sequence[str]]) -> bytes:
 
 def _not_a_formula(cell: str) -> str:
     """Return text that a spreadsheet does not take for a formula: an apostrophe before it makes it text."""
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+    return _FORMULA.sub("'", cell)
