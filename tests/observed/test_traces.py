@@ -6,8 +6,9 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
+from identity_common.rights.roles import ADMINISTRATOR
 from provision.credentials import ConfidentialClient, write_console_client
-from stead import ManagementClient, OidcClientMetadata
+from stead import CustomClientMetadata, ManagementClient, OidcClientMetadata
 from tests.support.administrator import CONSOLE, AtTheConsole
 from tests.support.at_a_browser import PASSWORD
 from tests.support.processes import Deployment, EdgeTransport
@@ -60,13 +61,13 @@ def administrator(
         name="Console",
         type="Traditional",
         oidc_client_metadata=OidcClientMetadata(redirect_uris=[f"{deployment.base_url}{CONSOLE}/callback"]),
+        custom_client_metadata=CustomClientMetadata(allow_management_api=True),
     )
     secret = management.applications.create_secret(console.id, name="console").value or ""
     write_console_client(console_credentials, ConfidentialClient(client_id=console.id, client_secret=secret))
     user = management.users.create(username="administrator", password=PASSWORD)
-    resource = next(each for each in management.resources.list() if each.name == "Management API")
-    scopes = [scope.id for scope in management.resources.scopes(resource.id) if scope.name == "all"]
-    management.users.assign_roles(user.id, [management.roles.create("Administrator", "", "User", scopes).id])
+    role = next(each for each in management.roles.list() if each.name == ADMINISTRATOR.name)
+    management.users.assign_roles(user.id, [role.id])
     administrator = AtTheConsole(deployment.base_url, "administrator", PASSWORD, caller)
     assert administrator.opens().status_code == 200
     return administrator
