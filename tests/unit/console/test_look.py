@@ -1,15 +1,19 @@
-"""How the operator has the console look: name, colour and logo, on every page and nowhere else."""
+"""How the console looks: name, colour and logo of the operator on every page and nowhere else; initials of people."""
 
 import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from console.avatars import HUES, hue, initials
 from console.rendering import Look, Pages
 from console.settings import Settings
 from identity_common.colors import contrast
 from identity_common.settings import InvalidSettingsError
 
+STYLE = Pages(Look("Stead")).style.content.decode()
 NAME = "Acme <b>&amp; Söhne"
 LOGO = "https://cdn.example.com:8443/logo.svg?a=1&b=2"
 FRAME: dict[str, Any] = {
@@ -66,13 +70,13 @@ def test_the_colour_is_the_accent_in_both_schemes_and_changes_the_address_of_the
     assert ours.address != other.address
     *_, light, dark = re.findall(r"--accent: (#[0-9a-f]{6})", other.content.decode())
     assert light == "#00594c"
-    assert contrast(dark, "#12151b") >= 4.5
+    assert contrast(dark, "#2c3237") >= 4.5
 
 
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("CONSOLE_COLOR", "#777777", "has a contrast of 4.1:1 with #f4f5f7"),
+        ("CONSOLE_COLOR", "#777777", "has a contrast of 4.1:1 with #f7f6f3"),
         ("CONSOLE_COLOR", "red; } body { display: none", "must be a colour such as #2450c8"),
         ("CONSOLE_LOGO_URI", "http://example.com/logo.svg", "must be https"),
         ("CONSOLE_LOGO_URI", "https://a.example; script-src *", "must be https"),
@@ -90,3 +94,37 @@ def test_what_is_set_is_read() -> None:
     settings = Settings.from_environment({**REQUIRED, **given})
     assert (settings.console_name, settings.console_color, settings.console_logo_uri) == (NAME, "#00594C", LOGO)
     assert Settings.from_environment({**REQUIRED, "CONSOLE_NAME": ""}).console_name == "Stead"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Ada Lovelace", "AL"),
+        ("Gabriel José de la Concordia García Márquez", "GM"),
+        ("administrator", "AD"),
+        ("x", "X"),
+        ("  ", "?"),
+        ("", "?"),
+        ("4711", "47"),
+        ("ß ﬁ", "SF"),
+        ("z\u0351\u0352a\u0353lgo", "ZA"),
+        ("\u202eAda \u2066Love", "AL"),
+        ("😀 Grace 👩‍🚀", "GR"),
+        ("😀👩‍🚀", "?"),
+        ("محمد علي", "مع"),
+        ("山田太郎", "山田"),
+        ("\ufdfa", "صو"),
+        ("<b>&amp;", "BA"),
+        ("a" * 100_000, "AA"),
+    ],
+)
+def test_initials_are_two_letters_of_a_name(name: str, expected: str) -> None:
+    assert initials(name) == expected
+
+
+@given(st.text())
+def test_every_name_has_initials_and_a_colour_of_the_stylesheet(name: str) -> None:
+    assert 1 <= len(initials(name)) <= 2
+    assert all(each.isalnum() or each == "?" for each in initials(name))
+    assert f".hue-{hue(name) or 1} " in STYLE
+    assert f".hue-{HUES} " not in STYLE

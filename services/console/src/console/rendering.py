@@ -11,6 +11,7 @@ from litestar import MediaType, Response
 from litestar.datastructures import Cookie
 
 from console.assets import SCRIPT, stylesheet
+from console.avatars import hue, initials
 from console.languages import LANGUAGES
 from identity_common.pages.headers import page_headers
 from identity_common.pages.rendering import environments
@@ -59,6 +60,8 @@ class Pages:
             logo=look.logo_uri,
             version=VERSION,
             moment=moment,
+            initials=initials,
+            hue=hue,
         )
 
     def render(

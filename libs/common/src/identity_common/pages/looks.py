@@ -11,7 +11,7 @@ from identity_common.uris import is_usable_uri
 
 CARD: Final = "#ffffff"
 """Background of forms, in the light scheme."""
-GROUND: Final = "#f4f5f7"
+GROUND: Final = "#f7f6f3"
 """Background of cards."""
 
 _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
