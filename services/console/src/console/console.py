@@ -23,7 +23,7 @@ from console.requests import (
     NoSuchPage,
     SignInNeeded,
 )
-from console.rights import needed_scope
+from console.rights import missing_scope
 from console.sign_in import begin
 from identity_common.http.layers.head import UNSAFE_GET
 
@@ -51,14 +51,15 @@ class Declared(NamedTuple):
     scope: str
 
     def require_scope(self, request: ConsoleRequest) -> None:
-        """Refuse an administrator whose roles do not grant the scope that this address needs.
+        """Refuse an administrator whose roles do not allow what is done at this address.
 
         Raises:
-            NoRights: It is missing.
+            NoRights: A scope is missing.
         """
-        needed = needed_scope(self.path, changes=self.scope == _ALL)
-        if needed is not None and needed not in request.scopes:
-            raise NoRights(needed)
+        path = request.original.scope["path"].rstrip("/")
+        missing = missing_scope(request.scopes, path, changes=self.scope == _ALL)
+        if missing is not None:
+            raise NoRights(missing)
 
 
 class Area:

@@ -17,7 +17,7 @@ from console.forms import Form
 from console.languages import LANGUAGES
 from console.pending import PendingSignIns
 from console.rendering import Pages, redirect
-from console.rights import needed_scope
+from console.rights import missing_scope
 from console.sessions import Notice, Session, Sessions
 from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address, forwarded_for
@@ -212,8 +212,7 @@ class ConsoleRequest:
 
     def may(self, path: str, *, changes: bool = False) -> bool:
         """Return whether the administrator may see the page at this address, or change what it shows."""
-        needed = needed_scope(path, changes=changes)
-        return needed is None or needed in self.scopes
+        return missing_scope(self.scopes, path, changes=changes) is None
 
     def parameter(self, name: str) -> str:
         """Return a query parameter, stripped and without NUL; empty if it is missing."""
