@@ -126,6 +126,9 @@ async def test_an_end_is_kept_until_the_last_token_that_it_covers_has_expired(ma
         ({"userId": "u" * 65}, "userId"),
         ({"userId": None}, "userId"),
         ({"nobody": "u"}, "nobody"),
+        ({"reason": "only a reason"}, ""),
+        ({"userId": "u", "reason": "x" * 257}, "reason"),
+        ({"userId": "u", "reason": None}, "reason"),
     ],
 )
 async def test_a_body_names_exactly_one_party(management: Management, body: dict[str, Any], path: str) -> None:
@@ -135,6 +138,29 @@ async def test_a_body_names_exactly_one_party(management: Management, body: dict
     assert refusal(answer) == (400, "guard.invalid_input")
     assert [issue["path"] for issue in answer.json()["data"]["issues"]] == [path]
     assert await management.revision() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ('{"reason": 1}', 400),
+        ('{"reason": null}', 400),
+        ('{"reason": "a", "reason": "b"}', 400),
+        ('{"reason": "\\u0000"}', 400),
+        (f'{{"reason": "{"x" * 257}"}}', 400),
+        ('{"why": "a"}', 400),
+        ("[]", 400),
+        (f'{{"reason": "{"😀" * 256}"}}', 204),
+        ('{"reason": "  "}', 204),
+        ("{}", 204),
+    ],
+)
+async def test_a_reason_is_a_short_text(management: Management, body: str, status: int) -> None:
+    impersonation_id = new_id()
+    headers = {"Content-Type": "application/json"}
+    answer = await management.client.post(end_of(impersonation_id), content=body.encode(), headers=headers)
+    assert answer.status_code == status
+    assert (await published(management, impersonation_id) is not None) is (status == 204)
 
 
 @pytest.mark.parametrize("impersonation_id", ["short", "x" * 22, "X" * 21, "key:" + "x" * 17, "x.y" + "x" * 18])

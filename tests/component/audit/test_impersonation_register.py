@@ -25,9 +25,11 @@ def impersonation(number: int) -> str:
     return f"{number}".rjust(21, "i")
 
 
-def issued(number: int, *, by: str = "desk", of: str = "ann", ttl: int = HOUR) -> AuditEntry:
+def issued(
+    number: int, *, by: str = "desk", of: str = "ann", ttl: int = HOUR, context: AuditContext = REASON
+) -> AuditEntry:
     at = BEGUN + number
-    more = {"user_id": of, "requested_by": "kim", "expires_at": at + ttl, "context": REASON}
+    more = {"user_id": of, "requested_by": "kim", "expires_at": at + ttl, "context": context}
     return made(number, "subject-token.issued", at, by=by, **more)
 
 
@@ -52,7 +54,7 @@ ENTRIES = (
     taken(1, **ACTED),
     exchanged(1, **ACTED),
     issued(2, ttl=60_000),  # expired, never exchanged
-    issued(3, of="bob", by="other"),
+    issued(3, of="bob", by="other", context=AuditContext(reason="Order of T-1 again", ticket_id="t-12")),
     taken(3, of="bob", by="other"),
     made(3, "token.exchange.refused", BEGUN + 203, by="other", outcome="refused", reason="access_denied"),
     issued(4, of="bob"),
@@ -135,6 +137,17 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "organization": {"organizationId": "org"},
         "all of it": {"userId": "bob", "clientId": "web", "actorId": "ann", "active": "true"},
         "nothing": {"userId": "bob", "organizationId": "org"},
+        "person": {"person": "ann"},
+        "person and subject": {"person": "ann", "userId": "bob"},
+        "person and two others": {"person": "ann", "userId": "bob", "actorId": "eve"},
+        "ticket": {"ticketId": "t-1"},
+        "beginning of a ticket": {"ticketId": "T"},
+        "ticket without words": {"ticketId": "-"},
+        "words": {"q": "ord t-1"},
+        "words of the reason": {"q": "AGAIN ordér"},
+        "other words": {"q": "order lostt"},
+        "words and all of it": {"q": "lost", "ticketId": "T-1", "person": "ann", "clientId": "web", "active": "true"},
+        "words and a subject": {"q": "order", "userId": "bob"},
     }
     assert {name: await numbers(own.client, **params) for name, params in cases.items()} == {
         "none": [4, 3, 2, 1],
@@ -147,6 +160,17 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "organization": [1],
         "all of it": [4],
         "nothing": [],
+        "person": [4, 2, 1],
+        "person and subject": [4],
+        "person and two others": [],
+        "ticket": [4, 2, 1],
+        "beginning of a ticket": [],
+        "ticket without words": [],
+        "words": [4, 3, 2, 1],
+        "words of the reason": [3],
+        "other words": [],
+        "words and all of it": [4, 1],
+        "words and a subject": [4, 3],
     }
 
 
@@ -175,7 +199,7 @@ async def test_a_person_sees_impersonations_in_either_part(own: Management) -> N
 
 
 async def test_pages_follow_each_other(own: Management) -> None:
-    for params, expected in (({}, [4, 3, 2, 1]), ({"active": "true"}, [4, 1])):
+    for params, expected in (({}, [4, 3, 2, 1]), ({"active": "true"}, [4, 1]), ({"q": "order"}, [4, 3, 2, 1])):
         found: list[int] = []
         address = httpx.URL("/api/impersonations", params={**params, "page_size": "1"})
         while True:
@@ -214,19 +238,26 @@ async def test_the_scope_for_minting_sees_what_its_application_asked_for(managem
                 assert (await reader.get("/api/impersonations")).json() == everything
                 assert (await reader.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
                 assert (await reader.post(f"/api/impersonations/{begun}/end")).status_code == 403
-            assert (await narrow.post(f"/api/impersonations/{begun}/end")).status_code == 204
+            ending = {"reason": " resolved\u202e "}
+            assert (await narrow.post(f"/api/impersonations/{begun}/end", json=ending)).status_code == 204
+            later = await own.client.post(f"/api/impersonations/{begun}/end", json={"reason": "later"})
+            assert later.status_code == 204
             async with asyncio.timeout(WAIT_S):
-                while "endedBy" not in (told := (await own.client.get(f"/api/impersonations/{begun}")).json()):  # noqa: ASYNC110
+                while "endReason" not in (told := (await own.client.get(f"/api/impersonations/{begun}")).json()):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
-            assert (told["endedBy"], told["reason"]) == (machine, "ended")
+            assert (told["endedBy"], told["reason"], told["endReason"]) == (machine, "ended", "resolved\u202e")
+            assert "endReason" not in (await own.client.get(at_user)).json()[0]
             assert (await own.client.get(at_user, params={"active": "true"})).json() == []
 
 
 async def test_wrong_parameters_are_named(own: Management) -> None:
-    wrong = "userid=x&active=yes&actorId=a&actorId=b&clientId=&organizationId=%00"
-    expected = {"userid", "active", "actorId", "clientId", "organizationId"}
+    wrong = f"userid=x&active=yes&actorId=a&actorId=b&clientId=&organizationId=%00&q={'x' * 257}&ticketId="
+    expected = {"userid", "active", "actorId", "clientId", "organizationId", "q", "ticketId"}
     assert issues(await own.client.get(f"/api/impersonations?{wrong}")) == expected
     assert issues(await own.client.get("/api/impersonations?after=x")) == {"after"}
+    assert issues(await own.client.get("/api/impersonations?q=--")) == {"q"}
+    nobody = await own.client.get("/api/impersonations?person=nobody")
+    assert refusal(nobody) == (422, "log.unknown_name")
     assert refusal(await own.client.get("/api/impersonations?page_size=0")) == (400, "guard.invalid_pagination")
     user = await own.created("users")
     assert issues(await own.client.get(f"/api/users/{user['id']}/impersonations?role=client")) == {"role"}

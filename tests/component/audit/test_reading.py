@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, TAKEN, AuditEntry, audit_subject
+from identity_common.words import prefix_query
 from management_service.app import create_app
 from management_service.audit.reading.store import TrailFilters, _found, _walks, of_person
 from management_service.audit.storing.partitions import create_partitions, months_ahead
@@ -197,7 +198,7 @@ REQUESTED = """
     INSERT INTO audit_entries
         (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, requested_by, subject_token_id, entry)
     SELECT $1, $2::bigint + number, 'issued', 'subject-tokens', 'many', number, 'subject-token.issued', 'customer',
-        'ann', number, '{"context": {"ticket": "TCK-' || number || '"}}'
+        'ann', number, '{"context": {"ticketId": "TCK-' || number || '"}}'
     FROM generate_series(1, $3) AS number
 """
 
@@ -265,6 +266,18 @@ async def test_the_entries_of_a_person_are_found_without_reading_those_with_othe
             assert max(read) <= most, (key, newest, read)
     page = _found(many_writes, TrailFilters(concerning=(of_person("ann"),)), None, limit=PAGE, newest_first=True)
     assert looked_at(await plan_of(management.database, page)) <= 3 * PAGE
+
+
+@pytest.mark.heavy
+@pytest.mark.servers
+async def test_the_impersonations_of_a_ticket_are_found_without_reading_the_others(
+    management: Management, many_writes: str
+) -> None:
+    query = prefix_query(f"TCK-{MANY - 1}")
+    assert query is not None
+    filters = TrailFilters(key=ISSUED, context_queries=(query,))
+    page = _found(f"others-{many_writes}", filters, None, limit=PAGE, newest_first=True)
+    assert looked_at(await plan_of(management.database, page)) <= 3  # in the index, the table, and the result
 
 
 async def entries_read(database: asyncpg.Connection, walk: Select[Any]) -> int:

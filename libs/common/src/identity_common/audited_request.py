@@ -2,7 +2,7 @@
 
 ``http/auditing.py`` stores it in a context variable and the transaction of a write reads it, so that use cases need not
 pass it on. Every request is handled in its own context; background work has no such request. Of the values of a body,
-only ids are kept.
+only ids are kept, and the reason for ending impersonations.
 """
 
 from contextvars import ContextVar
@@ -24,6 +24,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
         ids: Recorded path parameters.
         members: Names of the members of its body, once it was decoded.
         given: Ids that its body gave, by member.
+        reason: Why it ends impersonations, in the words of its caller.
     """
 
     operation: str
@@ -35,6 +36,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
     ids: dict[str, str]
     members: tuple[str, ...] = ()
     given: dict[str, tuple[str, ...]] = {}
+    reason: str | None = None
 
 
 AUDITED_REQUEST: Final[ContextVar[AuditedRequest | None]] = ContextVar("audited_request", default=None)
@@ -45,6 +47,13 @@ def audit_user(user_id: str) -> None:
     request = AUDITED_REQUEST.get()
     if request is not None:
         request.user_id = user_id
+
+
+def audit_reason(reason: str | None) -> None:
+    """Record why a request ends impersonations; a blank reason is none."""
+    request = AUDITED_REQUEST.get()
+    if request is not None:
+        request.reason = (reason or "").strip() or None
 
 
 def audited_request() -> AuditedRequest | None:

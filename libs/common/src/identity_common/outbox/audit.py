@@ -10,7 +10,7 @@ from identity_common.identifiers import new_id
 from identity_common.outbox.change import Change
 from identity_common.revisions import Source
 from identity_common.telemetry.logs import REQUEST_ID
-from identity_common.wire.audit import MAX_AGGREGATES, AuditEntry, AuditLog
+from identity_common.wire.audit import MAX_AGGREGATES, AuditContext, AuditEntry, AuditLog
 
 _VERBS: Final = {"created": "create", "updated": "update", "deleted": "delete"}
 
@@ -87,4 +87,5 @@ def entry_of_write(
         ids=request.ids,
         members=request.members,
         given=request.given,
+        context=None if request.reason is None else AuditContext(reason=request.reason),
     )

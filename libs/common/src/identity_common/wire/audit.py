@@ -1,7 +1,7 @@
 """The audit trail: what a service publishes about what happened in it, for management-service.
 
-An entry holds ids and names of members, and no value of a request's body but the two that a subject token's context
-gives for people to read: the reason and the ticket.
+An entry holds ids and names of members, and no value of a request's body but those that are given for people to read:
+the reason and the ticket of a subject token's context, and the reason for ending impersonations.
 """
 
 from typing import Final, Literal
@@ -48,7 +48,7 @@ class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     """The members of a subject token's context that the audit trail keeps, each truncated to 256 characters.
 
     Attributes:
-        reason: Why the actor acts for the subject.
+        reason: Why the actor acts for the subject; or why impersonations were ended.
         ticket_id: The ticket behind the impersonation.
     """
 
@@ -102,7 +102,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         scope: The scopes that were granted, separated by spaces.
         token_id: ``jti`` of the request's access token.
         issued_token_id: ``jti`` of the access token that was issued, or that would have been.
-        context: Reason and ticket of a subject token.
+        context: Reason and ticket of a subject token, or the reason for ending impersonations.
         expires_at: Expiry of the issued subject token, or of the access token for which it was exchanged; milliseconds
             since the epoch, UTC.
         request_id: The ``X-Request-Id`` of the response.

@@ -59,7 +59,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         scope: The scopes that were granted, separated by spaces.
         token_id: ``jti`` of the access token of the request.
         issued_token_id: ``jti`` of the access token that was issued.
-        context: Reason and ticket of a subject token.
+        context: Reason and ticket of a subject token, or the reason for ending impersonations.
         request_id: The ``X-Request-Id`` of the response.
         address: Address of the client.
         user_agent: ``User-Agent`` of the request.

@@ -51,6 +51,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             ``user_suspended``, ``actor_password``, ``client_exchange_off``, ``resource_deleted``, ``member_removed``
             and the like (a change of a party); or the error of an exchange that was refused after the subject token
             was spent.
+        end_reason: Why, in the words of the request that ended it by its id; None in lists.
         events: Its entries in the audit trail, oldest first; empty in lists.
     """
 
@@ -70,6 +71,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ended_at: int | None = None
     ended_by: str | None = None
     reason: str | None = None
+    end_reason: str | None = None
     events: tuple[AuditEntry, ...] = ()
 
 

@@ -13,6 +13,7 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp, HTTPScope
 
 from identity_common.access.management_api import Access, admitted_caller
+from identity_common.audited_request import audit_reason
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.layers.cors import Cors, Headers
 from identity_common.http.openapi.declarations import documented, more_of
@@ -22,6 +23,7 @@ from identity_common.http.query_parameters import require_declared
 from identity_common.oauth import SCOPE_IMPERSONATIONS
 from management_service.impersonations.register import ImpersonationRegister, RegisterFilters
 from management_service.impersonations.routes import ACTIVE, EXAMPLE, PAGES, page_of
+from management_service.impersonations.rules import ImpersonationEnding
 from management_service.impersonations.service import Impersonations
 from management_service.impersonations.stories import ImpersonationStory
 from stead import AccessToken
@@ -111,7 +113,7 @@ class OwnImpersonationController(Controller):
         operation_id="EndOwnImpersonation",
         summary="End an impersonation of the user's own account",
         status_code=204,
-        opt=documented(refuses=(422,), takes_userinfo_token=True),
+        opt=documented(body=ImpersonationEnding, body_required=False, refuses=(422,), takes_userinfo_token=True),
     )
     async def end(
         self,
@@ -129,5 +131,6 @@ class OwnImpersonationController(Controller):
         feed refuse it within a second, others accept it until it expires. After a 503 the end may be recorded and not
         be in effect yet: repeat the request.
         """
+        audit_reason((await request.options_as(ImpersonationEnding)).reason or None)
         user_id = admitted_caller(request).user_id or ""
         await impersonations.end_own(user_id, impersonation_id)

@@ -13,6 +13,8 @@ from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import missing_by_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, AuditEntry
+from identity_common.words import prefix_query
+from management_service.audit.reading.names import TrailNames
 from management_service.audit.reading.service import read_position
 from management_service.audit.reading.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
 from management_service.impersonations.memberships import find_membership_ends
@@ -42,19 +44,28 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
         is_active: Whether they have neither ended nor expired.
         user_id: The subject.
         actor_id: The actor.
-        person_id: The subject or the actor.
+        person_ids: Users, of whom one is the subject or the actor.
         client_id: The application that exchanged.
         organization_id: The organization that the access token was requested for.
         issued_to: The application that requested the subject token.
+        ticket_id: The ticket in the context of the subject token, regardless of case.
+        words: Beginnings of words of the ticket and the reason; at least one.
     """
 
     is_active: bool | None = None
     user_id: str | None = None
     actor_id: str | None = None
-    person_id: str | None = None
+    person_ids: Sequence[str] | None = None
     client_id: str | None = None
     organization_id: str | None = None
     issued_to: str | None = None
+    ticket_id: str | None = None
+    words: str | None = None
+
+    @property
+    def is_of_context(self) -> bool:
+        """Whether the entry with the context has to match, which is that of the subject token."""
+        return self.ticket_id is not None or self.words is not None
 
 
 class RegisterPage(msgspec.Struct, frozen=True):
@@ -72,8 +83,9 @@ class RegisterPage(msgspec.Struct, frozen=True):
 class ImpersonationRegister:
     """Reads the impersonations of a tenant."""
 
-    def __init__(self, reader: AsyncEngine, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(self, reader: AsyncEngine, names: TrailNames, *, tenant_id: str, clock: Clock = now_ms) -> None:
         self._reader = reader
+        self._names = names
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -95,7 +107,21 @@ class ImpersonationRegister:
         async with self._reader.connect() as connection:
             traces = await self._traces(connection, [impersonation_id])
             found = next(iter(await self._stories(connection, traces.values())), None)
-        return found and msgspec.structs.replace(found, events=list(traces[impersonation_id].entries))
+        if found is None:
+            return None
+        trace = traces[impersonation_id]
+        end_reason = trace.end_reason if found.reason == "ended" else None
+        return msgspec.structs.replace(found, end_reason=end_reason, events=list(trace.entries))
+
+    async def person_ids(self, caller: Caller, text: str) -> Sequence[str]:
+        """Return the user with this id, address or phone number, or else all with this name.
+
+        A caller that sees only what it requested names users by id: no other answer may tell which addresses exist.
+
+        Raises:
+            Conflict: There are none, or too many.
+        """
+        return await self._names.person_ids(self._reader, text) if caller.may("impersonations:read") else (text,)
 
     async def page(self, filters: RegisterFilters, *, after: str | None, size: int) -> RegisterPage:
         """Return impersonations, newest first.
@@ -109,7 +135,9 @@ class ImpersonationRegister:
         async with self._reader.connect() as connection:
             life_ms = longest_life_ms(await longest_lifetime_ms(connection, self._tenant_id))
             walks = _walks(filters, since=now - life_ms if filters.is_active else None)
-            at_once = (size + 1) * len(walks) if filters.is_active is None else _READ_AT_ONCE
+            if not walks:
+                return RegisterPage(found, None)
+            at_once = min((size + 1) * len(walks), _MAX_READ) if filters.is_active is None else _READ_AT_ONCE
             for _ in range(_MAX_READ // at_once):
                 rows = await self._newest(connection, walks, after=position, limit=at_once)
                 entries = [_decode(row.entry) for row in rows]
@@ -132,10 +160,11 @@ class ImpersonationRegister:
         self, connection: AsyncConnection, walks: Sequence[TrailFilters], *, after: Position | None, limit: int
     ) -> Sequence[Any]:
         """Return the newest entries of all walks together."""
-        rows: list[Any] = []
+        found: dict[tuple[int, int], Any] = {}  # several walks may find an entry
         for walk in walks:
-            rows += await newest_first(connection, self._tenant_id, walk, after=after, limit=limit)
-        return sorted(rows, key=lambda row: (row.occurred_at, row.number), reverse=True)[:limit]
+            rows = await newest_first(connection, self._tenant_id, walk, after=after, limit=limit)
+            found |= {(row.occurred_at, row.number): row for row in rows}
+        return [found[place] for place in sorted(found, reverse=True)[:limit]]
 
     async def _entries(self, connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[AuditEntry]]:
         """Return the entries of some impersonations by id, oldest first."""
@@ -191,11 +220,23 @@ def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]
         filters: Filters of the impersonations.
         since: When the oldest match may have begun, milliseconds since the epoch; None for no limit.
     """
-    if filters.person_id is not None:
-        either = (
-            msgspec.structs.replace(filters, person_id=None, user_id=filters.person_id),
-            msgspec.structs.replace(filters, person_id=None, actor_id=filters.person_id),
+    if filters.is_of_context:
+        queries = (prefix_query(each) for each in (filters.ticket_id, filters.words) if each is not None)
+        of_context = TrailFilters(
+            key=ISSUED,
+            subject_id=filters.user_id,
+            application_id=filters.issued_to,
+            context_queries=tuple(each for each in queries if each is not None),
+            start_time=since,
         )
+        return [of_context]
+    if filters.person_ids is not None:
+        either = [
+            msgspec.structs.replace(filters, person_ids=None, **{part: person_id})
+            for person_id in filters.person_ids
+            for part in ("user_id", "actor_id")
+            if getattr(filters, part) in {None, person_id}
+        ]
         return [walk for each in either for walk in _walks(each, since=since)]
     of_exchange = (filters.actor_id, filters.client_id, filters.organization_id)
     if any(each is not None for each in of_exchange):
@@ -231,8 +272,10 @@ def _is_on(walk: TrailFilters, entry: AuditEntry) -> bool:
 def _matches(found: ImpersonationStory, filters: RegisterFilters, *, now: int) -> bool:
     if filters.is_active is not None and found.is_active(now) != filters.is_active:
         return False
-    if filters.person_id is not None and filters.person_id not in {found.user_id, found.actor_id}:
+    if filters.person_ids is not None and {found.user_id, found.actor_id}.isdisjoint(filters.person_ids):
         return False
     names = ("user_id", "actor_id", "client_id", "organization_id", "issued_to")
     wanted = {name: value for name in names if (value := getattr(filters, name)) is not None}
+    if filters.ticket_id is not None and (found.context.ticket_id or "").casefold() != filters.ticket_id.casefold():
+        return False
     return all(getattr(found, name) == value for name, value in wanted.items())

@@ -3,21 +3,29 @@
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from litestar import Controller, Response, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 
 from identity_common.access.callers import Caller
 from identity_common.access.management_api import admitted_caller
+from identity_common.audited_request import audit_reason
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
 from identity_common.paging import DEFAULT_SIZE
 from management_service.impersonations.register import ImpersonationRegister, RegisterFilters, seen_by
-from management_service.impersonations.rules import EndedImpersonations, selected_party
+from management_service.impersonations.rules import (
+    EndedImpersonations,
+    ImpersonationEnding,
+    searched_words,
+    selected_party,
+)
 from management_service.impersonations.service import Impersonations
 from management_service.impersonations.stories import ImpersonationStory
 
+_NAME_CHARACTERS: Final = 256
 _DEPENDENCIES: Final = {"caller": Provide(admitted_caller, sync_to_thread=False)}
 
 ACTIVE: Final = Filter(
@@ -30,6 +38,16 @@ _PARTIES: Final = (
     Filter("actorId", "Only those in which this user acts for another."),
     Filter("clientId", "Only those whose subject token this application exchanged."),
     Filter("organizationId", "Only those whose access token was requested for this organization."),
+)
+_CONTEXT: Final = (
+    Filter(
+        "person",
+        "Only those in which this user is the subject or the actor: the user with this id, e-mail address or phone "
+        "number, or else every one with this name or user name. Nothing of this name is a 422.",
+        max_length=_NAME_CHARACTERS,
+    ),
+    Filter("ticketId", "Only those with this ticket, regardless of case."),
+    Filter("q", "Only those whose ticket and reason have a word with each of these beginnings."),
 )
 _ROLE: Final = Filter(
     "role",
@@ -83,7 +101,9 @@ class ImpersonationController(Controller):
         "/",
         operation_id="ListImpersonations",
         summary="List impersonations",
-        opt=documented(example=[EXAMPLE], filters=(ACTIVE, *_PARTIES, *PAGES), headers=("Link",)),
+        opt=documented(
+            example=[EXAMPLE], filters=(ACTIVE, *_PARTIES, *_CONTEXT, *PAGES), headers=("Link",), refuses=(422,)
+        ),
     )
     async def list_impersonations(
         self, request: JsonRequest, impersonation_register: NamedDependency[ImpersonationRegister]
@@ -95,20 +115,26 @@ class ImpersonationController(Controller):
         it.
         """
         given = dict(parse_query(request.scope["query_string"]))
+        caller = admitted_caller(request)
         filters = RegisterFilters(
             is_active=None if "active" not in given else given["active"] == "true",
             user_id=given.get("userId"),
             actor_id=given.get("actorId"),
             client_id=given.get("clientId"),
             organization_id=given.get("organizationId"),
+            ticket_id=given.get("ticketId"),
+            words=searched_words(given.get("q")),
         )
-        return await page_of(request, impersonation_register, seen_by(admitted_caller(request), filters), given)
+        if "person" in given:
+            person_ids = await impersonation_register.person_ids(caller, given["person"])
+            filters = msgspec.structs.replace(filters, person_ids=person_ids)
+        return await page_of(request, impersonation_register, seen_by(caller, filters), given)
 
     @get(
         "/{impersonation_id:str}",
         operation_id="GetImpersonation",
         summary="Get an impersonation",
-        opt=documented(example=EXAMPLE),
+        opt=documented(example={**EXAMPLE, "endReason": "The order was found."}),
     )
     async def get_impersonation(
         self,
@@ -124,24 +150,26 @@ class ImpersonationController(Controller):
         operation_id="EndImpersonation",
         summary="End an impersonation",
         status_code=204,
-        opt=documented(refuses=(404, 422)),
+        opt=documented(body=ImpersonationEnding, body_required=False, refuses=(404, 422)),
     )
     async def end(
         self,
         impersonation_id: FromPath[str],
+        request: JsonRequest,
         caller: NamedDependency[Caller],
         impersonations: NamedDependency[Impersonations],
     ) -> None:
         """End an impersonation by its id (Impersonation-Id): its subject token and every token issued from it.
 
         With only the scope subject-tokens, limited to those that the caller requested. Ending one again changes
-        nothing.
+        nothing: the reason of the first request counts.
 
         An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
         this request may succeed; introspection refuses its token from the response on. APIs that follow the not-valid
         feed refuse it within a second, others accept it until it expires. After a 503 the end may be recorded and not
         be in effect yet: repeat the request.
         """
+        audit_reason((await request.options_as(ImpersonationEnding)).reason or None)
         await impersonations.end(caller, impersonation_id)
 
 
@@ -166,6 +194,7 @@ class ImpersonationsController(Controller):
         feed refuse it within a second, others accept it until it expires. After a 503 the end may be recorded and not
         be in effect yet: repeat the request.
         """
+        audit_reason(data.reason or None)
         await impersonations.end_all(selected_party(data))
 
 
@@ -194,7 +223,7 @@ class UserImpersonationController(Controller):
             is_active=None if "active" not in given else given["active"] == "true",
             user_id=user_id if role == "subject" else None,
             actor_id=user_id if role == "actor" else None,
-            person_id=user_id if role is None else None,
+            person_ids=(user_id,) if role is None else None,
         )
         page = await page_of(request, impersonation_register, filters, given)
         if not page.content:

@@ -6,12 +6,14 @@ guards in ``routes.py`` and ``own_routes.py``.
 
 import re
 import zlib
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.failures import Conflict, Issue, invalid_input
 from identity_common.fields import Body, Id
+from identity_common.words import words
 from stead.verify.impersonations import ALL, party
 
 _ID: Final = re.compile("[0-9a-z]{21}")
@@ -25,10 +27,25 @@ MAX_IN_A_SLOT: Final = 4_000
 """Keeps the state of a slot under the limit of an event: 512 KiB."""
 
 
-class EndedImpersonations(Body):
-    """Which impersonations end; exactly one member.
+Reason = Annotated[str, msgspec.Meta(max_length=256)]
+"""Why impersonations are ended; the audit trail keeps it."""
+
+
+class ImpersonationEnding(Body):
+    """Why an impersonation ends.
 
     Attributes:
+        reason: For the audit trail and the story of the impersonation; blank is the same as absent.
+    """
+
+    reason: Reason | UnsetType = UNSET
+
+
+class EndedImpersonations(Body):
+    """Which impersonations end, by exactly one member besides the reason.
+
+    Attributes:
+        reason: Why they end, for the audit trail; blank is the same as absent.
         user_id: Those of this user.
         actor_id: Those in which this user acts.
         client_id: Those whose subject token this application exchanged.
@@ -36,6 +53,7 @@ class EndedImpersonations(Body):
         all: All of them; only true is accepted.
     """
 
+    reason: Reason | UnsetType = UNSET
     user_id: Id | UnsetType = UNSET
     actor_id: Id | UnsetType = UNSET
     client_id: Id | UnsetType = UNSET
@@ -63,6 +81,17 @@ def selected_party(body: EndedImpersonations) -> str:
         message = "must have exactly one of userId, actorId, clientId, organizationId, all"
         raise invalid_input(Issue(path="", message=message))
     return found[0]
+
+
+def searched_words(text: str | None) -> str | None:
+    """Return the text whose words are looked for.
+
+    Raises:
+        Invalid: It has none.
+    """
+    if text is not None and not words(text):
+        raise invalid_input(Issue(path="q", message="must have a letter or digit"))
+    return text
 
 
 def is_well_formed(impersonation_id: str) -> bool:

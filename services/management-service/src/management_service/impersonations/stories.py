@@ -49,6 +49,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
             ``client_exchange_off`` (was switched off), ``client_deleted``, ``resource_deleted``,
             ``organization_deleted``, ``member_removed``. Or the error of an exchange that was refused after the subject
             token was spent.
+        end_reason: Why, in the words of the request that ended it by its id; absent in lists, and if it gave none.
         events: Its entries in the audit trail, oldest first; absent in lists.
     """
 
@@ -68,6 +69,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ended_at: int | None = None
     ended_by: str | None = None
     reason: str | None = None
+    end_reason: str | None = None
     events: list[AuditEntry] | None = None
 
     def is_active(self, now: int) -> bool:
@@ -120,6 +122,17 @@ class Trace(msgspec.Struct, frozen=True):
         if taken is not None:
             return taken.occurred_at + self.lifetime_ms
         return (issued and issued.expires_at) or self.entries[0].occurred_at
+
+    @property
+    def ends(self) -> list[AuditEntry]:
+        """The entries of requests that ended it by its id."""
+        return [entry for entry in self.entries if entry.operation in _ENDS]
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why it was ended by its id, in the words of the first request that did."""
+        given = next((entry.context for entry in self.ends), None)
+        return None if given is None else given.reason
 
     @property
     def actor_ids(self) -> list[str]:
@@ -227,8 +240,8 @@ def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> Imperso
 
 def _covering(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> list[tuple[int, str, str | None]]:
     """Return time, reason and author of each requested end that covers an impersonation."""
-    own = [entry for entry in trace.entries if entry.operation in _ENDS]
-    return [(entry.occurred_at, "ended", entry.user_id or entry.application_id) for entry in own] + [
+    own = [(entry.occurred_at, "ended", entry.user_id or entry.application_id) for entry in trace.ends]
+    return own + [
         (end.ended_at, reason, end.ended_by)
         for party, reason in ended_parties(trace).items()
         for end in party_ends.get(party, ())

@@ -31,7 +31,8 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     reader, changes, passwords = connections.reader, shared.changes, shared.passwords
     last_administrator, attainable = administrators(settings), attainable_scopes(settings)
     assignments = Assignments(reader, changes, last_administrator, attainable, tenant_id=tenant_id)
-    register = ImpersonationRegister(reader, tenant_id=tenant_id)
+    names = TrailNames(OrganizationNames(connections.bus, tenant_id=tenant_id), tenant_id=tenant_id)
+    register = ImpersonationRegister(reader, names, tenant_id=tenant_id)
     users = Users(
         reader,
         changes,
@@ -67,11 +68,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         ),
         "impersonation_register": register,
         "memberships": Memberships(connections.bus, tenant_id=tenant_id),
-        "audit_trail": AuditTrail(
-            reader,
-            TrailNames(OrganizationNames(connections.bus, tenant_id=tenant_id), tenant_id=tenant_id),
-            tenant_id=tenant_id,
-        ),
+        "audit_trail": AuditTrail(reader, names, tenant_id=tenant_id),
         "audit_proofs": AuditProofs(reader, shared.sealing, tenant_id=tenant_id),
         "head_keys": shared.head_keys,
         "search": Search(

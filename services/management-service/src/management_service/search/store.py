@@ -10,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.search import identity_key
 from identity_common.stores.searching import Searched
 from identity_common.stores.words import has_words
-from identity_common.wire.audit import BEGINNINGS, ISSUED, AuditContext, AuditEntry
+from identity_common.wire.audit import BEGINNINGS, AuditContext, AuditEntry
 from identity_common.wire.search import SearchGroup, SearchResult
 from identity_common.words import prefix_query
+from management_service.audit.reading.store import CONTEXT_WORDS, IS_ISSUED
 from management_service.phone_numbers import phone_key
 from management_service.schema import applications, audit_entries, resources, roles, scopes, users
 from management_service.search.rules import may_be_an_id
@@ -63,7 +64,6 @@ OBJECTS: Final = (
     ),
 )
 
-_WORDS: Final = "search_words(name_sort_key(audit_context(entry)))"
 _DAY_MS: Final = 86_400_000
 _SPANS_MS: Final = (7 * _DAY_MS, 30 * _DAY_MS, 120 * _DAY_MS)
 _EVER: Final = 2**53
@@ -84,8 +84,8 @@ def _newest(statement: Select[Any]) -> Select[Any]:
 OF_WORDS: Final = _newest(
     select(*_SHOWN).where(
         _TENANT,
-        audit_entries.c.key == literal_column(f"'{ISSUED}'"),  # as in the condition of the index
-        has_words(_WORDS),
+        IS_ISSUED,
+        has_words(CONTEXT_WORDS),
         audit_entries.c.occurred_at >= bindparam("first", type_=BigInteger),
         audit_entries.c.occurred_at < bindparam("last", type_=BigInteger),
     )

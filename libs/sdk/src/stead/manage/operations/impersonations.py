@@ -18,6 +18,9 @@ def list_impersonations(
     actor_id: str | None = None,
     client_id: str | None = None,
     organization_id: str | None = None,
+    person: str | None = None,
+    ticket_id: str | None = None,
+    q: str | None = None,
     page_size: int = MAX_PAGE_SIZE,
 ) -> CursorRequest[Impersonation]:
     """Iterate over the impersonations that match everything given, newest first.
@@ -30,7 +33,14 @@ def list_impersonations(
         actor_id: Only those in which this user acts for another.
         client_id: Only those whose subject token this application exchanged.
         organization_id: Only those whose access token was requested for this organization.
+        person: Only those in which this user is the subject or the actor: an id, an e-mail address, a phone number or
+            a name.
+        ticket_id: Only those with this ticket, regardless of case.
+        q: Only those whose ticket and reason have a word with each of these beginnings.
         page_size: Impersonations per request, 1 to 100.
+
+    Raises:
+        Conflict: No user, or more than ten, have the name that ``person`` gives.
     """
     params = {
         "active": flag(active),
@@ -38,6 +48,9 @@ def list_impersonations(
         "actorId": actor_id,
         "clientId": client_id,
         "organizationId": organization_id,
+        "person": person,
+        "ticketId": ticket_id,
+        "q": q,
     }
     return CursorRequest(api_path("impersonations"), Impersonation, page_size=page_size, params=params)
 
@@ -72,7 +85,7 @@ def list_user_impersonations(
     )
 
 
-def end_impersonation(impersonation_id: str) -> Operation[None]:
+def end_impersonation(impersonation_id: str, *, reason: str | None = None) -> Operation[None]:
     """End an impersonation: its subject token, and every access token obtained with it.
 
     An exchange that is sent after this has returned is refused, and introspection refuses the token of one that
@@ -81,12 +94,15 @@ def end_impersonation(impersonation_id: str) -> Operation[None]:
 
     Args:
         impersonation_id: ``SubjectToken.impersonation_id``.
+        reason: Why, for the audit trail and the story of the impersonation, at most 256 characters; the first one
+            counts.
 
     Raises:
         NotFound: The id is malformed; or the client has only the scope ``subject-tokens`` and did not request this one.
         Conflict: ``impersonation.too_many_ends``.
     """
-    return command("POST", api_path("impersonations", impersonation_id, "end"))
+    body = None if reason is None else {"reason": reason}
+    return command("POST", api_path("impersonations", impersonation_id, "end"), body)
 
 
 def end_impersonations(
@@ -96,10 +112,11 @@ def end_impersonations(
     client_id: str | None = None,
     organization_id: str | None = None,
     all: bool | None = None,  # noqa: A002 - the member of the API
+    reason: str | None = None,
 ) -> Operation[None]:
     """End all impersonations that have begun by now: of a user, by an actor or a client, in an organization, or all.
 
-    Give exactly one argument. The promise is that of ``end_impersonation``.
+    Give exactly one argument besides the reason. The promise is that of ``end_impersonation``.
 
     Args:
         user_id: Who is impersonated.
@@ -107,10 +124,12 @@ def end_impersonations(
         client_id: The application that acts.
         organization_id: The organization.
         all: True for every impersonation.
+        reason: Why, for the audit trail, at most 256 characters.
 
     Raises:
         InvalidInput: None of them was given, or several, or ``all`` is false.
         Conflict: ``impersonation.too_many_ends``.
     """
-    body = create_body(userId=user_id, actorId=actor_id, clientId=client_id, organizationId=organization_id, all=all)
+    parties = {"userId": user_id, "actorId": actor_id, "clientId": client_id, "organizationId": organization_id}
+    body = create_body(**parties, all=all, reason=reason)
     return command("POST", api_path("impersonations", "end"), body)

@@ -121,18 +121,19 @@ class TrailNames:
         self._organization_names = organization_names
         self._tenant_id = tenant_id
 
-    async def person(self, reader: AsyncEngine, text: str) -> list[Concern]:
-        """Return the concerns of the user with this id, address or phone number, or else of all with this name.
+    async def person_ids(self, reader: AsyncEngine, text: str) -> list[str]:
+        """Return the user with this id, address or phone number, or else all with this name.
 
         Raises:
             Conflict: There are none, and the trail has no entry about a deleted user with this id; or too many.
         """
         async with reader.connect() as connection:
             found = [each for each in await self._matches(connection, text) if each.kind == "user"]
-            if not found and await self._has_entry(connection, of_person(text)):
-                found = [_Match("user", text, _UNIQUE)]
-        _require("person", "No user has", len(found))
-        return [concern for each in found for concern in each.concerns]
+            ids = [each.id for each in found]
+            if not ids and await self._has_entry(connection, of_person(text)):
+                ids = [text]
+        _require("person", "No user has", len(ids))
+        return ids
 
     async def anything(self, reader: AsyncEngine, text: str) -> list[Concern]:
         """Return the concerns of the object with this id, address or phone number, or else of all with this name.

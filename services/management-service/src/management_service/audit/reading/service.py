@@ -11,11 +11,13 @@ from identity_common.clock import Clock, now_ms
 from identity_common.failures import Issue, invalid_input, missing_by_id
 from management_service.audit.reading.names import TrailNames
 from management_service.audit.reading.store import (
+    Concern,
     Position,
     TrailFilters,
     find_entry,
     hourly_figures,
     newest_first,
+    of_person,
     oldest_first,
 )
 from management_service.audit.reading.table import table_head, table_rows
@@ -76,7 +78,10 @@ class AuditTrail:
             Conflict: Nothing is called so, or too much.
             TemporarilyUnavailable: It is not known whether an organization is called so.
         """
-        groups = [] if person is None else [await self._names.person(self._reader, person)]
+        groups: list[list[Concern]] = []
+        if person is not None:
+            ids = await self._names.person_ids(self._reader, person)
+            groups.append([concern for each in ids for concern in of_person(each)])
         if q is not None:
             groups.append(await self._names.anything(self._reader, q))
         return msgspec.structs.replace(filters, concerning=tuple(groups))

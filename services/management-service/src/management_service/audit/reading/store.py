@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common.stores.words import has_words
 from identity_common.wire.audit import BEGINNINGS, ISSUED
 from management_service.schema import (
     audit_entries,
@@ -37,6 +38,10 @@ _REST: Final = tuple(audit_entries.c[name] for name in ("entry", "leaf_index", "
 # OFFSET keeps a lateral subquery from being flattened: entries are looked up in the order of their positions, until
 # there are enough.
 _UNFLATTENED: Final[ColumnElement[int]] = literal_column("0")
+
+
+IS_ISSUED: Final = audit_entries.c.key == literal_column(f"'{ISSUED}'")  # as in the condition of the index
+CONTEXT_WORDS: Final = "search_words(name_sort_key(audit_context(entry)))"
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -105,6 +110,7 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
         subject_token_id: Public id of the subject token.
         operation: ``operationId`` of the request.
         key: What happened.
+        context_queries: Of words of the ticket and the reason, from ``prefix_query``; only with the key ``ISSUED``.
         start_time: Milliseconds since the epoch, inclusive.
         end_time: Milliseconds since the epoch, inclusive.
     """
@@ -119,6 +125,7 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     subject_token_id: str | None = None
     operation: str | None = None
     key: str | None = None
+    context_queries: tuple[str, ...] = ()
     start_time: int | None = None
     end_time: int | None = None
 
@@ -191,6 +198,8 @@ def _found(
     Several walks may find the same entry. Their positions are merged before any entry is read.
     """
     walks = _walks(tenant_id, filters, after, newest_first=newest_first)
+    if filters.context_queries:
+        return _of_words(tenant_id, filters, after, newest_first=newest_first).limit(limit)
     if not filters.groups:
         (walk,) = walks
         return walk.with_only_columns(*_PLACE, *_REST).limit(limit)
@@ -205,6 +214,22 @@ def _found(
     )
     found = select(*first.c, *entries.c).select_from(first.join(entries, true()))
     return _ordered(found, first, newest_first=newest_first)
+
+
+def _of_words(tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool) -> Select[Any]:
+    """Return the statement for the entries whose context has some words, in order.
+
+    The words are looked up before the entries are ordered: by itself, PostgreSQL would read all entries in order.
+    """
+    places = _places(audit_entries, tenant_id, filters, after, newest_first=newest_first)
+    query = " & ".join(f"({each})" for each in filters.context_queries)
+    found = (
+        select(*_PLACE, *_REST)
+        .where(*places, *_equal(filters), IS_ISSUED, has_words(CONTEXT_WORDS))
+        .cte("found")
+        .prefix_with("MATERIALIZED", dialect="postgresql")
+    )
+    return _ordered(select(found), found, newest_first=newest_first).params(query=query)
 
 
 def _walks(
