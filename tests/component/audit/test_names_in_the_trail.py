@@ -48,9 +48,10 @@ async def test_entries_are_found_by_the_names_and_ids_of_what_they_concern(templ
     for text in (user["id"], user["username"].upper(), user["primaryEmail"].upper(), name, f"  {name}  "):
         assert await keys(client, 1, q=text) == await keys(client, 1, person=text) == [created], text
     for text in (application["id"], application["name"]):
-        assert await keys(client, 1, q=text) == [app_created]
+        assert await keys(client, 1, q=text) == await keys(client, 1, application=text) == [app_created]
     for text in (organization["id"], organization["name"]):
-        assert await keys(client, 1, q=text) == ["template.organization.create"]
+        created_in_template = ["template.organization.create"]
+        assert await keys(client, 1, q=text) == await keys(client, 1, organization=text) == created_in_template
 
     alike = await management.created("applications", name=name, type="MachineToMachine")
     assert await keys(client, 2, q=name) == [created, app_created]
@@ -65,13 +66,14 @@ async def test_what_the_trail_cannot_know_by_this_name_is_refused(template: Temp
     client, name = management.client, unique("Twin")
     await asyncio.gather(*(management.created("users", name=name) for _ in range(MAX_MATCHES + 1)))
     for path in ("/api/logs", "/api/logs/export"):
-        for parameter in ("q", "person"):
+        for parameter in ("q", "person", "application", "organization", "ticketId"):
             for text in (unique("nobody"), "nobody@example.com", "x" * 256, name.upper(), "%", "' OR true --"):
                 answer = await client.get(path, params={parameter: text})
                 assert refusal(answer) == (422, "log.unknown_name")
                 assert answer.json()["message"].startswith(f"{parameter}: ")
                 assert [each["path"] for each in answer.json()["data"]["issues"]] == [parameter]
-            assert refusal(await client.get(path, params={parameter: name})) == (422, "log.ambiguous_name")
+            ambiguous = "ambiguous" if parameter in {"q", "person"} else "unknown"
+            assert refusal(await client.get(path, params={parameter: name})) == (422, f"log.{ambiguous}_name")
             for query in ("", "%00", "x" * 257, f"a&{parameter}=b"):
                 assert issues(await client.get(f"{path}?{parameter}={query}")) == {parameter}, query
     application = await management.created("applications", name=unique("app"), type="MachineToMachine")

@@ -20,10 +20,10 @@ from sqlalchemy.dialects import postgresql
 
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
-from identity_common.wire.audit import BEGINNINGS, ISSUED, TAKEN, AuditEntry, audit_subject
+from identity_common.wire.audit import BEGINNINGS, ISSUED, TAKEN, AuditContext, AuditEntry, audit_subject
 from identity_common.words import prefix_query
 from management_service.app import create_app
-from management_service.audit.reading.store import TrailFilters, _found, _walks, of_person
+from management_service.audit.reading.store import TrailFilters, _found, _walks, of_person, ticket_statement
 from management_service.audit.storing.partitions import create_partitions, months_ahead
 from management_service.commands import restored
 from tests.component.audit.test_erasure import scans
@@ -33,6 +33,7 @@ from tests.support.waiting import WAIT_S
 NOON = now_ms() - 10 * 86_400_000
 HOUR = 3_600_000
 USER, ACTOR, OTHER = "user", "actor", "other"
+TICKET = AuditContext(ticket_id="TCK-2077")
 
 
 def entry(number: int, **changed: Any) -> AuditEntry:
@@ -43,7 +44,7 @@ def entry(number: int, **changed: Any) -> AuditEntry:
 ENTRIES = (
     entry(1, user_id=OTHER, ids={"user_id": USER}, operation="UpdateUser", application_id="console"),
     entry(2, user_id=USER, ids={"user_id": USER}, operation="UpdateUserPassword", application_id="portal"),
-    entry(3, user_id=USER, key=ISSUED, subject_token_id="one", application_id="desk"),
+    entry(3, user_id=USER, key=ISSUED, subject_token_id="one", application_id="desk", context=TICKET),
     entry(4, user_id=USER, key=TAKEN, subject_token_id="one", actor_id=ACTOR, organization_id="org"),
     entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org", "user_id": "second"}),
     entry(6, user_id=OTHER, key=TAKEN, subject_token_id="two", actor_id=USER),
@@ -57,6 +58,7 @@ ENTRIES = (
     entry(8, application_id="desk", operation="EndImpersonation", ids={"impersonation_id": "one"}),
     entry(9, user_id=OTHER, key=ISSUED, subject_token_id="three", requested_by="kim", application_id="console"),
     entry(10, user_id="kim", key=ISSUED, subject_token_id="four", requested_by="kim", application_id="console"),
+    entry(11, key="token.exchange.refused", outcome="refused", application_id="portal"),
 )
 
 
@@ -123,10 +125,21 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
             "person and user": {"person": USER, "userId": OTHER},
             "person and organization": {"person": ACTOR, "organizationId": "org"},
             "person as of a time": {"person": USER, "start_time": NOON + 2, "end_time": NOON + 3},
+            "any way of an application": {"application": "desk"},
+            "any way of an organization": {"organization": "org"},
+            "application and organization": {"application": "desk", "organization": "org"},
+            "ticket": {"ticketId": "tck-2077"},
+            "ticket and key": {"ticketId": "TCK-2077", "logKey": TAKEN},
+            "ticket and person": {"ticketId": "TCK-2077", "person": ACTOR},
+            "ticket as of a time": {"ticketId": "TCK-2077", "start_time": NOON + 2, "end_time": NOON + 3},
+            "ticket and impersonation": {"ticketId": "TCK-2077", "subjectTokenId": "two"},
+            "refused": {"outcome": "refused"},
+            "unknown": {"outcome": "unknown"},
+            "succeeded for an application": {"outcome": "success", "application": "portal"},
         }.items()
     }
     assert found == {
-        "none": ["10", "9", "8", "7", "6", "5", "4", "3", "2", "1"],
+        "none": ["11", "10", "9", "8", "7", "6", "5", "4", "3", "2", "1"],
         "user": ["4", "3", "2", "1"],
         "created user": ["7"],
         "requesting user": ["10", "9"],
@@ -148,7 +161,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "subject token": ["8", "4", "3"],
         "operation": ["1"],
         "key": ["6", "4"],
-        "from": ["10", "9", "8", "7", "6"],
+        "from": ["11", "10", "9", "8", "7", "6"],
         "until": ["3", "2", "1"],
         "both": ["4"],
         "nothing": [],
@@ -161,16 +174,29 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "person and user": ["6", "1"],
         "person and organization": ["4"],
         "person as of a time": ["6", "4"],
+        "any way of an application": ["8", "3"],
+        "any way of an organization": ["5", "4"],
+        "application and organization": [],
+        "ticket": ["8", "4", "3"],
+        "ticket and key": ["4"],
+        "ticket and person": ["8", "4", "3"],
+        "ticket as of a time": ["4"],
+        "ticket and impersonation": [],
+        "refused": ["11"],
+        "unknown": [],
+        "succeeded for an application": ["2"],
     }
 
 
 async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry(own: Management) -> None:
     for params, expected in (
-        ({}, "10 9 8 7 6 5 4 3 2 1"),
+        ({}, "11 10 9 8 7 6 5 4 3 2 1"),
         ({"userId": USER}, "4 3 2 1"),
         ({"userId": "kim"}, "10 9"),
         ({"person": USER}, "8 6 4 3 2 1"),
         ({"targetId": "one"}, "8 7"),
+        ({"ticketId": "TCK-2077"}, "8 4 3"),
+        ({"outcome": "success"}, "10 9 8 7 6 5 4 3 2 1"),
     ):
         found, address = [], httpx.URL("/api/logs", params={**params, "page_size": "2"})
         while True:
@@ -280,6 +306,18 @@ async def test_the_impersonations_of_a_ticket_are_found_without_reading_the_othe
     assert looked_at(await plan_of(management.database, page)) <= 3  # in the index, the table, and the result
 
 
+async def test_entries_of_an_outcome_and_of_a_ticket_are_found_without_reading_any_others(
+    management: Management, many_writes: str
+) -> None:
+    database, other = management.database, f"others-{many_writes}"
+    for outcome, expected in (("success", PAGE), ("refused", 0), ("unknown", 0)):
+        (walk,) = _walks(many_writes, TrailFilters(outcome=outcome), None)
+        assert await entries_read(database, walk) == expected
+    assert looked_at(await plan_of(database, ticket_statement(other, "tck-7", limit=2))) == 1
+    page = _found(other, TrailFilters(impersonations=["7"]), None, limit=PAGE, newest_first=True)
+    assert looked_at(await plan_of(database, page)) == 1
+
+
 async def entries_read(database: asyncpg.Connection, walk: Select[Any]) -> int:
     """Return how many entries and targets a page looks at."""
     return looked_at(await plan_of(database, walk.limit(PAGE)))
@@ -304,6 +342,9 @@ def looked_at(plan: dict[str, Any]) -> int:
 async def test_one_entry_and_none(own: Management) -> None:
     answer = await own.client.get("/api/logs/entry-4")
     assert answer.json() == msgspec.to_builtins(entries_of(own)[3])
+    end = (await own.client.get("/api/logs/entry-8")).json()
+    assert end.pop("impersonation") == {"userId": USER, "actorId": ACTOR}
+    assert end == msgspec.to_builtins(entries_of(own)[7])
     assert answer.headers["ETag"]
     assert refusal(await own.client.get("/api/logs/nothing")) == (404, "entity.not_exists_with_id")
 
@@ -327,6 +368,10 @@ async def test_the_export_honours_every_filter_alone_and_with_each_other(own: Ma
         "subjectTokenId": "one",
         "operation": "EndImpersonation",
         "logKey": TAKEN,
+        "application": "desk",
+        "organization": "org",
+        "ticketId": "TCK-2077",
+        "outcome": "success",
         "start_time": NOON + 1,
         "end_time": NOON + 3,
     }
@@ -336,7 +381,8 @@ async def test_the_export_honours_every_filter_alone_and_with_each_other(own: Ma
         exported = await own.client.get("/api/logs/export", params=params)
         lines = [msgspec.json.decode(line) for line in exported.content.splitlines()]
         assert all(line.pop("leaf") for line in lines)
-        assert lines == listed.json()[::-1], pair
+        stored = [{name: each[name] for name in each if name != "impersonation"} for each in listed.json()[::-1]]
+        assert lines == stored, pair
 
 
 async def test_the_export_is_a_table_too(own: Management) -> None:
@@ -407,9 +453,9 @@ async def read(client: httpx.AsyncClient, count: int, **params: str) -> list[dic
 
 
 async def test_wrong_parameters_are_named_and_the_scope_all_is_required(own: Management) -> None:
-    wrong = "userid=x&start_time=now&end_time=-1&actorId=a&actorId=b&operation=&logKey=%00"
+    wrong = "userid=x&start_time=now&end_time=-1&actorId=a&actorId=b&operation=&logKey=%00&outcome=failure"
     answer = await own.client.get(f"/api/logs?{wrong}")
-    assert issues(answer) == {"userid", "start_time", "end_time", "actorId", "operation", "logKey"}
+    assert issues(answer) == {"userid", "start_time", "end_time", "actorId", "operation", "logKey", "outcome"}
     assert refusal(await own.client.get("/api/logs?page_size=0")) == (400, "guard.invalid_pagination")
     for after in ("x", "1", "1.", "-1.2", "1.2.3"):
         assert issues(await own.client.get("/api/logs", params={"after": after})) == {"after"}

@@ -265,6 +265,11 @@ claims_function_versions = Table(
     ),
 )
 
+audit_outcome = literal_column("audit_outcome(key)", Text)
+"""How what an entry tells of ended: its key says it, so that no index has to read the JSON of every entry."""
+audit_ticket = literal_column("audit_ticket(entry)", Text)
+"""The ticket of an impersonation, in lower case."""
+
 audit_entries = Table(
     "audit_entries",
     metadata,
@@ -291,6 +296,7 @@ audit_entries = Table(
     UniqueConstraint("tenant_id", "log", "epoch", "sequence", "occurred_at", name="audit_entries_numbered_once"),
     Index("audit_entries_by_id", "tenant_id", "id"),
     Index("audit_entries_by_key", "tenant_id", "key", "occurred_at", "number"),
+    Index("audit_entries_by_outcome", "tenant_id", audit_outcome, "occurred_at", "number"),
     *(  # partial: most entries have few of these members, and an indexed null costs as much as a value
         Index(
             f"audit_entries_by_{column}",
@@ -320,6 +326,11 @@ audit_entries = Table(
         literal_column("search_words(name_sort_key(audit_context(entry)))"),
         postgresql_using="gin",
         postgresql_where=text("key = 'subject-token.issued'"),
+    ),
+    Index(
+        "audit_impersonations_by_ticket",
+        *("tenant_id", audit_ticket, "occurred_at", "number"),
+        postgresql_where=text("key = 'subject-token.issued' AND audit_ticket(entry) IS NOT NULL"),
     ),
     Index("audit_entries_by_request_id", literal_column("audit_request_id(entry)"), postgresql_using="hash"),
     postgresql_partition_by="RANGE (occurred_at)",

@@ -10,6 +10,7 @@ from stead.models import (
     AuditContext,
     AuditGap,
     ConsistencyProof,
+    ImpersonationParties,
     InclusionProof,
     SignedHead,
 )
@@ -17,9 +18,17 @@ from tests.unit.sdk.operations.rows import Row
 
 ROWS: list[Row] = [
     (
-        lambda c: c.logs.list(q="Acme & Sons", person="kim@example.com"),
+        lambda c: c.logs.list(
+            q="Acme & Sons",
+            person="kim@example.com",
+            application="desk",
+            organization="o1",
+            ticket_id="T-1",
+            outcome="refused",
+        ),
         "GET",
-        "/api/logs?q=Acme+%26+Sons&person=kim%40example.com&page_size=100",
+        "/api/logs?q=Acme+%26+Sons&person=kim%40example.com&application=desk&organization=o1&ticketId=T-1"
+        "&outcome=refused&page_size=100",
         None,
         (  # in pages with cursors
             {
@@ -30,6 +39,7 @@ ROWS: list[Row] = [
                 "epoch": "b",
                 "outcome": "unknown",
                 "gap": {"from": 1, "to": 2, "previousEpoch": "a"},
+                "impersonation": {"userId": "u1", "actorId": "u2"},
             },
         ),
         [
@@ -41,6 +51,7 @@ ROWS: list[Row] = [
                 epoch="b",
                 outcome="unknown",
                 gap=AuditGap(first=1, last=2, previous_epoch="a"),
+                impersonation=ImpersonationParties(user_id="u1", actor_id="u2"),
             )
         ],
     ),

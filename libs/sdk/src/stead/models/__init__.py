@@ -10,6 +10,7 @@ from stead.models.audit import (
     AuditFigure,
     AuditGap,
     ConsistencyProof,
+    ImpersonationParties,
     InclusionProof,
     SignedHead,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "GrantingRole",
     "HeldPermissions",
     "Impersonation",
+    "ImpersonationParties",
     "ImpersonationPolicy",
     "InclusionProof",
     "Invitation",

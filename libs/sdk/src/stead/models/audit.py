@@ -36,6 +36,18 @@ class AuditGap(
     previous_epoch: str | None = None
 
 
+class ImpersonationParties(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The parties of the impersonation that an entry is about.
+
+    Attributes:
+        user_id: The subject; None if the trail has lost the beginning.
+        actor_id: The user who acts for the subject; None before the subject token is exchanged.
+    """
+
+    user_id: str | None = None
+    actor_id: str | None = None
+
+
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An entry of the audit trail. It holds ids, never values.
 
@@ -71,8 +83,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         gap: What is missing before the next entry of the log; with the key ``audit.gap``.
         count: How many refusals the entry stands for.
         altered: Names of members that could not be stored as they were.
-        names: Names of today, by id, of the users and applications that the entry names. They are not part of what is
-            stored and verified. A deleted object has no name.
+        names: Names of today, by id, of the users, applications, API roles, API resources and their permissions that
+            the entry names. They are not part of what is stored and verified. A deleted object has no name.
+        impersonation: The parties of the impersonation that the request ended; not part of what is stored either.
     """
 
     id: str
@@ -109,6 +122,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     count: int = 1
     altered: tuple[str, ...] = ()
     names: dict[str, str] = {}
+    impersonation: ImpersonationParties | None = None
 
 
 class AuditFigure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

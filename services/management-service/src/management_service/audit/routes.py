@@ -1,6 +1,6 @@
 """``/api/logs``: the audit trail."""
 
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 import msgspec
 from litestar import Controller, MediaType, Response, get, post
@@ -13,8 +13,9 @@ from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import JSON, PUBLISHES_NOTHING, Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
 from identity_common.paging import DEFAULT_SIZE
-from identity_common.wire.audit import AuditEntry
-from management_service.audit.reading.service import AuditTrail, Figure
+from identity_common.wire.audit import AuditEntry, Outcome
+from management_service.audit.reading.names import Parties
+from management_service.audit.reading.service import AuditTrail, Figure, Named
 from management_service.audit.reading.store import TrailFilters
 from management_service.audit.tree.head_keys import HeadKeys, LogKey
 from management_service.audit.tree.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
@@ -37,6 +38,24 @@ _CONCERNS: Final = (
         "impersonation that the entry is about. Given like q, by id or by name.",
         max_length=_NAME_CHARACTERS,
     ),
+    Filter(
+        "application",
+        "Only entries about this application: its requests, and writes to it. Given by id or by name; an unknown one "
+        "is a 422.",
+        max_length=_NAME_CHARACTERS,
+    ),
+    Filter(
+        "organization",
+        "Only entries about this organization: as organizationId selects them, and requests whose body gives its id. "
+        "Given by id or by name; an unknown one is a 422.",
+        max_length=_NAME_CHARACTERS,
+    ),
+    Filter(
+        "ticketId",
+        "Only entries about impersonations for this ticket, regardless of case: their subject tokens, exchanges and "
+        "ends. An unknown one is a 422.",
+        max_length=_NAME_CHARACTERS,
+    ),
 )
 _BY_ID: Final = (
     Filter(
@@ -54,6 +73,11 @@ _BY_ID: Final = (
     Filter("subjectTokenId", "Only entries about this subject token: one impersonation."),
     Filter("operation", "Only requests for this operation, by its operationId."),
     Filter("logKey", "Only entries with this key."),
+    Filter(
+        "outcome",
+        "Only entries with this outcome: refused, never reported (`unknown`), or any other.",
+        values=get_args(Outcome),
+    ),
 )
 _TIMES: Final = (
     Filter("start_time", "Only entries from this time on, in milliseconds since the epoch.", bounds=(0, _MAX_TIME)),
@@ -92,12 +116,16 @@ class ListedEntry(AuditEntry, frozen=True, kw_only=True, omit_defaults=True):
     """An entry as it is listed: as it is stored, with names.
 
     Attributes:
-        names: Names of today, by id, of the users and applications in userId, actorId, requestedBy, applicationId and
-            ids: a user's name, or else its user name, e-mail address or phone number. They are not part of the stored
-            entry and of its leaf. A deleted object has no name.
+        names: Names of today, by id, of the users, applications, API roles, API resources and their permissions in
+            userId, actorId, requestedBy, applicationId, ids, given and impersonation: a user's name, or else its user
+            name, e-mail address or phone number. They are not part of the stored entry and of its leaf. A deleted
+            object has no name.
+        impersonation: The parties of the impersonation in ids, such as that which the request ended. They are not part
+            of the stored entry either.
     """
 
     names: dict[str, str] = msgspec.field(default_factory=dict)
+    impersonation: Parties | None = None
 
 
 _HASH: Final = "bjQLnP-zepicpUTmu3gKLHiQHT-zNzh2hRGjBhevoB0"
@@ -181,13 +209,21 @@ def _filters(given: dict[str, str]) -> TrailFilters:
         subject_token_id=given.get("subjectTokenId"),
         operation=given.get("operation"),
         key=given.get("logKey"),
+        outcome=cast("Outcome | None", given.get("outcome")),  # one of the values that are declared
         start_time=None if start is None else int(start),
         end_time=None if end is None else int(end),
     )
 
 
 async def _resolved(trail: AuditTrail, given: dict[str, str]) -> TrailFilters:
-    return await trail.concerning(_filters(given), q=given.get("q"), person=given.get("person"))
+    named = Named(
+        person=given.get("person"),
+        application=given.get("application"),
+        organization=given.get("organization"),
+        q=given.get("q"),
+        ticket_id=given.get("ticketId"),
+    )
+    return await trail.concerning(_filters(given), named)
 
 
 class LogController(Controller):

@@ -84,6 +84,10 @@ EXAMPLES: Final[dict[str, Any]] = {
     "q": "ali",
     "limit": 5,
     "person": "ali@example.com",
+    "application": "Support desk",
+    "organization": "Acme",
+    "ticketId": "TCK-2077",
+    "outcome": "refused",
     "search": "%ali%",
 }
 """Name of a member or parameter → example."""

@@ -14,6 +14,9 @@ def list_log_entries(
     *,
     q: str | None = None,
     person: str | None = None,
+    application: str | None = None,
+    organization: str | None = None,
+    ticket_id: str | None = None,
     user_id: str | None = None,
     target_id: str | None = None,
     actor_id: str | None = None,
@@ -22,6 +25,7 @@ def list_log_entries(
     subject_token_id: str | None = None,
     operation: str | None = None,
     key: str | None = None,
+    outcome: str | None = None,
     start_time: int | None = None,
     end_time: int | None = None,
     page_size: int = MAX_PAGE_SIZE,
@@ -33,6 +37,9 @@ def list_log_entries(
             or phone number; or else about every one with this name or user name.
         person: Only entries that concern this user in any way, given like ``q``: as ``user_id`` includes them, as the
             actor, or as a party of the impersonation that the entry is about.
+        application: Only requests by this application and writes to it, given by id or by name.
+        organization: Only entries about this organization, given by id or by name.
+        ticket_id: Only entries about impersonations for this ticket, regardless of case.
         user_id: Only entries about this user: as the subject, the author or the target of a write, or the user on
             whose behalf an application requested a subject token (``requested_by``).
         target_id: Only writes to the object with this id, of any kind, and those that changed it.
@@ -42,17 +49,21 @@ def list_log_entries(
         subject_token_id: Only entries about this subject token: one impersonation.
         operation: Only requests for this operation of the OpenAPI document, such as ``UpdateUser``.
         key: Only entries with this key, such as ``token.exchange.refused``.
+        outcome: Only entries with this outcome: ``success``, ``refused`` or ``unknown``.
         start_time: Only entries from this time on; milliseconds since the epoch.
         end_time: Only entries up to this time; milliseconds since the epoch.
         page_size: Entries per request, 1 to 100.
 
     Raises:
-        Conflict: ``log.unknown_name``, ``log.ambiguous_name``: nothing has the id or name, or too many have the name.
+        Conflict: ``log.unknown_name``, ``log.ambiguous_name``: nothing has the id, name or ticket, or too many do.
         Unavailable: It is not known whether an organization has the name.
     """
     params = {
         "q": q,
         "person": person,
+        "application": application,
+        "organization": organization,
+        "ticketId": ticket_id,
         "userId": user_id,
         "targetId": target_id,
         "actorId": actor_id,
@@ -61,6 +72,7 @@ def list_log_entries(
         "subjectTokenId": subject_token_id,
         "operation": operation,
         "logKey": key,
+        "outcome": outcome,
         "start_time": None if start_time is None else str(start_time),
         "end_time": None if end_time is None else str(end_time),
     }

@@ -9,15 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import Issue, invalid_input, missing_by_id
-from management_service.audit.reading.names import TrailNames
+from management_service.audit.reading.names import Beside, TrailNames
 from management_service.audit.reading.store import (
-    Concern,
     Position,
     TrailFilters,
     find_entry,
     hourly_figures,
     newest_first,
-    of_person,
     oldest_first,
 )
 from management_service.audit.reading.table import table_head, table_rows
@@ -46,6 +44,24 @@ class TrailPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """What a filter gives by a name, an address or an id.
+
+    Attributes:
+        person: A user.
+        application: An application.
+        organization: An organization.
+        q: Any of them.
+        ticket_id: The ticket of impersonations, regardless of case.
+    """
+
+    person: str | None = None
+    application: str | None = None
+    organization: str | None = None
+    q: str | None = None
+    ticket_id: str | None = None
+
+
 class Figure(msgspec.Struct, frozen=True):
     """How often something happened in an hour.
 
@@ -69,22 +85,22 @@ class AuditTrail:
         self._tenant_id = tenant_id
         self._clock = clock
 
-    async def concerning(
-        self, filters: TrailFilters, *, q: str | None = None, person: str | None = None
-    ) -> TrailFilters:
-        """Return filters that entries about a named object, and about a person, match as well.
+    async def concerning(self, filters: TrailFilters, named: Named) -> TrailFilters:
+        """Return filters that entries about each of these objects match as well.
 
         Raises:
             Conflict: Nothing is called so, or too much.
             TemporarilyUnavailable: It is not known whether an organization is called so.
         """
-        groups: list[list[Concern]] = []
-        if person is not None:
-            ids = await self._names.person_ids(self._reader, person)
-            groups.append([concern for each in ids for concern in of_person(each)])
-        if q is not None:
-            groups.append(await self._names.anything(self._reader, q))
-        return msgspec.structs.replace(filters, concerning=tuple(groups))
+        finders = (
+            (self._names.person, named.person),
+            (self._names.application, named.application),
+            (self._names.organization, named.organization),
+            (self._names.anything, named.q),
+        )
+        groups = [await find(self._reader, text) for find, text in finders if text is not None]
+        about = None if named.ticket_id is None else await self._names.ticket(self._reader, named.ticket_id)
+        return msgspec.structs.replace(filters, concerning=tuple(groups), impersonations=about)
 
     async def page(self, filters: TrailFilters, *, after: str | None, size: int) -> TrailPage:
         """Return entries, newest first.
@@ -96,9 +112,9 @@ class AuditTrail:
         async with self._reader.connect() as connection:
             rows = await newest_first(connection, self._tenant_id, filters, after=beyond, limit=size + 1)
             shown = [row.entry for row in rows[:size]]
-            names = await self._names.beside(connection, shown)
+            found = await self._names.beside(connection, shown)
         following = Position(rows[size - 1].occurred_at, rows[size - 1].number).format() if len(rows) > size else None
-        return TrailPage([*map(_with_names, shown, names)], following)
+        return TrailPage([*map(_with, shown, found)], following)
 
     async def get(self, entry_id: str) -> str:
         """Return the JSON of an entry, with the names beside it."""
@@ -106,8 +122,8 @@ class AuditTrail:
             entry = await find_entry(connection, self._tenant_id, entry_id)
             if entry is None:
                 raise missing_by_id()
-            (names,) = await self._names.beside(connection, [entry])
-        return _with_names(entry, names)
+            (found,) = await self._names.beside(connection, [entry])
+        return _with(entry, found)
 
     async def figures(self, start_time: int | None, end_time: int | None) -> list[Figure]:
         """Return how many entries of each key each hour has, oldest hour first; the hours of the bounds included.
@@ -148,7 +164,8 @@ class AuditTrail:
                 exported = [row for row in rows if row.leaf_index is None or row.leaf_index < size]
                 if form == "csv":
                     entries = [row.entry for row in exported]
-                    text = table_rows(entries, await self._names.beside(connection, entries))
+                    beside = await self._names.beside(connection, entries)
+                    text = table_rows(entries, [each.names for each in beside])
                 else:
                     text = "".join(map(_exported, exported)).encode()
             if text:
@@ -158,9 +175,10 @@ class AuditTrail:
             after = Position(rows[-1].occurred_at, rows[-1].number)
 
 
-def _with_names(entry: str, names: dict[str, str]) -> str:
-    """Return the JSON of an entry with the names of what it names; the entry itself stays as it is stored."""
-    return f'{entry.rstrip()[:-1]},"names":{msgspec.json.encode(names).decode()}}}' if names else entry
+def _with(entry: str, found: Beside) -> str:
+    """Return the JSON of an entry with what was found for it; the entry itself stays as it is stored."""
+    members = msgspec.json.encode(found).decode()
+    return entry if members == "{}" else f"{entry.rstrip()[:-1]},{members[1:]}"
 
 
 def _exported(row: Any) -> str:

@@ -13,8 +13,10 @@ from sqlalchemy import (
     Text,
     any_,
     bindparam,
+    collate,
     exists,
     false,
+    func,
     literal_column,
     or_,
     select,
@@ -22,15 +24,18 @@ from sqlalchemy import (
     tuple_,
     union,
 )
+from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.stores.words import has_words
-from identity_common.wire.audit import BEGINNINGS, ISSUED
+from identity_common.wire.audit import BEGINNINGS, ISSUED, Outcome
 from management_service.schema import (
     audit_entries,
     audit_figures,
+    audit_outcome,
     audit_parties,
     audit_targets,
+    audit_ticket,
 )
 
 _PLACE: Final = (audit_entries.c.occurred_at, audit_entries.c.number)
@@ -111,6 +116,8 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
         operation: ``operationId`` of the request.
         key: What happened.
         context_queries: Of words of the ticket and the reason, from ``prefix_query``; only with the key ``ISSUED``.
+        outcome: How it ended, which the key says.
+        impersonations: Public ids of subject tokens, one of which the entry must be about; a bounded number.
         start_time: Milliseconds since the epoch, inclusive.
         end_time: Milliseconds since the epoch, inclusive.
     """
@@ -126,6 +133,8 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     operation: str | None = None
     key: str | None = None
     context_queries: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    impersonations: Sequence[str] | None = None
     start_time: int | None = None
     end_time: int | None = None
 
@@ -177,6 +186,38 @@ async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str)
     return found
 
 
+def ticket_statement(tenant_id: str, ticket: str, *, limit: int) -> Select[Any]:
+    """Return the statement for the subject tokens that were issued for a ticket, newest first."""
+    return (
+        select(audit_entries.c.subject_token_id)
+        .where(
+            audit_entries.c.tenant_id == tenant_id,
+            audit_entries.c.key == literal_column(f"'{ISSUED}'"),  # as in the condition of the index
+            audit_ticket == func.lower(collate(ticket, "C")),
+            audit_entries.c.subject_token_id.is_not(None),
+        )
+        .order_by(audit_entries.c.occurred_at.desc(), audit_entries.c.number.desc())
+        .limit(limit)
+    )
+
+
+async def impersonations_of_ticket(
+    connection: AsyncConnection, tenant_id: str, ticket: str, *, limit: int
+) -> Sequence[str]:
+    """Return the subject tokens that were issued for a ticket."""
+    return (await connection.execute(ticket_statement(tenant_id, ticket, limit=limit))).scalars().all()
+
+
+async def parties_of_impersonations(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> Sequence[Any]:
+    """Return the subject token, the subject and the actor of each entry that begins one of some impersonations."""
+    statement = select(audit_entries.c.subject_token_id, audit_entries.c.user_id, audit_entries.c.actor_id).where(
+        audit_entries.c.tenant_id == tenant_id,
+        audit_entries.c.subject_token_id == any_(bindparam("ids", type_=ARRAY(Text))),
+        audit_entries.c.key.in_(BEGINNINGS),
+    )
+    return (await connection.execute(statement, {"ids": list(ids)})).all()
+
+
 async def entries_of_subject_tokens(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> Sequence[Any]:
     """Return the subject token and the JSON of every entry about some subject tokens, oldest first."""
     statement = (
@@ -197,9 +238,11 @@ def _found(
 
     Several walks may find the same entry. Their positions are merged before any entry is read.
     """
-    walks = _walks(tenant_id, filters, after, newest_first=newest_first)
+    if filters.impersonations is not None:
+        return _of_impersonations(tenant_id, filters, after, newest_first=newest_first).limit(limit)
     if filters.context_queries:
         return _of_words(tenant_id, filters, after, newest_first=newest_first).limit(limit)
+    walks = _walks(tenant_id, filters, after, newest_first=newest_first)
     if not filters.groups:
         (walk,) = walks
         return walk.with_only_columns(*_PLACE, *_REST).limit(limit)
@@ -225,11 +268,28 @@ def _of_words(tenant_id: str, filters: TrailFilters, after: Position | None, *, 
     query = " & ".join(f"({each})" for each in filters.context_queries)
     found = (
         select(*_PLACE, *_REST)
-        .where(*places, *_equal(filters), IS_ISSUED, has_words(CONTEXT_WORDS))
+        .where(*places, *_conditions(filters, []), IS_ISSUED, has_words(CONTEXT_WORDS))
         .cte("found")
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
     return _ordered(select(found), found, newest_first=newest_first).params(query=query)
+
+
+def _of_impersonations(
+    tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool
+) -> Select[Any]:
+    """Return the statement for the entries about some impersonations: these few are all read, and then sorted."""
+    found = (
+        select(*_PLACE, *_REST)
+        .where(
+            *_places(audit_entries, tenant_id, filters, after, newest_first=newest_first),
+            audit_entries.c.subject_token_id == any_(array(filters.impersonations or (), type_=Text)),
+            *_conditions(filters, filters.groups),
+        )
+        .offset(_UNFLATTENED)
+        .subquery()
+    )
+    return _ordered(select(found), found, newest_first=newest_first)
 
 
 def _walks(
@@ -242,7 +302,7 @@ def _walks(
     indexes of their own, since an application may have any number of others; they are not writes.
     """
     walked, *others = filters.groups or [()]
-    conditions = [*_equal(filters), *(or_(*map(_concerns, group)) for group in others)]
+    conditions = _conditions(filters, others)
     if not walked:
         if filters.key in BEGINNINGS:
             conditions.append(audit_entries.c.subject_token_id.is_not(None))
@@ -324,9 +384,11 @@ def _same_place(one: FromClause, other: FromClause) -> list[ColumnElement[bool]]
     return [one.c[name] == other.c[name] for name in ("occurred_at", "number")]
 
 
-def _equal(filters: TrailFilters) -> list[ColumnElement[bool]]:
+def _conditions(filters: TrailFilters, groups: Sequence[Sequence[Concern]]) -> list[ColumnElement[bool]]:
     given = {"user_id": filters.subject_id, **{name: getattr(filters, name) for name in _EQUAL}}
-    return [audit_entries.c[name] == value for name, value in given.items() if value is not None]
+    equal = [audit_entries.c[name] == value for name, value in given.items() if value is not None]
+    ended = [] if filters.outcome is None else [audit_outcome == filters.outcome]
+    return [*equal, *ended, *(or_(*map(_concerns, group)) for group in groups)]
 
 
 def _places(
