@@ -296,7 +296,11 @@ audit_entries = Table(
     UniqueConstraint("tenant_id", "log", "epoch", "sequence", "occurred_at", name="audit_entries_numbered_once"),
     Index("audit_entries_by_id", "tenant_id", "id"),
     Index("audit_entries_by_key", "tenant_id", "key", "occurred_at", "number"),
-    Index("audit_entries_by_outcome", "tenant_id", audit_outcome, "occurred_at", "number"),
+    Index(  # most entries tell of a success
+        "audit_entries_by_outcome",
+        *("tenant_id", audit_outcome, "occurred_at", "number"),
+        postgresql_where=text("audit_outcome(key) <> 'success'"),
+    ),
     *(  # partial: most entries have few of these members, and an indexed null costs as much as a value
         Index(
             f"audit_entries_by_{column}",
