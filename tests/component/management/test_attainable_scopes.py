@@ -54,10 +54,18 @@ async def objects(own: Management) -> Objects:
             "user": user,
             "exporter": applications[0],
             "machine": applications[1],
-            "console": (await _application(own, customClientMetadata={"allowManagementApi": True}))["id"],
+            "console": await _console(own),
             "shop": (await _application(own))["id"],
         },
     )
+
+
+async def _console(own: Management) -> str:
+    """Return an application with everything that may be taken from it."""
+    addresses = {"redirectUris": ["https://console.example.com"]}
+    created = await _application(own, customClientMetadata={"allowManagementApi": True}, oidcClientMetadata=addresses)
+    await own.client.post(f"/api/applications/{created['id']}/secrets", json={"name": "first"})
+    return str(created["id"])
 
 
 async def _application(own: Management, **members: Any) -> dict[str, Any]:
@@ -118,6 +126,7 @@ async def test_a_write_that_gives_or_takes_over_a_scope_needs_it(
 
 SETTINGS = [
     {"oidcClientMetadata": {"redirectUris": ["https://a.example.com"]}},
+    {"oidcClientMetadata": {"redirectUris": []}},
     {"oidcClientMetadata": {"postLogoutRedirectUris": ["https://a.example.com"]}},
     {"customClientMetadata": {"corsAllowedOrigins": ["https://a.example.com"]}},
     {"customClientMetadata": {"requirePkce": False}},
@@ -135,6 +144,10 @@ OPEN = {"customClientMetadata": {"allowManagementApi": True}}
         ("PATCH", "applications/{shop}", OPEN),
         ("POST", "applications/{console}/secrets", {"name": "{new}"}),
         *(("PATCH", "applications/{console}", settings) for settings in SETTINGS),
+        ("PATCH", "applications/{console}", {"customClientMetadata": {"allowManagementApi": False}}),
+        ("PATCH", "applications/{console}", {"customClientMetadata": None}),
+        ("DELETE", "applications/{console}/secrets/first", None),
+        ("DELETE", "applications/{console}", None),
     ],
 )
 async def test_what_may_request_the_management_api_for_its_users_is_worth_everything(
@@ -160,7 +173,7 @@ async def test_what_may_request_the_management_api_for_its_users_is_worth_everyt
         ("PATCH", "applications/{exporter}", {"name": "Another", "description": "text"}),
         ("POST", "applications/{machine}/secrets", {"name": "{new}"}),
         ("PATCH", "applications/{console}", {"name": "Another", **OPEN}),
-        ("PATCH", "applications/{console}", {"customClientMetadata": {"allowManagementApi": False}}),
+        ("DELETE", "applications/{exporter}", None),
         *(("PATCH", "applications/{shop}", settings) for settings in SETTINGS),
         ("PATCH", "users/{user}/password", {"password": PASSWORD}),
         ("DELETE", "users/{auditor}/invitation", None),

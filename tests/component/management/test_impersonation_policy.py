@@ -162,6 +162,35 @@ async def test_holders_of_an_excluded_role_cannot_be_impersonated_and_the_attemp
     assert (await minted(own, users[0])).status_code == 201
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", "roles/{excluded}", None),
+        ("DELETE", "users/{user}/roles/{excluded}", None),
+        ("DELETE", "roles/{excluded}/users/{user}", None),
+        ("PUT", "users/{user}/roles", {"roleIds": []}),
+        ("PUT", "roles/{excluded}/users", {"userIds": []}),
+    ],
+)
+async def test_a_write_that_ends_the_protection_of_a_user_needs_config_too(
+    own: Management, method: str, path: str, body: Any
+) -> None:
+    excluded, other, user = await role(own), await role(own), (await own.created("users"))["id"]
+    await own.client.put(f"/api/users/{user}/roles", json={"roleIds": [excluded, other]})
+    await changed(own, excludedRoles=[excluded])
+    target = f"/api/{path.format(excluded=excluded, user=user)}"
+    async with own.client_with(own.token(scope="roles subject-tokens users config:read")) as lead:
+        refused = await lead.request(method, target, json=body)
+        assert (*refusal(refused), refused.json()["data"]) == (403, "auth.scopes_missing", {"missing": ["config"]})
+        assert refusal(await lead.post("/api/subject-tokens", json={"userId": user, "context": {}})) == (
+            422,
+            "user.excluded_from_impersonation",
+        )
+        assert (await lead.put(f"/api/users/{user}/roles", json={"roleIds": [excluded]})).is_success
+    async with own.client_with(own.token(scope="roles config")) as allowed:
+        assert (await allowed.request(method, target, json=body)).is_success
+
+
 async def test_a_deleted_role_leaves_the_policy_in_the_same_write(own: Management) -> None:
     kept, deleted = await role(own), await role(own)
     await changed(own, excludedRoles=[kept, deleted])

@@ -1,21 +1,29 @@
 """The scopes of the Management API that are attainable through a user, an application or a role.
 
 Owns the rule that no request gives, or takes over, a scope that its caller lacks: ``roles`` alone would otherwise be as
-good as ``all``. The use cases apply it in the transaction of the write. Commands and background work have no caller and
-are not limited. Does not own which scope an operation needs (``identity_common.rights``).
+good as ``all``. Nor does one take away what protects others without the scope that gives it. The use cases apply it in
+the transaction of the write. Commands and background work have no caller and are not limited. Does not own which scope
+an operation needs (``identity_common.rights``).
 """
 
 from collections.abc import Collection
 from typing import Final
 
-from sqlalchemy import ARRAY, Select, Text, any_, bindparam, select
+from sqlalchemy import ARRAY, Select, Text, any_, bindparam, exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.access.callers import admitted
 from identity_common.failures import ErrorData, Refused
 from identity_common.rights.scopes import SCOPE_ALL, implied
 from identity_common.wire.events import HolderKind
-from management_service.schema import application_roles, resources, role_scopes, scopes, user_roles
+from management_service.schema import (
+    application_roles,
+    impersonation_policies,
+    resources,
+    role_scopes,
+    scopes,
+    user_roles,
+)
 
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 _OF_SCOPES: Final = (
@@ -34,6 +42,14 @@ _OF_HOLDERS: Final = {
     for kind, held in (("user", user_roles), ("application", application_roles))
 }
 
+_PROTECTED: Final = select(
+    exists().where(
+        impersonation_policies.c.tenant_id == bindparam("tenant"),
+        impersonation_policies.c.excluded_roles.bool_op("&&")(_IDS),
+    )
+)
+_POLICY_SCOPE: Final = "config"
+
 
 def missing_scopes(attainable: Collection[str], *, held: Collection[str]) -> list[str]:
     """Return the attainable scopes that a caller with these scopes lacks, sorted."""
@@ -41,7 +57,7 @@ def missing_scopes(attainable: Collection[str], *, held: Collection[str]) -> lis
 
 
 class AttainableScopes:
-    """Refuses writes by which a scope would become attainable that the caller of the current request lacks.
+    """Refuses writes by which a scope would become attainable, or a protection end, beyond its caller's scopes.
 
     Each method raises ``Refused`` with the missing scopes.
 
@@ -72,9 +88,25 @@ class AttainableScopes:
 
     def require_everything(self) -> None:
         """Require ``all``: an administrator may sign in to an application that may request the Management API."""
+        self._require_scope(SCOPE_ALL)
+
+    def require_change_of_policy(self) -> None:
+        """Require what a change of the policy of impersonations needs."""
+        self._require_scope(_POLICY_SCOPE)
+
+    async def require_withdrawal(self, connection: AsyncConnection, role_ids: Collection[str]) -> None:
+        """Require what a change of the policy of impersonations needs if it excludes the holders of these roles.
+
+        Users are about to lose the roles, and could then be impersonated.
+        """
+        if role_ids and await connection.scalar(_PROTECTED, {**self._values, "ids": list(role_ids)}):
+            self.require_change_of_policy()
+
+    @staticmethod
+    def _require_scope(scope: str) -> None:
         caller = admitted()
-        if caller is not None and SCOPE_ALL not in caller.scopes:
-            raise _refused([SCOPE_ALL])
+        if caller is not None and not caller.may(scope):
+            raise _refused([scope])
 
     async def _require(self, connection: AsyncConnection, statement: Select[str], ids: Collection[str]) -> None:
         caller = admitted()
@@ -89,8 +121,5 @@ class AttainableScopes:
 
 
 def _refused(missing: list[str]) -> Refused:
-    message = (
-        "This would give or take over scopes of the Management API that the access token does not have:"
-        f" {', '.join(missing)}."
-    )
+    message = f"For these objects, the access token needs more scopes of the Management API: {', '.join(missing)}."
     return Refused("auth.scopes_missing", message, data=ErrorData(missing=missing))

@@ -26,7 +26,7 @@ class CustomClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
     Attributes:
         allow_token_exchange: Whether it may exchange subject tokens.
-        allow_management_api: Whether it may request tokens for the Management API on behalf of its users; setting it
+        allow_management_api: Whether it may request tokens for the Management API on behalf of its users; changing it
             needs the scope ``all``.
         cors_allowed_origins: Origins whose scripts may call the token endpoint, besides those of its redirect URIs.
         id_token_ttl: Lifetime of ID tokens, in seconds.

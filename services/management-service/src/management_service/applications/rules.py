@@ -46,8 +46,8 @@ class CustomClientMetadata(Body):
     Attributes:
         allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.
         allow_management_api: Whether the application may request tokens for the Management API on behalf of its users;
-            false by default. Needs the scope ``all`` to be set. Not for machine-to-machine applications, whose roles
-            decide.
+            false by default. Needs the scope ``all`` to be changed. Not for machine-to-machine applications, whose
+            roles decide.
         cors_allowed_origins: Additional origins whose scripts may call the token endpoint.
         id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.

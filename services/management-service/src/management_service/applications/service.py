@@ -260,13 +260,13 @@ class Applications:
     async def delete(self, application_id: str) -> None:
         """Delete an application with its secrets and roles."""
         async with self._changes.transaction() as transaction:
-            kind = await store.delete_application(transaction.connection, self._tenant_id, application_id)
-            if kind is None:
-                raise missing_by_id("entity.not_found")
+            application = await self._lock(transaction, application_id, otherwise="entity.not_found")
+            self._require_keeping(application)
+            await store.delete_application(transaction.connection, self._tenant_id, application_id)
             await self._record_end(transaction, application_id, "deleted")
             state = ApplicationState(id=application_id, deleted=True)
             transaction.record("application", (application_id,), "deleted", state)
-            if kind == "MachineToMachine":
+            if application.type == "MachineToMachine":
                 assignment = AssignmentState(id=application_id, deleted=True, holder_kind="application")
                 transaction.record("assignment", ("application", application_id), "deleted", assignment)
 
@@ -346,6 +346,7 @@ class Applications:
         """Delete a secret."""
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
+            self._require_keeping(application)
             name = await self._stored_secret_name(transaction, application_id, name)
             if not await store.delete_secret(transaction.connection, self._tenant_id, application_id, name):
                 raise missing_by_id("entity.not_found")
@@ -374,7 +375,7 @@ class Applications:
             return application
         if any(getattr(changed, name) != getattr(application, name) for name in _CREDENTIALS):
             await self._require_attainable(transaction, application)
-        if changed.allow_management_api and not application.allow_management_api:
+        if changed.allow_management_api != application.allow_management_api:
             self._attainable.require_everything()
         now = self._clock()
         changed = msgspec.structs.replace(changed, updated_at=max(now, application.updated_at))
@@ -391,9 +392,13 @@ class Applications:
 
     async def _require_attainable(self, transaction: Transaction, application: Application) -> None:
         """Require what the application holds, or lets the users hold who sign in to it: its credentials change."""
+        self._require_keeping(application)
+        await self._attainable.require_holder(transaction.connection, "application", application.id)
+
+    def _require_keeping(self, application: Application) -> None:
+        """Require ``all`` for the application that administrators sign in to: without it, none can undo a change."""
         if application.allow_management_api:
             self._attainable.require_everything()
-        await self._attainable.require_holder(transaction.connection, "application", application.id)
 
     async def _record_end(self, transaction: Transaction, application_id: str, cause: Cause) -> None:
         party = client_party(application_id)

@@ -86,7 +86,7 @@ _BY_ID: Final = (applications.c.tenant_id == bindparam("tenant"), applications.c
 _FIND: Final = select(*COLUMNS).where(*_BY_ID)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _UPDATE: Final = update(applications).where(*_BY_ID)
-_DELETE: Final = delete(applications).where(*_BY_ID).returning(applications.c.type)
+_DELETE: Final = delete(applications).where(*_BY_ID)
 _LIST: Final = (
     select(*COLUMNS)
     .where(applications.c.tenant_id == bindparam("tenant"))
@@ -152,10 +152,9 @@ async def update_application(connection: AsyncConnection, application: Applicati
     await connection.execute(_UPDATE.values(values), by_id)
 
 
-async def delete_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> str | None:
-    """Delete an application with its secrets and relations; return its type, None if there was none."""
-    kind: str | None = await connection.scalar(_DELETE, {"tenant": tenant_id, "application": application_id})
-    return kind
+async def delete_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> None:
+    """Delete an application with its secrets and relations."""
+    await connection.execute(_DELETE, {"tenant": tenant_id, "application": application_id})
 
 
 async def list_applications(

@@ -50,7 +50,7 @@ class ImpersonationPolicyController(Controller):
 
         `requireActor` is judged when a subject token is exchanged, and leaves it unspent. `requireContext` is judged
         when it is minted, and `excludedRoles` both times; at the exchange that spends it. A role that is deleted
-        leaves `excludedRoles`.
+        leaves `excludedRoles`. To delete such a role, or to take it from a user, the scope `config` is needed too.
         """
         return _answer(await impersonation_policies.update(data))
 

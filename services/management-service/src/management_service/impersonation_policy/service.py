@@ -81,11 +81,12 @@ class ImpersonationPolicies:
             raise wrong_kind("Only users are impersonated: excluded roles must be of the type User.")
 
 
-async def take_role_out(transaction: Transaction, tenant_id: str, role_id: str) -> None:
-    """Take a role that is being deleted, and is locked, out of the policy."""
+async def take_role_out(transaction: Transaction, tenant_id: str, role_id: str) -> bool:
+    """Take a role that is being deleted, and is locked, out of the policy; return whether it was in it."""
     changed = await store.remove_role(transaction.connection, tenant_id, role_id)
     if changed is not None:
         _record(transaction, changed)
+    return changed is not None
 
 
 async def record_policy(tenant_id: str, transaction: Transaction, _: str) -> None:

@@ -187,10 +187,8 @@ class Assignments:
 
     async def _record_changes(self, transaction: Transaction, kind: HolderKind, before: RoleIdsByHolder) -> None:
         after = await holders.role_ids_of(transaction.connection, self._tenant_id, kind, before.keys())
-        given = {
-            role_id for holder_id, role_ids in after.items() for role_id in {*role_ids}.difference(before[holder_id])
-        }
-        await self._attainable.require_roles(transaction.connection, given)
+        await self._attainable.require_roles(transaction.connection, _gained(before, after))
+        await self._attainable.require_withdrawal(transaction.connection, _gained(after, before))
         for holder_id, role_ids in after.items():
             if role_ids != before[holder_id]:
                 if len(role_ids) > MAX_RELATED:
@@ -198,3 +196,8 @@ class Assignments:
                 record_assignment(transaction, kind, holder_id, role_ids)
                 if not set(role_ids).issuperset(before[holder_id]):
                     record_lost_roles(transaction, kind, holder_id)
+
+
+def _gained(before: RoleIdsByHolder, after: RoleIdsByHolder) -> set[str]:
+    """Return the roles that a holder has after a change and did not have before it."""
+    return {role_id for holder_id, role_ids in after.items() for role_id in {*role_ids}.difference(before[holder_id])}

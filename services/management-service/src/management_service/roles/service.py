@@ -149,7 +149,8 @@ class Roles:
             lost = await named_scopes(connection, self._tenant_id, granted)
             await store.delete_role(connection, self._tenant_id, role_id)
             transaction.record("role", (role_id,), "deleted", RoleState(id=role_id, deleted=True))
-            await take_role_out(transaction, self._tenant_id, role_id)
+            if await take_role_out(transaction, self._tenant_id, role_id):
+                self._attainable.require_change_of_policy()
             record_lost_scopes(transaction, lost)
 
     async def list_scopes(self, role_id: str, page: Page) -> tuple[list[Scope], int]:
