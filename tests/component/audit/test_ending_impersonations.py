@@ -168,9 +168,17 @@ async def test_an_id_that_no_impersonation_can_have_is_a_miss(management: Manage
     assert refusal(await management.client.post(end_of(impersonation_id))) == (404, "entity.not_found")
 
 
-async def test_the_scope_for_minting_ends_what_its_application_asked_for(management: Management) -> None:
-    machines = [await management.machine() for _ in range(2)]
-    tokens = [management.token(client_id=each, scope="subject-tokens") for each in machines]
+async def two_callers(management: Management, kind: str) -> list[str]:
+    """Return the access tokens of two machines, or of two users of one application."""
+    if kind == "machines":
+        return [management.token(client_id=await management.machine(), scope="subject-tokens") for _ in range(2)]
+    users = [(await management.created("users"))["id"] for _ in range(2)]
+    return [management.token(subject=each, scope="subject-tokens") for each in users]
+
+
+@pytest.mark.parametrize("kind", ["machines", "users"])
+async def test_the_scope_for_minting_ends_what_its_holder_asked_for(management: Management, kind: str) -> None:
+    tokens = await two_callers(management, kind)
     its_own, of_another = [await begun(management, token) for token in tokens]
 
     async with management.client_with(tokens[0]) as client:
@@ -184,15 +192,20 @@ async def test_the_scope_for_minting_ends_what_its_application_asked_for(managem
 
 
 @pytest.mark.heavy
-async def test_the_scope_for_minting_ends_what_only_the_audit_trail_remembers(management: Management) -> None:
-    machines = [await management.machine() for _ in range(2)]
-    own, other = (management.token(client_id=each, scope="subject-tokens") for each in machines)
+@pytest.mark.parametrize("kind", ["machines", "users"])
+async def test_the_scope_for_minting_ends_what_only_the_audit_trail_remembers(
+    management: Management, kind: str
+) -> None:
+    own, other = await two_callers(management, kind)
     impersonation_id = await begun(management, own)
     key = impersonation_key(management.tenant_id, impersonation_id)
     async with management.client_with(own) as client, management.client_with(other) as another:
         async with asyncio.timeout(WAIT_S):
             while (await client.get(f"/api/impersonations/{impersonation_id}")).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+        assert refusal(await another.get(f"/api/impersonations/{impersonation_id}")) == (404, "entity.not_found")
+        assert impersonation_id in {each["id"] for each in (await client.get("/api/impersonations")).json()}
+        assert (await another.get("/api/impersonations")).json() == []
         await management.redis.delete(key)
         assert refusal(await another.post(end_of(impersonation_id))) == (404, "entity.not_found")
         assert (await client.post(end_of(impersonation_id))).status_code == 204
@@ -221,7 +234,13 @@ async def test_what_redis_knows_of_an_impersonation(management: Management) -> N
     user = (await management.created("users"))["id"]
     answer = await management.client.post("/api/subject-tokens", json={"userId": user})
     stored = await management.redis.get(impersonation_key(management.tenant_id, answer.headers["Impersonation-Id"]))
-    assert BegunImpersonation.parse(stored) == (management.credentials.client_id, user)
+    client_id = management.credentials.client_id
+    assert BegunImpersonation.parse(stored) == (client_id, user, None)
+    assert BegunImpersonation.parse(f"{client_id} {user}".encode()) == (client_id, user, None)  # of an earlier release
+    async with management.client_with(management.token(subject=user)) as client:
+        answer = await client.post("/api/subject-tokens", json={"userId": user})
+    stored = await management.redis.get(impersonation_key(management.tenant_id, answer.headers["Impersonation-Id"]))
+    assert BegunImpersonation.parse(stored) == (client_id, user, user)
 
 
 @pytest.mark.parametrize("scope", ["", "read:things"])

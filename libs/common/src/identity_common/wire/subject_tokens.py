@@ -16,25 +16,31 @@ BEGUN_KEPT_MS: Final = 86_400_000
 
 
 class BegunImpersonation(NamedTuple):
-    """Redis record of an impersonation: these members as text, separated by a space.
+    """Redis record of an impersonation: ``issued_to user_id``, or ``issued_to/requested_by user_id``.
+
+    So replicas of the previous release find the subject, and take the application for another one.
 
     Attributes:
         issued_to: ``client_id`` of the application that asked for it.
         user_id: The subject.
+        requested_by: The user for whom that application asked; None if it acted for itself.
     """
 
     issued_to: str
     user_id: str
+    requested_by: str | None = None
 
     def format(self) -> str:
         """Return it in the form that is stored."""
-        return f"{self.issued_to} {self.user_id}"
+        caller = self.issued_to if self.requested_by is None else f"{self.issued_to}/{self.requested_by}"
+        return f"{caller} {self.user_id}"
 
     @classmethod
     def parse(cls, stored: bytes) -> "BegunImpersonation":
         """Return what ``format`` returned."""
-        issued_to, _, user_id = stored.decode().partition(" ")
-        return cls(issued_to, user_id)
+        caller, _, user_id = stored.decode().partition(" ")
+        issued_to, _, requested_by = caller.partition("/")
+        return cls(issued_to, user_id, requested_by or None)
 
 
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):

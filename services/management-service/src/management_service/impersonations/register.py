@@ -13,10 +13,17 @@ from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import missing_by_id
 from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, AuditEntry
+from identity_common.wire.subject_tokens import BegunImpersonation
 from identity_common.words import prefix_query
 from management_service.audit.reading.names import TrailNames
 from management_service.audit.reading.service import read_position
-from management_service.audit.reading.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
+from management_service.audit.reading.store import (
+    Concern,
+    Position,
+    TrailFilters,
+    entries_of_subject_tokens,
+    newest_first,
+)
 from management_service.impersonations.memberships import find_membership_ends
 from management_service.impersonations.rules import is_well_formed, longest_life_ms
 from management_service.impersonations.stories import (
@@ -48,6 +55,7 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
         client_id: The application that exchanged.
         organization_id: The organization that the access token was requested for.
         issued_to: The application that requested the subject token.
+        requested_by: The user for whom an application requested it.
         ticket_id: The ticket in the context of the subject token, regardless of case.
         words: Beginnings of words of the ticket and the reason; at least one.
     """
@@ -59,6 +67,7 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     organization_id: str | None = None
     issued_to: str | None = None
+    requested_by: str | None = None
     ticket_id: str | None = None
     words: str | None = None
 
@@ -96,7 +105,7 @@ class ImpersonationRegister:
             NotFound: Also if a caller that may not read all of them did not request it.
         """
         found = await self.find(impersonation_id)
-        if found is None or (not caller.may("impersonations:read") and found.issued_to != caller.application_id):
+        if found is None or not (caller.may("impersonations:read") or is_requested_by(caller, found)):
             raise missing_by_id("entity.not_found")
         return found
 
@@ -206,11 +215,23 @@ class ImpersonationRegister:
         )
 
 
+def is_requested_by(caller: Caller, impersonation: ImpersonationStory | BegunImpersonation) -> bool:
+    """Return whether a caller requested an impersonation: for itself, or for the user that it acts for.
+
+    Users of one application, such as the console, are different callers.
+    """
+    if caller.user_id is None:
+        return impersonation.issued_to == caller.application_id
+    return impersonation.requested_by == caller.user_id
+
+
 def seen_by(caller: Caller, filters: RegisterFilters) -> RegisterFilters:
     """Restrict filters to what a caller may see: only what it requested, unless it may read all."""
     if caller.may("impersonations:read"):
         return filters
-    return msgspec.structs.replace(filters, issued_to=caller.application_id)
+    if caller.user_id is None:
+        return msgspec.structs.replace(filters, issued_to=caller.application_id)
+    return msgspec.structs.replace(filters, requested_by=caller.user_id)
 
 
 def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]:
@@ -220,16 +241,22 @@ def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]
         filters: Filters of the impersonations.
         since: When the oldest match may have begun, milliseconds since the epoch; None for no limit.
     """
+    requester: list[list[Concern]] = []
+    if filters.requested_by is not None:
+        requester.append([Concern("requested_by", filters.requested_by)])
     if filters.is_of_context:
         queries = (prefix_query(each) for each in (filters.ticket_id, filters.words) if each is not None)
         of_context = TrailFilters(
             key=ISSUED,
+            concerning=tuple(requester),
             subject_id=filters.user_id,
             application_id=filters.issued_to,
             context_queries=tuple(each for each in queries if each is not None),
             start_time=since,
         )
         return [of_context]
+    if requester:
+        return [TrailFilters(key=ISSUED, concerning=tuple(requester), subject_id=filters.user_id, start_time=since)]
     if filters.person_ids is not None:
         either = [
             msgspec.structs.replace(filters, person_ids=None, **{part: person_id})
@@ -274,7 +301,7 @@ def _matches(found: ImpersonationStory, filters: RegisterFilters, *, now: int) -
         return False
     if filters.person_ids is not None and {found.user_id, found.actor_id}.isdisjoint(filters.person_ids):
         return False
-    names = ("user_id", "actor_id", "client_id", "organization_id", "issued_to")
+    names = ("user_id", "actor_id", "client_id", "organization_id", "issued_to", "requested_by")
     wanted = {name: value for name in names if (value := getattr(filters, name)) is not None}
     if filters.ticket_id is not None and (found.context.ticket_id or "").casefold() != filters.ticket_id.casefold():
         return False

@@ -110,6 +110,7 @@ class ImpersonationController(Controller):
     ) -> Response[list[ImpersonationStory]]:
         """List impersonations, newest first; with only the scope subject-tokens, those that the caller requested.
 
+        The caller is the application, or the user of the access token, whichever application the user signed in to.
         An impersonation must match all filters. ``Link`` has the URL of the next page, if there is one; even a page
         shorter than page_size, or an empty one, may have one. An impersonation appears as soon as the audit trail has
         it.

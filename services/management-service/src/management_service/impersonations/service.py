@@ -12,7 +12,7 @@ from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, Imp
 from identity_common.wire.revocations import cutoff_id
 from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
 from management_service.impersonations import store
-from management_service.impersonations.register import ImpersonationRegister
+from management_service.impersonations.register import ImpersonationRegister, is_requested_by
 from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.rules import (
     MAX_IN_A_SLOT,
@@ -73,7 +73,7 @@ class Impersonations:
             raise missing_by_id("entity.not_found")
         if not caller.may("impersonations:end"):
             begun = await self._begun(impersonation_id)
-            if begun is None or begun.issued_to != caller.application_id:
+            if begun is None or not is_requested_by(caller, begun):
                 raise missing_by_id("entity.not_found")
         await self._end_one(impersonation_id)
 
@@ -114,7 +114,7 @@ class Impersonations:
             return BegunImpersonation.parse(stored)
         found = await self._register.find(impersonation_id)
         if found is not None:
-            return BegunImpersonation(found.issued_to, found.user_id)
+            return BegunImpersonation(found.issued_to, found.user_id, found.requested_by)
         if unavailable is not None:
             raise unavailable
         return None

@@ -157,7 +157,7 @@ class SubjectTokenWriter:
         )
         recorded = (self._backlog, entry.id, encode_entry(entry))
         stored = (_encode(record), self._ttl_ms + KEPT_AFTER_EXPIRY_MS)
-        begun = BegunImpersonation(record.issued_to, record.user_id).format()
+        begun = BegunImpersonation(record.issued_to, record.user_id, requested_by).format()
         return self._redis.execute("EVAL", _STORE, 4, *keys, *recorded, *stored, begun, BEGUN_KEPT_MS)
 
     async def require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:

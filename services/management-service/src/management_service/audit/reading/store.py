@@ -268,7 +268,7 @@ def _of_words(tenant_id: str, filters: TrailFilters, after: Position | None, *, 
     query = " & ".join(f"({each})" for each in filters.context_queries)
     found = (
         select(*_PLACE, *_REST)
-        .where(*places, *_conditions(filters, []), IS_ISSUED, has_words(CONTEXT_WORDS))
+        .where(*places, *_conditions(filters, filters.groups), IS_ISSUED, has_words(CONTEXT_WORDS))
         .cte("found")
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
