@@ -1,12 +1,18 @@
 """The seed: what its clients may do, and a system that an earlier version set up."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 
 from identity_common.rights.scopes import MANAGEMENT_SCOPES
-from provision.credentials import ManagementApi
+from provision import ProvisionError
+from provision.credentials import Credentials, ManagementApi
+from provision.seed import seed
 from stead import Forbidden, ManagementClient, OAuthError, client_credentials
 from tests.support.running_stack import RunningStack
 
@@ -28,6 +34,79 @@ def test_a_scope_that_an_earlier_version_lacks_is_created(stack: RunningStack) -
     asyncio.run(_without_the_scope_read(stack.addresses.management_database_url, resource.id))
     stack.seed()
     assert {each.name for each in stack.management.resources.scopes(resource.id)} == {*MANAGEMENT_SCOPES}
+
+
+def seeded_again(stack: RunningStack, **forgotten: Any) -> Credentials:
+    """Seed the stack, with other credentials of an earlier start, without storing the new ones."""
+    return seed(
+        stack.base_url,
+        urn_namespace=stack.credentials.urn_namespace,
+        known=msgspec.structs.replace(stack.credentials, **forgotten),
+        bootstrap=lambda: stack.credentials.management_api,
+        nats=stack.credentials.nats,
+    )
+
+
+@contextmanager
+def renamed(operations: Any, of: str, **members: str) -> Iterator[None]:
+    """Take a name from an object of the seed while a decoy has it."""
+    operations.update(of, **{name: f"{value}-renamed" for name, value in members.items()})
+    yield
+    operations.update(of, **members)
+
+
+def test_a_user_that_has_the_name_of_the_administrator_is_left_alone(stack: RunningStack) -> None:
+    users, username = stack.management.users, stack.credentials.administrator.username
+    (administrator,) = users.list(exact={"username": username})
+    (role,) = users.roles(administrator.id)
+    with renamed(users, administrator.id, username=username):
+        decoy = users.create(username=username, password="known to the attacker")
+        found = seeded_again(stack).administrator.username
+        (created,) = users.list(exact={"username": found})
+        held = [each.id for each in users.roles(decoy.id)], [each.id for each in users.roles(created.id)]
+        for each in (decoy, created):
+            users.delete(each.id)
+    assert held == ([], [role.id])
+    assert seeded_again(stack).administrator == stack.credentials.administrator
+
+
+def test_an_application_that_has_the_name_of_the_backend_is_left_alone(stack: RunningStack) -> None:
+    applications, backend = stack.management.applications, stack.credentials.backend
+    with renamed(applications, backend.client_id, name="Demo backend"):
+        decoy = applications.create(name="Demo backend", type="MachineToMachine")
+        found = seeded_again(stack).backend.client_id
+        held = [len([*applications.roles(each)]) for each in (decoy.id, found)]
+        for each in {decoy.id, found}:
+            applications.delete(each)
+    assert held == [0, 1]
+    assert seeded_again(stack).backend == backend
+
+
+def test_an_application_that_has_the_name_of_the_console_is_left_alone(stack: RunningStack) -> None:
+    applications, console = stack.management.applications, stack.credentials.console
+    addresses = applications.get(console.client_id).oidc_client_metadata
+    with renamed(applications, console.client_id, name="Console"):
+        decoy = applications.create(name="Console", type="Traditional", oidc_client_metadata=addresses)
+        found = applications.get(seeded_again(stack).console.client_id)
+        secrets = [each.name for each in applications.secrets(decoy.id)]
+        for each in {decoy.id, found.id}:
+            applications.delete(each)
+    assert (found.id == decoy.id, found.custom_client_metadata.allow_management_api, secrets) == (False, True, [])
+    assert seeded_again(stack).console == console
+
+
+@pytest.mark.parametrize("name", ["Administrator", "Demo backend"])
+def test_a_role_that_has_the_name_of_a_role_of_the_seed_gets_no_scope(stack: RunningStack, name: str) -> None:
+    roles = stack.management.roles
+    (role,) = (each for each in roles.list() if each.name == name)
+    with renamed(roles, role.id, name=name):
+        decoy = roles.create(name, "", role.type, [])
+        with pytest.raises(ProvisionError, match=rf"the role '{name}' \({decoy.id}\) does not grant the scope"):
+            seeded_again(stack)
+        granted_scopes = [*roles.scopes(decoy.id)]
+        roles.delete(decoy.id)
+    assert granted_scopes == []
+    assert seeded_again(stack) == stack.credentials
 
 
 def test_each_client_may_do_what_it_is_for_and_no_more(stack: RunningStack) -> None:

@@ -35,6 +35,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         environment: ``production`` or ``development``. In production ``base_url`` must be ``https``, unless its host is
             loopback.
         management_api_resource: Resource indicator of the Management API: an absolute URI, but not an address.
+            Change it only to a value that no resource has: its scopes would become those of the API.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 

@@ -18,6 +18,7 @@ from provision.credentials import (
     ManagementApi,
     PublicClient,
 )
+from provision.errors import ProvisionError
 from stead import (
     Conflict,
     CustomClientMetadata,
@@ -181,28 +182,44 @@ def _user(
 
 
 def _administrator(management: ManagementClient, management_api: str, known: Administrator | None) -> Administrator:
-    """Return the console's administrator, who holds a role with the scope ``all``."""
-    role_id = _role(management, _management_api(management, management_api), ADMINISTRATOR.name, (SCOPE_ALL,))
-    password = known.password if known else secrets.token_urlsafe(15)
-    try:
-        user_id = management.users.create(username=_ADMINISTRATOR, password=password, name="Administrator").id
-    except Conflict:
-        found = management.users.list(exact={"username": _ADMINISTRATOR})
-        user_id = next(user.id for user in found)
-        if known is None:
-            management.users.set_password(user_id, password)
-    if role_id not in {role.id for role in management.users.roles(user_id)}:
-        management.users.assign_roles(user_id, [role_id])
-    return Administrator(username=_ADMINISTRATOR, password=password)
+    """Return the console's administrator, who holds a role with the scope ``all``.
+
+    Another user of this name, without the role, is left alone.
+    """
+    role_id = _role_granting(management, management_api, ADMINISTRATOR.name, SCOPE_ALL)
+    holders = {user.username: user.id for user in management.roles.users(role_id)}
+    if known is not None and known.username in holders:
+        return known
+    username, password = _ADMINISTRATOR, secrets.token_urlsafe(15)
+    if username in holders:
+        management.users.set_password(holders[username], password)
+        return Administrator(username=username, password=password)
+    if _first(management.users.list(exact={"username": username}), lambda _: True):
+        username = f"{username}_{secrets.token_hex(2)}"
+    user = management.users.create(username=username, password=password, name="Administrator")
+    management.users.assign_roles(user.id, [role_id])
+    return Administrator(username=username, password=password)
 
 
 def _console(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
-    """Return the console's client: first-party, without token exchange, with the Management API for its users."""
+    """Return the console's client: first-party, without token exchange, with the Management API for its users.
+
+    It is the known one, or one that already redirects to the console and has what needs ``all``.
+    """
     addresses = OidcClientMetadata(
         redirect_uris=[f"{base_url}/console/callback"], post_logout_redirect_uris=[f"{base_url}/console"]
     )
-    application = _first(
-        management.applications.list(search=_CONSOLE), lambda each: each.name == _CONSOLE and each.type == "Traditional"
+    named = [
+        each
+        for each in management.applications.list(search=_CONSOLE)
+        if each.name == _CONSOLE and each.type == "Traditional"
+    ]
+    application = _first(named, lambda each: known is not None and each.id == known.client_id) or _first(
+        named,
+        lambda each: (
+            each.custom_client_metadata.allow_management_api
+            and each.oidc_client_metadata.redirect_uris == addresses.redirect_uris
+        ),
     )
     if application is None:
         application = management.applications.create(
@@ -217,14 +234,14 @@ def _console(management: ManagementClient, base_url: str, known: ConfidentialCli
 
 
 def _backend(management: ManagementClient, management_api: str, known: ManagementApi | None) -> ManagementApi:
-    """Return the integrator's backend, which may request subject tokens, and end the impersonations that it began."""
-    resource = _management_api(management, management_api)
-    role_id = _role(management, resource, _BACKEND, (SCOPE_SUBJECT_TOKENS,), "MachineToMachine")
-    application = _first(
-        management.applications.list(search=_BACKEND),
-        lambda each: each.name == _BACKEND and each.type == "MachineToMachine",
-    ) or management.applications.create(name=_BACKEND, type="MachineToMachine")
-    if role_id not in {role.id for role in management.applications.roles(application.id)}:
+    """Return the integrator's backend, which may request subject tokens, and end the impersonations that it began.
+
+    It is the holder of the role: another application of this name is left alone.
+    """
+    role_id = _role_granting(management, management_api, _BACKEND, SCOPE_SUBJECT_TOKENS, "MachineToMachine")
+    application = _first(management.roles.applications(role_id), lambda each: each.name == _BACKEND)
+    if application is None:
+        application = management.applications.create(name=_BACKEND, type="MachineToMachine")
         management.applications.assign_roles(application.id, [role_id])
     earlier = ConfidentialClient(client_id=known.client_id, client_secret=known.client_secret) if known else None
     client = _with_secret(management, application.id, earlier)
@@ -236,20 +253,34 @@ def _backend(management: ManagementClient, management_api: str, known: Managemen
     )
 
 
-def _management_api(management: ManagementClient, indicator: str) -> Resource:
-    return next(each for each in management.resources.list() if each.indicator == indicator)
-
-
-def _role(
+def _role_granting(
     management: ManagementClient,
-    resource: Resource,
+    management_api: str,
     name: str,
-    scopes: tuple[str, ...],
+    scope: str,
     kind: Literal["User", "MachineToMachine"] = "User",
 ) -> str:
+    """Return the id of the role of this name that grants a scope of the Management API; create one if it is missing.
+
+    A name alone proves nothing: callers of the API may choose it, but not the scopes that they lack.
+
+    Raises:
+        ProvisionError: A role has the name, but not the scope or the type.
+    """
+    (resource,) = (each for each in management.resources.list() if each.indicator == management_api)
+    (scope_id,) = (each.id for each in management.resources.scopes(resource.id) if each.name == scope)
+    role = _first(management.roles.list(), lambda each: each.name == name)
+    if role is None:
+        return management.roles.create(name, "Created by the seed", kind, [scope_id]).id
+    if role.type != kind or scope_id not in {each.id for each in management.roles.scopes(role.id)}:
+        raise ProvisionError(f"the role {name!r} ({role.id}) does not grant the scope {scope!r}: rename or delete it")
+    return role.id
+
+
+def _role(management: ManagementClient, resource: Resource, name: str, scopes: tuple[str, ...]) -> str:
     scope_ids = [scope.id for scope in management.resources.scopes(resource.id) if scope.name in scopes]
     try:
-        return management.roles.create(name, "Created by the seed", kind, scope_ids).id
+        return management.roles.create(name, "Created by the seed", "User", scope_ids).id
     except Conflict:
         role_id = next(role.id for role in management.roles.list() if role.name == name)
         held = {scope.id for scope in management.roles.scopes(role_id)}
