@@ -23,6 +23,7 @@ from tests.support.waiting import WAIT_S, round_trip
 pytestmark = pytest.mark.servers
 
 PROBE = b"are you there?"
+AT_ONCE = 101
 
 Reply = Callable[[bytes, float], Awaitable[bytes | None]]
 
@@ -72,6 +73,7 @@ def responder_of(bus: Bus, subject: str, reply: Reply) -> Responder:
         log=get_logger(__name__),
         failed="members.unavailable",
         expected=(ConnectionError,),
+        at_once=AT_ONCE,
     )
 
 
@@ -117,6 +119,29 @@ async def test_a_slow_request_does_not_delay_the_next_one(sender: Bus, receiver:
     go_on.set()
     assert await slow == b"reply to slow"
     await responder.stop()
+
+
+async def test_a_request_beyond_what_is_replied_to_at_once_is_told_so_without_waiting(
+    sender: Bus, receiver: Bus, subject: str, log: io.StringIO
+) -> None:
+    begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def reply(request: bytes, _: float) -> bytes:
+        begun.release()
+        await go_on.wait()
+        return request
+
+    responder = await started(sender, receiver, subject, reply)
+    waiting = [asyncio.create_task(asked(sender, subject, b"waits")) for _ in range(AT_ONCE)]
+    for _ in waiting:
+        await begun.acquire()
+    assert await asked(sender, subject, b"late") == b"unavailable: late"
+    go_on.set()
+    assert await asyncio.gather(*waiting) == [b"waits"] * AT_ONCE
+    assert await asked(sender, subject, b"later") == b"later"
+    await responder.stop()
+    (line,) = lines(log, "members.unavailable")
+    assert {**line, "level": "warning", "error": "busy", "count": AT_ONCE} == line
 
 
 async def test_one_replica_replies_to_each_request(

@@ -5,11 +5,14 @@ import shutil
 from pathlib import Path
 
 import asyncpg
+import msgspec
+import nats
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.outbox import tables as outbox
 from identity_common.stores import migrations
+from identity_common.wire.search import SearchQuestion, SearchReply, search_subject
 from provision import ServerAddresses
 from template_service.app import VERSIONS
 from template_service.schema import metadata
@@ -27,6 +30,27 @@ async def test_the_migrations_create_the_tables_in_the_code(template: Template) 
     async with engine.connect() as connection:
         assert await connection.run_sync(differences, metadata, NOT_OURS) == []
     await engine.dispose()
+
+
+async def test_questions_on_the_bus_end_when_their_sender_has_given_up_and_take_few_connections(
+    template: Template,
+) -> None:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'organizations'::regclass"
+    question = msgspec.json.encode(SearchQuestion("acme", ("organizations",), 5))
+    management = await nats.connect(template.management.settings.nats_url, inbox_prefix="_INBOX_management")
+    subject, most = search_subject(template.tenant_id), 0
+    async with template.database.transaction():
+        await template.database.execute("LOCK TABLE organizations IN ACCESS EXCLUSIVE MODE")
+        asked = [asyncio.create_task(management.request(subject, question, timeout=WAIT_S)) for _ in range(80)]
+        while not all(each.done() for each in asked):
+            most = max(most, await template.database.fetchval(waiting))
+        replies = [msgspec.json.decode(each.result().data, type=SearchReply) for each in asked]
+        assert await template.database.fetchval(waiting) == 0
+    found = msgspec.json.decode((await management.request(subject, question)).data, type=SearchReply)
+    await management.close()
+    assert replies == [SearchReply(unavailable=True)] * 80
+    assert 0 < most < 4
+    assert [group.name for group in found.groups] == ["organizations"]
 
 
 @pytest.mark.heavy

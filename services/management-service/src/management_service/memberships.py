@@ -10,7 +10,13 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.requests import ask
 from identity_common.failures import Conflict, TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.memberships import MEMBERS_IN_A_REPLY, MembersAnswer, MembersQuestion, members_subject
+from identity_common.wire.memberships import (
+    MEMBERS_IN_A_REPLY,
+    MEMBERS_TIMEOUT_S,
+    MembersAnswer,
+    MembersQuestion,
+    members_subject,
+)
 from stead.event_types import MemberType
 
 _log = get_logger(__name__)
@@ -18,7 +24,6 @@ _log = get_logger(__name__)
 MAX_MEMBERS: Final = 200_000
 """Most members that can be excluded from a list: their ids are sent to the database with each page."""
 
-_TIMEOUT_S: Final = 4.0  # for all replies together
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(MembersAnswer).decode
 
@@ -51,7 +56,7 @@ class Memberships:
         if organization_id is None:
             return []
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(MEMBERS_TIMEOUT_S):
                 return await self._all(organization_id, member_type)
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("members.unavailable", error=type(error).__name__)
@@ -71,7 +76,9 @@ class Memberships:
     async def _after(self, question: MembersQuestion) -> tuple[str, ...]:
         if not self._bus.is_connected:
             raise TemporarilyUnavailable
-        answer = _decode(await ask(self._bus, self._subject, _encode(question), name="members", timeout_s=_TIMEOUT_S))
+        answer = _decode(
+            await ask(self._bus, self._subject, _encode(question), name="members", timeout_s=MEMBERS_TIMEOUT_S)
+        )
         if answer.unavailable:
             raise TemporarilyUnavailable
         return answer.ids

@@ -11,6 +11,7 @@ from identity_common.bus.requests import ask
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.organization_names import (
+    NAMES_TIMEOUT_S,
     OrganizationsAnswer,
     OrganizationsQuestion,
     organization_names_subject,
@@ -18,7 +19,6 @@ from identity_common.wire.organization_names import (
 
 _log = get_logger(__name__)
 
-_TIMEOUT_S: Final = 4.0
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(OrganizationsAnswer).decode
 
@@ -45,8 +45,10 @@ class OrganizationNames:
         try:
             if not self._bus.is_connected:
                 raise _unknown_for_now()
-            async with asyncio.timeout(_TIMEOUT_S):
-                reply = await ask(self._bus, self._subject, question, name="organization-names", timeout_s=_TIMEOUT_S)
+            async with asyncio.timeout(NAMES_TIMEOUT_S):
+                reply = await ask(
+                    self._bus, self._subject, question, name="organization-names", timeout_s=NAMES_TIMEOUT_S
+                )
             answer = _decode(reply)
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("organization-names.unavailable", error=type(error).__name__)

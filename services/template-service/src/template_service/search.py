@@ -2,18 +2,14 @@
 
 from typing import Final
 
-import msgspec
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.stores.searching import Searched, search_objects
-from identity_common.telemetry.logs import get_logger
-from identity_common.wire.search import SearchQuestion, SearchReply, search_subject
+from identity_common.wire.search import SEARCH_TIMEOUT_S, SearchQuestion, SearchReply, search_subject
+from template_service.answering import database_responder
 from template_service.schema import organizations, permissions, roles
-
-_log = get_logger(__name__)
 
 _WORDS: Final = ("name", "description")
 OBJECTS: Final = (
@@ -41,27 +37,23 @@ OBJECTS: Final = (
     ),
 )
 
-_decode: Final = msgspec.json.Decoder(SearchQuestion).decode
-_encode: Final = msgspec.json.Encoder().encode
 
-
-def search_responder(bus: Bus, reader: AsyncEngine, *, tenant_id: str) -> Responder:
+def search_responder(bus: Bus, engine: AsyncEngine, *, tenant_id: str) -> Responder:
     """Return the responder to the requests of one tenant."""
 
-    async def reply(request: bytes, _: float) -> bytes:
-        question = _decode(request)
+    async def answer(connection: AsyncConnection, question: SearchQuestion) -> SearchReply:
         searched = tuple(each for each in OBJECTS if each.group in question.groups)
-        async with reader.connect() as connection:
-            groups = await search_objects(connection, searched, tenant_id, question.text, limit=question.limit)
-        return _encode(SearchReply(tuple(groups)))
+        return SearchReply(
+            tuple(await search_objects(connection, searched, tenant_id, question.text, limit=question.limit))
+        )
 
-    return Responder(
+    return database_responder(
         bus,
+        engine,
         search_subject(tenant_id),
-        reply,
-        unavailable=lambda _: _encode(SearchReply(unavailable=True)),
+        SearchQuestion,
+        answer,
+        unavailable=SearchReply(unavailable=True),
         name="search",
-        log=_log,
-        failed="search.unavailable",
-        expected=(SQLAlchemyError, OSError, msgspec.DecodeError),
+        timeout_s=SEARCH_TIMEOUT_S,
     )

@@ -52,6 +52,8 @@ class Responder:
         log: Receives a line for every request that failed.
         failed: Event of that line: a warning for an expected exception, an error with a traceback for any other.
         expected: Exceptions that an operator should know of but a developer need not, such as a store that is down.
+        at_once: How many requests may be without a reply; others are answered with ``unavailable`` right away, since
+            their senders would have given up before their turn.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Responder:
         log: FilteringBoundLogger,
         failed: str,
         expected: tuple[type[Exception], ...],
+        at_once: int,
     ) -> None:
         self._reply = reply
         self._unavailable = unavailable
@@ -72,6 +75,7 @@ class Responder:
         self._log = log
         self._failed = failed
         self._expected = expected
+        self._at_once = at_once
         self._subscription = StandingSubscription(bus, subject, self._take, queue=bus.service, name=f"{name}-subscribe")
         self._replying: set[asyncio.Task[None]] = set()
 
@@ -85,6 +89,10 @@ class Responder:
         await end(*self._replying)
 
     async def _take(self, message: Msg) -> None:
+        if len(self._replying) >= self._at_once:
+            self._log.warning(self._failed, error="busy", count=self._at_once)
+            await self._send(message, self._unavailable(message.data))
+            return
         task = asyncio.create_task(self._respond(message, time.monotonic()), name=self._name)
         self._replying.add(task)
         task.add_done_callback(self._replying.discard)
@@ -92,12 +100,14 @@ class Responder:
     async def _respond(self, message: Msg, arrived: float) -> None:
         with _on_behalf_of_sender(message, name=self._name):
             reply = await self._reply_or_unavailable(message.data, arrived)
-            if reply is None:
-                return
-            try:
-                await message.respond(reply)
-            except (NatsError, OSError) as error:
-                self._log.warning(f"{self._name}.unanswered", error=type(error).__name__)
+            if reply is not None:
+                await self._send(message, reply)
+
+    async def _send(self, message: Msg, reply: bytes) -> None:
+        try:
+            await message.respond(reply)
+        except (NatsError, OSError) as error:
+            self._log.warning(f"{self._name}.unanswered", error=type(error).__name__)
 
     async def _reply_or_unavailable(self, request: bytes, arrived: float) -> bytes | None:
         try:

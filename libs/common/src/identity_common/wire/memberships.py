@@ -10,6 +10,9 @@ import msgspec
 
 from stead.event_types import MemberType
 
+MEMBERS_TIMEOUT_S: Final = 4.0
+"""How long management-service waits for all replies together, in seconds."""
+
 MEMBERS_IN_A_REPLY: Final = 20_000
 """Ids in a full reply, of at most 21 characters each: less than 512 KiB."""
 

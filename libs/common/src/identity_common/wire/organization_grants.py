@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 
 MAX_REPLY_BYTES: Final = 768 * 1024
+GRANTS_TIMEOUT_S: Final = 4.0
+"""How long management-service waits for the reply, in seconds."""
 
 
 def organization_grants_subject(tenant_id: str) -> str:

@@ -8,6 +8,9 @@ from typing import Final
 
 import msgspec
 
+NAMES_TIMEOUT_S: Final = 4.0
+"""How long management-service waits for the reply, in seconds."""
+
 MOST_ALIKE: Final = 11
 """Ids in a reply at most: names of organizations are not unique."""
 

@@ -35,6 +35,9 @@ SearchResultType = Literal[
     "log",
 ]
 
+SEARCH_TIMEOUT_S: Final = 0.1
+"""How long management-service waits for the reply, in seconds."""
+
 GROUPS: Final[tuple[SearchGroupName, ...]] = get_args(SearchGroupName)
 
 
@@ -93,7 +96,7 @@ class SearchReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         groups: One for each that was requested.
-        unavailable: Whether the database does not answer.
+        unavailable: Whether the database did not answer in time, or too many searches waited.
     """
 
     groups: tuple[SearchGroup, ...] = ()

@@ -11,6 +11,7 @@ from identity_common.failures import TemporarilyUnavailable
 from identity_common.paging import DEFAULT_SIZE, Page
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.organization_grants import (
+    GRANTS_TIMEOUT_S,
     OrganizationGrantsAnswer,
     OrganizationGrantsQuestion,
     organization_grants_subject,
@@ -19,7 +20,6 @@ from management_service.effective_permissions.rules import too_many_permissions
 
 _log = get_logger(__name__)
 
-_TIMEOUT_S: Final = 4.0
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(OrganizationGrantsAnswer).decode
 
@@ -46,7 +46,7 @@ class OrganizationGrants:
         question = _encode(OrganizationGrantsQuestion(user_id, page.number, page.size or DEFAULT_SIZE, page.search))
         try:
             answer = _decode(
-                await ask(self._bus, self._subject, question, name="organization-grants", timeout_s=_TIMEOUT_S)
+                await ask(self._bus, self._subject, question, name="organization-grants", timeout_s=GRANTS_TIMEOUT_S)
             )
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("organization-grants.unavailable", error=type(error).__name__)

@@ -18,6 +18,7 @@ from management_service.passwords.hashing import Busy, Passwords
 _log = get_logger(__name__)
 
 _MAX_CHARACTERS: Final = 1024
+_AT_ONCE: Final = 2048  # more than can be hashed before their senders give up, on any machine
 _MS: Final = 1000
 _decode = msgspec.json.Decoder(PasswordQuestion).decode
 _encode = msgspec.json.Encoder().encode
@@ -43,6 +44,7 @@ class PasswordChecks:
             log=_log,
             failed="password-check.failed",
             expected=(SQLAlchemyError, StoreUnavailable, OSError, msgspec.DecodeError),
+            at_once=_AT_ONCE,
         )
 
     async def check(self, question: PasswordQuestion, *, deadline: float) -> PasswordAnswer:

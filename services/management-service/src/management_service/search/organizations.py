@@ -9,14 +9,20 @@ from nats.errors import Error as NatsError
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import ask
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.search import SearchGroup, SearchGroupName, SearchQuestion, SearchReply, search_subject
+from identity_common.wire.search import (
+    SEARCH_TIMEOUT_S,
+    SearchGroup,
+    SearchGroupName,
+    SearchQuestion,
+    SearchReply,
+    search_subject,
+)
 
 _log = get_logger(__name__)
 
 ASKED_GROUPS: Final[frozenset[SearchGroupName]] = frozenset(
     {"organizations", "organizationRoles", "organizationPermissions"}
 )
-_TIMEOUT_S: Final = 0.1
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(SearchReply).decode
@@ -35,7 +41,7 @@ class OrganizationSearch:
             return ()
         question = _encode(SearchQuestion(text, tuple(groups), limit))
         try:
-            reply = _decode(await ask(self._bus, self._subject, question, name="search", timeout_s=_TIMEOUT_S))
+            reply = _decode(await ask(self._bus, self._subject, question, name="search", timeout_s=SEARCH_TIMEOUT_S))
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("search.incomplete", error=type(error).__name__)
             return ()

@@ -3,14 +3,13 @@
 from typing import Final
 
 import msgspec
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.paging import Page
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.organization_grants import (
+    GRANTS_TIMEOUT_S,
     MAX_REPLY_BYTES,
     GrantingRole,
     HeldOrganization,
@@ -18,39 +17,32 @@ from identity_common.wire.organization_grants import (
     OrganizationGrantsQuestion,
     organization_grants_subject,
 )
+from template_service.answering import database_responder
 from template_service.members.store import list_memberships
 from template_service.organization_grants import store
-
-_log = get_logger(__name__)
 
 _MAX_ROWS: Final = MAX_REPLY_BYTES // 16
 """No reply could hold more: an id has at least twelve characters, and each is quoted and separated."""
 
 _TOO_LARGE: Final = OrganizationGrantsAnswer(too_large=True)
-_decode: Final = msgspec.json.Decoder(OrganizationGrantsQuestion).decode
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def organization_grants_responder(bus: Bus, engine: AsyncEngine, *, tenant_id: str) -> Responder:
     """Return the responder to the requests of one tenant."""
 
-    async def reply(request: bytes, _: float) -> bytes:
-        question = _decode(request)
-        async with engine.connect() as connection:
-            # One snapshot, so that the reply describes every role that it names.
-            await connection.execution_options(isolation_level="REPEATABLE READ")
-            answer = _encode(await granted_in_organizations(connection, tenant_id, question))
-        return answer if len(answer) <= MAX_REPLY_BYTES else _encode(_TOO_LARGE)
+    async def answer(connection: AsyncConnection, question: OrganizationGrantsQuestion) -> OrganizationGrantsAnswer:
+        found = await granted_in_organizations(connection, tenant_id, question)
+        return found if len(msgspec.json.encode(found)) <= MAX_REPLY_BYTES else _TOO_LARGE
 
-    return Responder(
+    return database_responder(
         bus,
+        engine,
         organization_grants_subject(tenant_id),
-        reply,
-        unavailable=lambda _: _encode(OrganizationGrantsAnswer(unavailable=True)),
+        OrganizationGrantsQuestion,
+        answer,
+        unavailable=OrganizationGrantsAnswer(unavailable=True),
         name="organization-grants",
-        log=_log,
-        failed="organization-grants.unavailable",
-        expected=(SQLAlchemyError, OSError, msgspec.DecodeError),
+        timeout_s=GRANTS_TIMEOUT_S,
     )
 
 

@@ -1,44 +1,34 @@
 """Replies to management-service, which asks on the bus which organizations have a name."""
 
-from typing import Final
-
-import msgspec
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.organization_names import (
     MOST_ALIKE,
+    NAMES_TIMEOUT_S,
     OrganizationsAnswer,
     OrganizationsQuestion,
     organization_names_subject,
 )
+from template_service.answering import database_responder
 from template_service.organizations import store
 
-_log = get_logger(__name__)
 
-_decode: Final = msgspec.json.Decoder(OrganizationsQuestion).decode
-_encode: Final = msgspec.json.Encoder().encode
-
-
-def organization_name_responder(bus: Bus, reader: AsyncEngine, *, tenant_id: str) -> Responder:
+def organization_name_responder(bus: Bus, engine: AsyncEngine, *, tenant_id: str) -> Responder:
     """Return the responder to the requests of one tenant."""
 
-    async def reply(request: bytes, _: float) -> bytes:
-        text = _decode(request).text
-        async with reader.connect() as connection:
-            ids = await store.ids_called(connection, tenant_id, text, limit=MOST_ALIKE)
-        return _encode(OrganizationsAnswer(tuple(ids)))
+    async def answer(connection: AsyncConnection, question: OrganizationsQuestion) -> OrganizationsAnswer:
+        ids = await store.ids_called(connection, tenant_id, question.text, limit=MOST_ALIKE)
+        return OrganizationsAnswer(tuple(ids))
 
-    return Responder(
+    return database_responder(
         bus,
+        engine,
         organization_names_subject(tenant_id),
-        reply,
-        unavailable=lambda _: _encode(OrganizationsAnswer(unavailable=True)),
+        OrganizationsQuestion,
+        answer,
+        unavailable=OrganizationsAnswer(unavailable=True),
         name="organization-names",
-        log=_log,
-        failed="organization-names.unavailable",
-        expected=(SQLAlchemyError, OSError, msgspec.DecodeError),
+        timeout_s=NAMES_TIMEOUT_S,
     )

@@ -67,10 +67,10 @@ class Shared:
         self.waiters = Waiters()
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
         self._responders = (
-            member_responder(bus, connections.reader, tenant_id=tenant_id),
-            organization_name_responder(bus, connections.reader, tenant_id=tenant_id),
+            member_responder(bus, engine, tenant_id=tenant_id),
+            organization_name_responder(bus, engine, tenant_id=tenant_id),
             organization_grants_responder(bus, engine, tenant_id=tenant_id),
-            search_responder(bus, connections.reader, tenant_id=tenant_id),
+            search_responder(bus, engine, tenant_id=tenant_id),
         )
         self.startup = Startup(engine, versions=versions, then=self._start_with_database)
         self.tokens = UnrevokedTokens(

@@ -49,6 +49,7 @@ _log = get_logger(__name__)
 
 _MOST_BYTES: Final = MAX_MESSAGE_BYTES - 1024
 _MS: Final = 1000
+_AT_ONCE: Final = 128  # each waits for a worker, with the whole script in memory
 
 
 class ClaimsFunctionAnswers:
@@ -92,6 +93,7 @@ class ClaimsFunctionAnswers:
             log=_log,
             failed="claims-function.unavailable",
             expected=(NoWorkerFree, NotChecked, StoreUnavailable),
+            at_once=_AT_ONCE,
         )
 
     async def answer(self, question: Question, *, deadline: float) -> Answer:
