@@ -205,6 +205,18 @@ def test_an_unregistered_redirect_uri_is_not_redirected_to(
     assert "evil.example.com" not in answer.text
 
 
+@pytest.mark.parametrize("changes", [{}, {"prompt": "none"}, {"scope": ["openid", "profile"]}])
+@pytest.mark.parametrize("response_mode", ["form_post", "fragment", "x"])
+def test_an_unsupported_response_mode_is_not_answered_in_another(
+    person: Person, spa: Client, response_mode: str, changes: dict[str, Any]
+) -> None:
+    """OpenID Connect Core 3.1.2.6: 400 without the parameters of an error, which the client could not read."""
+    answer = person.authorize(spa, response_mode=response_mode, **changes)
+    assert (answer.status_code, "Location" in answer.headers, heading(answer)) == (400, False, "This did not work")
+    assert "only response_mode query is supported" in answer.text
+    assert callback(person.authorize(spa, response_mode="query", prompt="none"))["error"] == "login_required"
+
+
 def test_an_unknown_client_gets_a_page_and_no_redirect(world: World, person: Person) -> None:
     for client in (Client("unknown"), Client("<script>"), world.machine):
         answer = person.authorize(client)

@@ -110,7 +110,6 @@ def test_a_valid_request_is_parsed() -> None:
         ({"response_type": "code id_token"}, "unsupported_response_type"),
         ({"scope": 'openid "profile"'}, "invalid_scope"),
         ({"scope": "openid  profile"}, "invalid_scope"),
-        ({"response_mode": "fragment"}, "invalid_request"),
         ({"code_challenge": None}, "invalid_request"),
         ({"code_challenge": "short"}, "invalid_request"),
         ({"code_challenge": "E" * 44}, "invalid_request"),

@@ -141,10 +141,11 @@ class SignInFlow:
         """Return the validated client and redirect URI of a request: errors may be sent to this URI.
 
         Raises:
-            BadRequest: One of them is not valid: the user sees an error page, nothing is redirected.
+            BadRequest: One of them is not valid, or the response mode not supported: the user sees an error page,
+                nothing is redirected.
 
         Source:
-            RFC 6749 section 4.1.2.1, RFC 9700 section 2.1.
+            RFC 6749 section 4.1.2.1, RFC 9700 section 2.1, OpenID Connect Core 1.0 section 3.1.2.6.
         """
         if parameters.repeated & {"client_id", "redirect_uri"}:
             raise BadRequest("client_id or redirect_uri is repeated")
@@ -159,6 +160,8 @@ class SignInFlow:
             application = await self.as_of_now(application)
             if not is_registered(redirect_uri, application.redirect_uris, is_native=is_native):
                 raise BadRequest("redirect_uri is not registered for the application")
+        if parameters.get("response_mode") not in {None, "query"}:
+            raise BadRequest("only response_mode query is supported")
         return application, redirect_uri
 
     async def judge(

@@ -178,8 +178,6 @@ def judge(
         raise Refusal("invalid_request", "response_type is required")
     if parameters.get("response_type") != "code":
         raise Refusal("unsupported_response_type", "only response_type code is supported")
-    if parameters.get("response_mode") not in {None, "query"}:
-        raise Refusal("invalid_request", "only response_mode query is supported")
     _require_small(parameters)
     if (scope := parameters.get("scope")) is not None and not is_scope(scope):
         raise Refusal("invalid_scope", "scope is malformed")
