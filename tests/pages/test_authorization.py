@@ -262,8 +262,9 @@ def test_the_management_api_is_for_users_of_clients_that_may_request_it(
 def test_a_request_may_be_a_form_and_have_parameters_that_mean_nothing_here(
     world: World, person: Person, spa: Client
 ) -> None:
-    """OpenID Connect Core 3.1.2.1 (both methods) and 3.1.2.2 (unknown parameters are ignored)."""
+    """OpenID Connect Core 3.1.2.1 (both methods, unknown scopes) and 3.1.2.2 (unknown parameters are ignored)."""
     optional = {
+        "scope": "openid unknown:things",
         "display": "touch",
         "acr_values": "0",
         "claims_locales": "xx",
@@ -277,12 +278,14 @@ def test_a_request_may_be_a_form_and_have_parameters_that_mean_nothing_here(
         "client_id": spa.id,
         "redirect_uri": REDIRECT_URI,
         "response_type": "code",
-        "scope": "openid",
-        "code_challenge": Verifier().challenge,
+        "code_challenge": (verifier := Verifier()).challenge,
         "code_challenge_method": "S256",
         **optional,
     }
-    assert heading(person.follow(person.browser.post("/oidc/auth", data=form))) == "Sign in"
+    page = person.follow(person.browser.post("/oidc/auth", data=form))
+    assert heading(page) == "Sign in"
+    code = callback(person.sign_in(page))["code"]
+    assert person.redeem(spa, code, verifier)["scope"] == "openid"
 
 
 FORM = "application/x-www-form-urlencoded"

@@ -169,17 +169,20 @@ def test_other_classes_of_tokens_are_inactive(world: World) -> None:
     sign_in = SignIn(world)
     code = sign_in.code
     tokens = sign_in.tokens()
-    good = world.claims(world.client_credentials().json()["access_token"], world.resource)
+    ours = world.client_credentials().json()["access_token"]
+    good = world.claims(ours, world.resource)
     for token in (
         tokens["id_token"],
         code,
         world.subject_token(),
         world.machine.secret or "",
+        f"{ours.rpartition('.')[0]}.{tokens['access_token'].rpartition('.')[2]}",
         world.forger.sign({**good, "iss": "https://evil.example.com"}),
         world.forger.sign({**good, "aud": "https://unknown.example.com"}),
         world.forger.sign({**good, "aud": [world.resource]}),
         world.forger.sign({**good, "aud": ""}),
         world.forger.sign({**good, "exp": good["iat"] - 100}),
+        world.forger.sign({**good, "nbf": good["iat"] + 3600}),
         world.forger.sign(good, typ="JWT"),
         world.forger.sign({**good, "act": {"sub": 7}}),
     ):
