@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from identity_common.identifiers import new_secret
+from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from tests.support.world import MANAGEMENT_API, Client, World, last_revision, outcome, world_of_late_news
 
@@ -58,6 +60,31 @@ async def test_what_is_minted_after_a_change_of_the_policy_is_judged_by_it_witho
         assert outcome(world.exchange(subject_token)) == (400, "invalid_request")
         world.management.impersonation_policy.update(require_actor=False)
         assert outcome(world.exchange(subject_token, headers=last_revision(world))) == (200, None)
+
+    await asyncio.to_thread(ask, late_world)
+
+
+async def test_what_is_minted_after_an_end_is_judged_by_it_without_the_header(late_world: World) -> None:
+    """The checks before the take are made again once the revision of the minting has arrived, and spend nothing."""
+
+    def ask(world: World) -> None:
+        management = world.management
+        passing = management.resources.create("Passing", f"https://{new_secret()}.example.com/api")
+        closed, deleted = world.client("Traditional"), world.client("Traditional")
+        actor = world.user()
+        actor_token = world.userinfo_token(actor)
+        world.caught_up()
+        management.applications.update(closed.id, custom_client_metadata={"allowTokenExchange": False})
+        assert outcome(world.exchange(world.subject_token(), client=closed)) == (400, "unauthorized_client")
+        management.applications.delete(deleted.id)
+        assert outcome(world.exchange(world.subject_token(), client=deleted)) == (401, "invalid_client")
+        management.resources.delete(passing.id)
+        assert outcome(world.exchange(world.subject_token(), resource=passing.indicator)) == (400, "invalid_target")
+        management.users.suspend(actor)
+        subject_token = world.subject_token()
+        given = {"actor_token": actor_token, "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
+        assert outcome(world.exchange(subject_token, **given)) == (400, "invalid_request")
+        assert outcome(world.exchange(subject_token)) == (200, None)
 
     await asyncio.to_thread(ask, late_world)
 

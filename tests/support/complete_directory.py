@@ -12,4 +12,4 @@ COMPLETE: Final = msgspec.json.encode(
         stream="s", sequence=1, complete=True, heard_at=0, read={"management": 0}, revisions={"management": 0}
     )
 )
-REQUIRED: Final = Requirement(in_memory=0, heard_since=0, at_least={})
+REQUIRED: Final = Requirement(checked=0, heard_since=0, at_least={})

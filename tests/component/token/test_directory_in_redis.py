@@ -465,8 +465,8 @@ async def test_what_a_replica_has_seen_is_required_of_a_snapshot(replicas: Repli
     half, now = replicas.halves[0], now_ms()
     half.projection.take(await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True)))
 
-    required = half.requirement({"template": 4}, in_memory=9)
-    assert (required.in_memory, required.at_least) == (9, {"management": 1, "template": 4})
+    required = half.requirement({"template": 4}, checked=9)
+    assert (required.checked, required.at_least) == (9, {"management": 1, "template": 4})
     assert now - 900_000 <= required.heard_since <= now_ms() - 900_000
 
 

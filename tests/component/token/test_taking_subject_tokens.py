@@ -47,7 +47,7 @@ SEEN = ProjectionState(
     revisions={"management": 7, "template": 3},
 )
 STATE = json.encode(SEEN)
-REQUIRED = Requirement(in_memory=7, heard_since=1000, at_least={})
+REQUIRED = Requirement(checked=7, heard_since=1000, at_least={})
 
 
 class Redises:
@@ -175,7 +175,7 @@ def memberships_by_organization(found: Sequence[bytes | None] | None) -> set[tup
 @pytest.mark.parametrize(
     ("state", "required"),
     [
-        (SEEN, {"in_memory": 6}),
+        (SEEN, {"checked": 6}),
         (replace(SEEN, revisions={"management": 6, "template": 3}), {}),
         (replace(SEEN, revisions={}), {}),
         (SEEN, {"at_least": {"template": 4}}),

@@ -43,6 +43,7 @@ from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.failures import Refusal, oauth_error_of, refusal_of
 from token_service.grants.form import parse_form
 from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
+from token_service.grants.table import ChecksOutdatedError
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.waiting import WaitingRequests
@@ -169,6 +170,7 @@ class ProbingGrant:
         self.phases: list[tuple[str, int]] = []
         self.meanwhile: list[Any] = []
         self.refusals: list[Refusal] = []
+        self.newer: list[int] = []
         self.keys: list[AwaitedKey] = []
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> int:
@@ -188,6 +190,9 @@ class ProbingGrant:
     async def issue(self, prepared: int, key: AwaitedKey) -> TokenResponse:
         self.phases.append(("issue", prepared))
         self.keys.append(key)
+        if self.newer:
+            self._known.receives_watermark(self.newer[0])
+            raise ChecksOutdatedError({"management": self.newer.pop(0)})
         return TokenResponse(access_token="t", token_type="Bearer", expires_in=1, scope="")
 
 
@@ -249,6 +254,25 @@ async def test_a_client_that_was_deleted_by_the_awaited_revision_is_refused(
 
     assert (refused.value.error, refused.value.status) == ("invalid_client", 401)
     assert probe.phases == [("prepare", 4), ("wait", 5)]
+
+
+async def test_checks_that_are_older_than_what_is_spent_are_made_again(
+    known: Known, grants: Grants, probe: ProbingGrant
+) -> None:
+    probe.newer.append(5)
+    await grants.issue(request())
+    assert probe.phases == [("prepare", 4), ("issue", 4), ("prepare", 5), ("issue", 5)]
+
+    probe.newer += [6, 7]
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request())
+    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+
+    probe.meanwhile.append(lambda: known.receives_application(ApplicationState(id="app", deleted=True), revision=8))
+    probe.newer.append(8)
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request())
+    assert (refused.value.error, probe.phases[-1]) == ("invalid_client", ("issue", 7))
 
 
 async def test_a_revision_that_does_not_arrive_is_refused_before_anything_is_issued(

@@ -103,16 +103,17 @@ class Directory:
         """
         await self._fresh.wait_for(awaited, *parts)
 
-    def requirement(self, organization_id: str | None, *, at_least: Mapping[str, int]) -> Requirement:
+    def requirement(self, organization_id: str | None, *, at_least: Mapping[str, int], checked: int) -> Requirement:
         """Return what the directory must include before a script spends something of a user.
 
         Args:
             organization_id: The organization whose member the user must be, if any.
             at_least: Revisions by source that the records must include.
+            checked: Management's revision that the caller's checks include.
         """
         if organization_id is not None:
             at_least = highest(at_least, _TEMPLATE_LOADED)
-        return self.in_redis.requirement(at_least, in_memory=self.in_memory.freshness.seen("management"))
+        return self.in_redis.requirement(at_least, checked=checked)
 
     async def wait_for_records(self, at_least: Mapping[str, int]) -> None:
         """Wait until the part in memory, and the records that are in Redis now, include these revisions.

@@ -44,12 +44,12 @@ class Requirement(msgspec.Struct, frozen=True):
     """What the directory must include before a script outside of it spends something (``LUA_IS_CURRENT``).
 
     Attributes:
-        in_memory: Management's revision that the part in memory includes: the script compares what it reads with it.
+        checked: Management's revision that the checks before the script include: the script spends nothing newer.
         heard_since: When a projector must have heard from the bus, milliseconds.
         at_least: Revisions by source that the records must include.
     """
 
-    in_memory: int
+    checked: int
     heard_since: int
     at_least: Mapping[str, int]
 
@@ -173,10 +173,10 @@ class InRedisDirectory:
         _, organization, member = await self._recent(read, at_least, deadline)
         return records.membership(organization, member)
 
-    def requirement(self, at_least: Mapping[str, int], *, in_memory: int) -> Requirement:
+    def requirement(self, at_least: Mapping[str, int], *, checked: int) -> Requirement:
         """Return what a script must find to read a snapshot that includes these revisions."""
         at_least = highest(at_least, self.freshness.revisions)
-        return Requirement(in_memory, self._clock() - self._max_age_ms, at_least)
+        return Requirement(checked, self._clock() - self._max_age_ms, at_least)
 
     async def wait_for(self, at_least: Mapping[str, int], *, deadline: float) -> None:
         """Wait until the records in Redis include these revisions.

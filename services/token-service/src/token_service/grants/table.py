@@ -11,6 +11,7 @@ import msgspec
 from prometheus_client import Counter
 
 from identity_common.failures import NotYetThere, TemporarilyUnavailable
+from identity_common.projection.freshness import highest
 from identity_common.wire.events import ApplicationState
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Directory
@@ -69,11 +70,25 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return "TokenResponse(…)"
 
 
+class ChecksOutdatedError(Exception):
+    """What a grant was about to spend is newer than the directory was when ``prepare`` made its checks.
+
+    Nothing is spent, and the directory has caught up.
+
+    Attributes:
+        awaited: The revisions, by source, that the checks must include.
+    """
+
+    def __init__(self, awaited: Mapping[str, int]) -> None:
+        super().__init__(awaited)
+        self.awaited = awaited
+
+
 class Grant(Protocol, Generic[Prepared]):
     """One entry of the table."""
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> Prepared:
-        """Check everything that can be checked without spending anything; may run twice for one request.
+        """Check everything that can be checked without spending anything; may run several times for one request.
 
         Raises:
             OAuthError: For every refusal; a failure from below passes.
@@ -91,6 +106,7 @@ class Grant(Protocol, Generic[Prepared]):
 
         Raises:
             OAuthError: For every refusal; a failure from below passes.
+            ChecksOutdatedError: See there; to be prepared and issued again.
         """
 
 
@@ -158,6 +174,19 @@ class Grants:
             with self._waiting.of(client.id):
                 await _await_revision(grant, request, client)
             client = await self._authenticator.authenticate(request.credentials)
+        try:
+            return await self._check_and_issue(grant, request, client)
+        except ChecksOutdatedError as outdated:
+            request = msgspec.structs.replace(request, awaited=highest(request.awaited, outdated.awaited))
+        client = await self._authenticator.authenticate(request.credentials)
+        try:
+            return await self._check_and_issue(grant, request, client)
+        except ChecksOutdatedError:
+            raise TemporarilyUnavailable(why="the awaited change has not arrived yet") from None
+
+    async def _check_and_issue(
+        self, grant: Grant[object], request: TokenRequest, client: ApplicationState
+    ) -> TokenResponse:
         prepared = await grant.prepare(request, client)
         # Submitted now, so that it shares a round trip to Redis with the grant's first read.
         return await grant.issue(prepared, self._keys.signing_key())

@@ -1,7 +1,7 @@
 """Token exchange (RFC 8693): a one-time subject token becomes an access token that speaks for its user.
 
 Checks that do not need the subject come before the subject token is taken, so that a request which fails them leaves it
-usable. Checks that need the subject spend it.
+usable; they are made again if the token was minted after what they have seen. Checks that need the subject spend it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,6 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import now_ms
-from identity_common.failures import TemporarilyUnavailable
 from identity_common.fields import Id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.telemetry.logs import get_logger
@@ -24,7 +23,7 @@ from token_service.grants.claims_arguments import user_arguments
 from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, requested_scopes, unsupported
 from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
-from token_service.grants.table import TokenRequest, TokenResponse
+from token_service.grants.table import ChecksOutdatedError, TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign
 from token_service.presented_tokens.actor_tokens import ActingParty, ActorTokens, NotAcceptable
@@ -119,6 +118,7 @@ class TokenExchangeGrant:
         if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
         form = request.parameters.as_form(TokenExchangeForm)
+        checked, issued_at = self._revision(request, with_actor=bool(form.actor_token)), now_ms()
         self._require_token_types(form)
         requested = requested_scopes(form.scope)
         target = await self._target(form, request.parameters, requested)
@@ -126,7 +126,6 @@ class TokenExchangeGrant:
         audited = request.audited
         audited.note_target(target.organization_id, target.indicator)
         self._directory.require_people()
-        issued_at = now_ms()
         at_least = {} if request.is_waiting else request.awaited
         actor = await self._actor(form.actor_token, at_least) if form.actor_token else None
         if actor is not None:
@@ -137,6 +136,7 @@ class TokenExchangeGrant:
             organization_id=target.organization_id,
             actor=actor,
             awaited=request.awaited,
+            checked=checked,
             audited=audited,
         )
         return PreparedExchange(
@@ -147,6 +147,13 @@ class TokenExchangeGrant:
             issued_at=issued_at,
             exchange=exchange,
         )
+
+    def _revision(self, request: TokenRequest, *, with_actor: bool) -> int:
+        """Return the revision of management that the checks include if they begin now; only the actor is in Redis."""
+        parts = [self._directory.in_memory.freshness]
+        if with_actor:
+            parts.append(self._directory.in_redis.freshness)
+        return max(min(part.seen("management") for part in parts), request.awaited.get("management", 0))
 
     async def _actor(self, actor_token: str, at_least: Mapping[str, int]) -> ActingParty:
         try:
@@ -187,9 +194,10 @@ class TokenExchangeGrant:
     async def issue(self, prepared: PreparedExchange, key: AwaitedKey) -> TokenResponse:
         """Take the subject token, validate the subject, call the custom-claims function, sign.
 
-        A subject token that is newer than the directory is left unspent, awaited, and taken again.
+        A subject token that is newer than the checks is left unspent.
 
         Raises:
+            ChecksOutdatedError: It is; its revision has arrived now.
             OAuthError: ``invalid_request``, also for a subject that the policy excludes; ``access_denied`` if the
                 subject is not a member of the organization.
             Refused: By the function.
@@ -199,9 +207,7 @@ class TokenExchangeGrant:
         issued = await self._reserve_and_issue(prepared, key)
         if isinstance(issued, UnspentSubjectToken):
             await self._subject_tokens.wait_for(issued, prepared.exchange)  # without a worker: others need it meanwhile
-            issued = await self._reserve_and_issue(prepared, key)
-        if isinstance(issued, UnspentSubjectToken):
-            raise TemporarilyUnavailable(why="the awaited change has not arrived yet")
+            raise ChecksOutdatedError({"management": issued.revision})
         return issued
 
     async def _reserve_and_issue(
@@ -218,9 +224,6 @@ class TokenExchangeGrant:
     ) -> TokenResponse | UnspentSubjectToken:
         client, target, requested, exchange = prepared.client, prepared.target, prepared.requested, prepared.exchange
         permissions_as_of = self._directory.revisions_of(target.sources)
-        # Again: since the checks, the directory may have caught up with the minting, and a policy before it. No await
-        # may come between here and the take, which requires this state of the directory.
-        self._require_actor_by_policy(exchange.actor)
         most_memberships = MOST_ORGANIZATIONS if reserved.is_needed else 0
         taken = await self._subject_tokens.take(prepared.subject_token, exchange, most_memberships=most_memberships)
         if isinstance(taken, UnspentSubjectToken):

@@ -54,7 +54,7 @@ class UnspentSubjectToken(msgspec.Struct, frozen=True):
     """A subject token that was not taken: the directory or the copy of the revocations lacks something.
 
     Attributes:
-        revision: Management's revision that the directory must include.
+        revision: Management's revision that the directory and the checks must include.
         is_copy_whole: Whether the copy of the revocations lacks nothing.
     """
 
@@ -135,7 +135,7 @@ class SubjectTokenTaker:
             begun_by=within.begun_at,
             randomness=ImpersonationSegments.new_randomness(),
             least_position=self._revocations.highest,
-            in_memory=required.in_memory,
+            checked=required.checked,
             heard_since=required.heard_since,
             at_least=_encode(required.at_least),
             most_memberships=most_memberships,

@@ -29,6 +29,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
         organization_id: The target's organization, if it has one.
         actor: The actor, if an actor token was presented.
         awaited: Revisions that the subject's record must include.
+        checked: Management's revision that these facts include: a newer subject token is not taken.
         audited: Facts about the request for the audit trail.
     """
 
@@ -36,6 +37,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     organization_id: str | None
     actor: ActingParty | None
     awaited: Mapping[str, int]
+    checked: int
     audited: AuditedTokenRequest
 
 
@@ -81,7 +83,8 @@ class SubjectTokens:
     ) -> TakenSubjectToken | UnspentSubjectToken:
         """Take a subject token, and read and validate its subject, in one round trip to Redis.
 
-        A token is returned unspent if the directory is older than it, or if its revocations cannot be read.
+        A token is returned unspent if the checks of the exchange, or the records of the subject, are older than it, or
+        if its revocations cannot be read.
 
         Args:
             subject_token: As presented.
@@ -97,7 +100,7 @@ class SubjectTokens:
         spent = await self._taker.take(
             subject_token,
             organization_id,
-            required=self._directory.requirement(organization_id, at_least=exchange.awaited),
+            required=self._directory.requirement(organization_id, at_least=exchange.awaited, checked=exchange.checked),
             parties=_parties(exchange),
             within=actor.within if actor else None,
             most_memberships=most_memberships,

@@ -40,7 +40,7 @@ class Arguments(NamedTuple):
         begun_by: When the outermost impersonation began at the latest, milliseconds since the epoch.
         randomness: The end of the ``jti``.
         least_position: Which the copy of the revocations must have reached.
-        in_memory: As in ``Requirement``; so are the next two.
+        checked: As in ``Requirement``; so are the next two.
         heard_since: Milliseconds since the epoch.
         at_least: As JSON.
         most_memberships: How many memberships to read at most; 0 for none.
@@ -59,7 +59,7 @@ class Arguments(NamedTuple):
     begun_by: int
     randomness: str
     least_position: int
-    in_memory: int
+    checked: int
     heard_since: int
     at_least: bytes
     most_memberships: int
@@ -127,7 +127,7 @@ local state = 4 + cutoffs
 _LEAVE_IF_LACKING: Final = f"""
 local is_copy_whole, least = is_whole(found[2], least_position), cjson.decode(at_least)
 least.management = math.max(least.management or 0, revision)
-if not is_copy_whole or revision > tonumber(in_memory) or not is_current(found[state], heard_since, least) then
+if not is_copy_whole or revision > tonumber(checked) or not is_current(found[state], heard_since, least) then
     {_answer(outcome="'lacking'", revision="revision", is_copy_whole="is_copy_whole or false")}
 end
 """
