@@ -22,6 +22,9 @@ MOST_ORGANIZATIONS: Final = 1_000
 MOST_SCOPES: Final = 1_000
 """For the same reason; beyond, the roles of a user have no ``scopes``, so that scripts which read none keep working."""
 
+MOST_ORGANIZATION_ROLES: Final = 5_000
+"""The same for ``organizationRoles``: a member may have any number of roles."""
+
 
 class TooManyOrganizations(Exception):  # noqa: N818 - the name is what happened
     """The user belongs to more organizations than a call can take (``MOST_ORGANIZATIONS``).
@@ -100,7 +103,11 @@ class OrganizationRoleOfUser(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UserOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``context.user``: unknown fields are null. Times are milliseconds since the epoch."""
+    """``context.user``: unknown fields are null. Times are milliseconds since the epoch.
+
+    Attributes:
+        organization_roles: Absent if they are more than ``MOST_ORGANIZATION_ROLES``.
+    """
 
     id: str
     username: str | None
@@ -117,7 +124,7 @@ class UserOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     updated_at: int
     roles: Sequence[RoleOfUser]
     organizations: Sequence[Named]
-    organization_roles: Sequence[OrganizationRoleOfUser]
+    organization_roles: Sequence[OrganizationRoleOfUser] | UnsetType
 
 
 class ApplicationOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -251,11 +258,7 @@ def user_context(
             updated_at=user.updated_at,
             roles=[_role(each) for each in in_memory.roles(person.role_ids, most_scopes=MOST_SCOPES)],
             organizations=[_organization(each) for each in memberships],
-            organization_roles=[
-                OrganizationRoleOfUser(each.organization.id, role_id, name)
-                for each in memberships
-                for role_id, name in in_memory.named_organization_roles(each.member.role_ids).items()
-            ],
+            organization_roles=_organization_roles(in_memory, memberships),
         ),
         organization=UNSET if organization is None else _organization(organization),
     )
@@ -307,6 +310,18 @@ def _scope(scope: HeldScope) -> ScopeOfRole:
         resource_id=resource.id,
         resource=ResourceOfScope(resource.id, resource.name, resource.indicator),
     )
+
+
+def _organization_roles(
+    in_memory: InMemoryDirectory, memberships: Sequence[Membership]
+) -> Sequence[OrganizationRoleOfUser] | UnsetType:
+    if sum(len(each.member.role_ids) for each in memberships) > MOST_ORGANIZATION_ROLES:
+        return UNSET
+    return [
+        OrganizationRoleOfUser(each.organization.id, role_id, name)
+        for each in memberships
+        for role_id, name in in_memory.named_organization_roles(each.member.role_ids).items()
+    ]
 
 
 def _organization(membership: Membership) -> Named:
