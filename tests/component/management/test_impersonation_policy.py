@@ -79,6 +79,7 @@ async def test_a_change_is_answered_kept_and_published_and_null_restores_the_def
         ({"requireContext": ["reason", 1]}, {"requireContext[1]"}),
         ({"requireContext": ["reason", ""]}, {"requireContext[1]"}),
         ({"requireContext": ["reason", " \t", "ticketId "]}, {"requireContext[1]", "requireContext[2]"}),
+        ({"requireContext": ["rea\u200bson", "\u2800"]}, {"requireContext[0]", "requireContext[1]"}),
         ({"requireContext": ["x" * 65]}, {"requireContext[0]"}),
         ({"requireContext": [str(number) for number in range(33)]}, {"requireContext"}),
         ({"excludedRoles": [str(number) for number in range(101)]}, {"excludedRoles"}),
@@ -124,6 +125,7 @@ async def test_a_required_context_is_refused_unless_each_member_is_text(own: Man
         ({}, ["reason", "ticketId"]),
         ({"reason": "Order does not arrive"}, ["ticketId"]),
         ({"reason": "", "ticketId": " \t"}, ["reason", "ticketId"]),
+        ({"reason": "\u200b \u2060", "ticketId": "\u2800\u3164"}, ["reason", "ticketId"]),
         ({"reason": None, "ticketId": 4711}, ["reason", "ticketId"]),
         ({"reason": ["x"], "ticketId": "T-1", "ticketid": "x"}, ["reason"]),
     ):

@@ -119,6 +119,11 @@ def find_invisible(text: str) -> str | None:
     return None
 
 
+def is_blank(text: str) -> bool:
+    """Return whether no character of a text shows."""
+    return not (text if text.isascii() else _INVISIBLE.sub("", text)).strip()
+
+
 def sort_key(name: str) -> str:
     """Return what lists are ordered by before the name itself: regardless of case, accents and invisible characters.
 

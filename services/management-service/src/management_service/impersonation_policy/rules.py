@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.failures import Issue, invalid_input
 from identity_common.fields import Body, Ids
+from identity_common.names import find_invisible
 
 MAX_NAMES: Final = 32
 MAX_NAME: Final = 64
@@ -34,15 +35,16 @@ class ImpersonationPolicyUpdate(Body):
 
 
 def require_names(names: Sequence[str]) -> None:
-    """Refuse names of members that are blank, or have blanks around them.
+    """Refuse names of members that are blank, have blanks around them, or characters that do not show.
 
     Raises:
         Invalid: There are such names.
     """
+    message = "must not be blank, or have blanks around it or invisible characters in it"
     issues = [
-        Issue(path=f"requireContext[{place}]", message="must not be blank, or have blanks around it")
+        Issue(path=f"requireContext[{place}]", message=message)
         for place, name in enumerate(names)
-        if name != name.strip()
+        if name != name.strip() or find_invisible(name) is not None
     ]
     if issues:
         raise invalid_input(*issues)

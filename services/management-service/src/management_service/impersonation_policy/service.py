@@ -43,7 +43,7 @@ class ImpersonationPolicies:
         """Change the given members.
 
         Raises:
-            Invalid: A name of a member of the context has blanks around it.
+            Invalid: A name of a member of the context has blanks around it, or an invisible character.
             Conflict: A role is unknown, or not of the type ``User``.
         """
         if update.require_context:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from identity_common.identifiers import new_secret
+from identity_common.names import is_blank
 from identity_common.wire.subject_tokens import PREFIX
 
 MAX_CONTEXT_BYTES: Final = 16 * 1024
@@ -30,7 +31,7 @@ def new_subject_token() -> str:
 
 def missing_context(context: Mapping[str, Any], required: Iterable[str]) -> list[str]:
     """Return the required members that a context lacks: missing, not a string, or blank."""
-    return [name for name in required if not (isinstance(value := context.get(name), str) and value.strip())]
+    return [name for name in required if not (isinstance(value := context.get(name), str) and not is_blank(value))]
 
 
 def context_is_too_large(context: bytes) -> bool:
