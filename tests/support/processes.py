@@ -189,6 +189,7 @@ class Deployment:
             **shared,
             **variable_keys,
             "AUDIT_HEAD_KEYS": base64.b64encode(os.urandom(32)).decode(),
+            "ALLOW_HTTP_LOOPBACK_REDIRECTS": "true",
             "DATABASE_URL": addresses.management_database_url,
             "REDIS_URL": addresses.management_redis_url,
             "NATS_URL": addresses.management_nats_url,

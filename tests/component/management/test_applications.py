@@ -401,6 +401,43 @@ async def test_a_patch_is_validated_for_the_type_of_the_application(management: 
     assert issues(changed_type) == {"type"}
 
 
+@pytest.mark.parametrize("kind", ["Traditional", "SPA"])
+async def test_http_redirect_uris_are_for_native_applications_and_stored_ones_stay(
+    management: Management, kind: str
+) -> None:
+    """RFC 9700 section 2.6. The setting for development is off here."""
+    http, secure = "http://localhost:3000/cb", "https://a.example/cb"
+
+    def addresses(name: str, *uris: str) -> dict[str, Any]:
+        return {"oidcClientMetadata": {name: uris}}
+
+    def refused(answer: httpx.Response) -> list[str]:
+        assert refusal(answer) == (422, "application.http_redirect_uri"), answer.text
+        assert "ALLOW_HTTP_LOOPBACK_REDIRECTS" in answer.json()["message"]
+        return [issue["path"] for issue in answer.json()["data"]["issues"]]
+
+    made = await management.created("applications", name="Site", type=kind)
+    path = f"/api/applications/{made['id']}"
+    for name in ("redirectUris", "postLogoutRedirectUris"):
+        wrong = addresses(name, secure, http)
+        new = {"name": "Site", "type": kind, **wrong}
+        assert refused(await management.client.post("/api/applications", json=new)) == [f"oidcClientMetadata.{name}[1]"]
+        assert refused(await management.client.patch(path, json=wrong)) == [f"oidcClientMetadata.{name}[1]"]
+    earlier = "UPDATE applications SET redirect_uris = $2, post_logout_redirect_uris = $3 WHERE id = $1"
+    await management.database.execute(earlier, made["id"], [http], ["http://a.example"])
+    kept = await management.client.patch(path, json=addresses("redirectUris", http, secure))
+    stored = {"redirectUris": [http, secure], "postLogoutRedirectUris": ["http://a.example"]}
+    assert kept.json()["oidcClientMetadata"] == stored
+    assert (await management.client.patch(path, json={"oidcClientMetadata": stored})).json() == kept.json()
+    another = addresses("redirectUris", http, secure, "HTTP://[::1]/")
+    assert refused(await management.client.patch(path, json=another)) == ["oidcClientMetadata.redirectUris[2]"]
+    elsewhere = addresses("postLogoutRedirectUris", http)
+    assert refused(await management.client.patch(path, json=elsewhere)) == [
+        "oidcClientMetadata.postLogoutRedirectUris[0]"
+    ]
+    assert (await management.client.patch(path, json={"name": "Renamed"})).json()["oidcClientMetadata"] == stored
+
+
 @pytest.mark.parametrize(
     ("body", "paths"),
     [

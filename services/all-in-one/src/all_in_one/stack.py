@@ -81,8 +81,8 @@ class Stack:
         base_url: The address of the stack.
         directory: For its files.
         environment: Other settings of the services, as variables; each applies to every service that has it.
-            ``ENVIRONMENT`` is ``development`` by default. The arguments above override ``BASE_URL``, ``DATABASE_URL``,
-            ``REDIS_URL`` and ``NATS_URL``.
+            ``ENVIRONMENT`` is ``development`` by default, and ``ALLOW_HTTP_LOOPBACK_REDIRECTS`` is ``true``. The
+            arguments above override ``BASE_URL``, ``DATABASE_URL``, ``REDIS_URL`` and ``NATS_URL``.
 
     Raises:
         StackError: A variable is invalid; one line for each.
@@ -102,6 +102,7 @@ class Stack:
         given = {name: value for name, value in (environment or {}).items() if value}
         shared = {
             "ENVIRONMENT": "development",
+            "ALLOW_HTTP_LOOPBACK_REDIRECTS": "true",
             **{name: given.get(name) or _key(directory, file) for name, file in _KEYS.items()},
             "CONSOLE_CREDENTIALS": str(directory / _CONSOLE),
             **given,

@@ -123,7 +123,7 @@ async def _bootstrap(
             credentials = await Bootstrap(
                 resources=parts.resources(settings, reader, changes),
                 roles=roles,
-                applications=Applications(reader, changes, attainable, tenant_id=tenant_id),
+                applications=_applications(settings, reader, changes),
                 assignments=Assignments(reader, changes, administrators, attainable, tenant_id=tenant_id),
                 management_api=settings.management_api_resource,
             ).run(earlier)
@@ -143,6 +143,17 @@ async def _bootstrap(
             if each:
                 await each.aclose()
         await engine.dispose()
+
+
+def _applications(settings: Settings, reader: AsyncEngine, changes: Changes) -> Applications:
+    # The only redirect URIs are those of the console, below BASE_URL, which is https unless that is on loopback.
+    return Applications(
+        reader,
+        changes,
+        parts.attainable_scopes(settings),
+        tenant_id=settings.tenant_id,
+        allow_http_redirects=True,
+    )
 
 
 async def _bootstrap_console(
@@ -170,7 +181,7 @@ async def _bootstrap_console(
     )
     console = ConsoleBootstrap(
         roles=Roles(reader, changes, administrators, attainable, tenant_id=tenant_id),
-        applications=Applications(reader, changes, attainable, tenant_id=tenant_id),
+        applications=_applications(settings, reader, changes),
         users=users,
         invitations=Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         assignments=assignments,

@@ -29,6 +29,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
             may be among ``environment_variable_keys``.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
+        allow_http_loopback_redirects: Whether Traditional and SPA applications may have redirect URIs with ``http`` on
+            loopback, as Native ones may (RFC 9700 section 2.6); for development. Stored ones stay valid in any case.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         bootstrap_secret_name: The Kubernetes Secret, in the namespace of the pod, that ``bootstrap`` writes the
             credentials to; empty for none.
@@ -54,6 +56,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     audit_head_keys: tuple[Secret, ...]
     redis_replicas: int = 0
     subject_token_ttl_s: int = 600
+    allow_http_loopback_redirects: bool = False
     database_connections: int = 10
     bootstrap_secret_name: str = ""
     bootstrap_file: str = ""

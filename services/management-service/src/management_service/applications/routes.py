@@ -44,7 +44,8 @@ class OidcClientMetadataAnswer(Answer):
     """Redirect URIs.
 
     Attributes:
-        redirect_uris: Allowed redirect URIs of a sign-in; compared exactly.
+        redirect_uris: Allowed redirect URIs of a sign-in; compared exactly. They are https, or for Native applications
+            also http on loopback or of a scheme with a dot.
         post_logout_redirect_uris: Allowed redirect URIs of a sign-out; compared exactly.
     """
 

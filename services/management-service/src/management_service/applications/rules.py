@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
@@ -21,18 +21,28 @@ _URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()+,;=%]+")  #
 _HOST: Final = re.compile(r"[a-z0-9._:-]+")  # a name or an address, without characters that are special in a header
 _PRIVATE_USE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+")
 
+_REDIRECT_URIS: Final = {
+    "redirect_uris": "oidcClientMetadata.redirectUris",
+    "post_logout_redirect_uris": "oidcClientMetadata.postLogoutRedirectUris",
+}
+_ORIGINS: Final = {"cors_allowed_origins": "customClientMetadata.corsAllowedOrigins"}
+
 Uri = Annotated[str, msgspec.Meta(max_length=2048)]
 TtlSeconds = Annotated[int, msgspec.Meta(ge=1, le=86_400 * 365)]
 TtlDays = Annotated[int, msgspec.Meta(ge=1, le=365)]
 Color = Annotated[str, msgspec.Meta(max_length=7)]
 SecretName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
+Stored = Mapping[str, Collection[str]]
+"""The URIs and origins that an application has, by the name of the list; empty for a new one."""
+
 
 class OidcClientMetadata(Body):
     """Redirect URIs; an absent member keeps its value, or is empty in a new application.
 
     Attributes:
-        redirect_uris: Allowed redirect URIs of a sign-in; compared exactly.
+        redirect_uris: Allowed redirect URIs of a sign-in; compared exactly. They are https, or for Native applications
+            also http on loopback or of a scheme with a dot.
         post_logout_redirect_uris: Allowed redirect URIs of a sign-out; compared exactly.
     """
 
@@ -156,6 +166,8 @@ class SecretUpdate(Body):
 def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
     """Return whether this is an acceptable redirect URI: one that only the application can receive.
 
+    Loopback is acceptable here for every type; ``http_redirect_uris`` says for which ones it needs a setting.
+
     Source:
         RFC 8252 sections 7.1 (private-use schemes) and 7.3 (loopback); RFC 9700 section 2.1 (exact, no wildcard).
     """
@@ -213,23 +225,39 @@ def _is_loopback(host: str) -> bool:
 
 
 def problems(
-    application_type: ApplicationType, oidc: OidcClientMetadata | None, custom: CustomClientMetadata | None
+    application_type: ApplicationType,
+    oidc: OidcClientMetadata | None,
+    custom: CustomClientMetadata | None,
+    *,
+    stored: Stored,
 ) -> Iterator[tuple[str, str]]:
-    """Yield the path of each unacceptable URI or origin, and what is wrong with it."""
-    for name, uris in (
-        ("redirectUris", oidc.redirect_uris if oidc else None),
-        ("postLogoutRedirectUris", oidc.post_logout_redirect_uris if oidc else None),
-    ):
-        for position, uri in enumerate(uris or ()):
-            if not is_redirect_uri(uri, application_type):
-                yield f"oidcClientMetadata.{name}[{position}]", "must be https, or http on loopback, without a fragment"
-    origins = custom.cors_allowed_origins if custom else None
-    for position, origin in enumerate(origins or ()):
+    """Yield the path of each unacceptable URI or origin that is not stored yet, and what is wrong with it."""
+    for path, uri in _added(oidc, _REDIRECT_URIS, stored):
+        if not is_redirect_uri(uri, application_type):
+            yield path, "must be https, or http on loopback, without a fragment"
+    for path, origin in _added(custom, _ORIGINS, stored):
         if not is_origin(origin):
-            yield (
-                f"customClientMetadata.corsAllowedOrigins[{position}]",
-                "must be an origin: scheme, host and port",
-            )
+            yield path, "must be an origin: scheme, host and port"
+
+
+def http_redirect_uris(
+    application_type: ApplicationType, oidc: OidcClientMetadata | None, *, stored: Stored
+) -> Iterator[str]:
+    """Yield the path of each redirect URI with ``http`` that an application gets, unless it is Native.
+
+    Source:
+        RFC 9700 section 2.6 (``http`` only for the loopback interface redirection of native clients).
+    """
+    if application_type != "Native":
+        yield from (path for path, uri in _added(oidc, _REDIRECT_URIS, stored) if urlsplit(uri).scheme == "http")
+
+
+def _added(metadata: Body | None, paths: Mapping[str, str], stored: Stored) -> Iterator[tuple[str, str]]:
+    """Yield the path and the value of each item of these lists that is not stored yet."""
+    for name, path in paths.items():
+        for position, value in enumerate(getattr(metadata, name, None) or ()):
+            if value not in stored.get(name, ()):
+                yield f"{path}[{position}]", value
 
 
 def unsuitable_setting(application_type: ApplicationType, custom: CustomClientMetadata | None) -> str | None:

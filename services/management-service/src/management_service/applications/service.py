@@ -1,7 +1,7 @@
 """Creates, reads, changes and deletes applications and their secrets."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.clock import Clock, now_ms, whole_second
 from identity_common.failures import (
     Conflict,
+    ErrorData,
     Issue,
     body_too_large,
     duplicate,
@@ -45,6 +46,15 @@ def _third_party_without_pkce() -> Conflict:
     )
 
 
+def _http_redirect_uris(paths: Iterable[str]) -> Conflict:
+    why = (
+        "must be https: http is for Native applications, and for others only during development, with the setting "
+        "ALLOW_HTTP_LOOPBACK_REDIRECTS of management-service"
+    )
+    issues = [Issue(path=path, message=why) for path in paths]
+    return Conflict("application.http_redirect_uri", f"A redirect URI {why}.", data=ErrorData(issues=issues))
+
+
 _REFUSALS = {
     "applications_third_party_exchange": _third_party_exchange,
     "applications_third_party_pkce": _third_party_without_pkce,
@@ -54,6 +64,7 @@ _REFUSALS = {
 }
 
 _OIDC_MEMBERS = ("redirect_uris", "post_logout_redirect_uris")
+_LISTS = (*_OIDC_MEMBERS, "cors_allowed_origins")
 _BRANDING_MEMBERS = ("logo_uri", "primary_color")
 _CUSTOM_MEMBERS = {
     "allow_token_exchange": "allow_token_exchange",
@@ -66,10 +77,7 @@ _CUSTOM_MEMBERS = {
     "token_endpoint_auth_method": "token_endpoint_auth_method",
     "require_pkce": "require_pkce",
 }
-_CREDENTIALS = (
-    *_OIDC_MEMBERS,
-    *("cors_allowed_origins", "token_endpoint_auth_method", "require_pkce", "is_third_party"),
-)
+_CREDENTIALS = (*_LISTS, "token_endpoint_auth_method", "require_pkce", "is_third_party")
 """The members that decide who gets the application's tokens."""
 
 _DEFAULTS = {
@@ -128,15 +136,7 @@ def _members(
     Raises:
         Conflict: The type does not have a setting, or no third parties.
     """
-    oidc, custom = body.oidc_client_metadata, body.custom_client_metadata
-    branding = body.branding
-    problems = (
-        *rules.problems(application_type, oidc or None, custom or None),
-        *rules.branding_problems(branding or None),
-    )
-    issues = [Issue(path=path, message=message) for path, message in problems]
-    if issues:
-        raise invalid_input(*issues)
+    oidc, custom, branding = body.oidc_client_metadata, body.custom_client_metadata, body.branding
     members: dict[str, Any] = {
         name: getattr(body, name) for name in ("name", "description") if getattr(body, name) is not UNSET
     }
@@ -154,7 +154,7 @@ def _members(
     if body.custom_data is not UNSET:
         members["custom_data"] = free_form_text(body.custom_data)
     _require_bounded(members)
-    for name in (*_OIDC_MEMBERS, "cors_allowed_origins"):
+    for name in _LISTS:
         if name in members:
             members[name] = tuple(members[name])
     return members
@@ -179,7 +179,16 @@ def _require_bounded(members: dict[str, Any]) -> None:
 
 
 class Applications:
-    """Applications; each, with the hashes of its secrets, is an aggregate on the bus."""
+    """Applications; each, with the hashes of its secrets, is an aggregate on the bus.
+
+    Args:
+        reader: For queries.
+        changes: For writes.
+        attainable: Keeps callers from scopes of the Management API that they lack.
+        tenant_id: The tenant.
+        allow_http_redirects: Whether other applications than Native ones may have redirect URIs with ``http``.
+        clock: Milliseconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -188,12 +197,14 @@ class Applications:
         attainable: AttainableScopes,
         *,
         tenant_id: str,
+        allow_http_redirects: bool,
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
         self._changes = changes
         self._attainable = attainable
         self._tenant_id = tenant_id
+        self._allow_http_redirects = allow_http_redirects
         self._clock = clock
 
     @retry_on_conflict
@@ -201,8 +212,9 @@ class Applications:
         """Create an application, without a secret.
 
         Raises:
-            Conflict: The name is not valid; or the type, or a third-party application, may not have a setting.
+            Conflict: The name is not valid; or the type, or a third-party application, may not have a setting or URI.
         """
+        self._require_acceptable(creation.type, creation, stored={})
         members = _members(creation.type, creation)
         members["name"] = accepted_name(creation.name)
         now = self._clock()
@@ -237,10 +249,12 @@ class Applications:
         """Change the given members of an application.
 
         Raises:
-            Conflict: The name is not valid; or the type, or a third-party application, may not have a setting.
+            Conflict: The name is not valid; or the type, or a third-party application, may not have a setting or URI.
         """
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id, otherwise="entity.not_exists")
+            stored = {name: frozenset(getattr(application, name)) for name in _LISTS}
+            self._require_acceptable(application.type, update, stored=stored)
             members = _members(application.type, update)
             if update.name is not UNSET:
                 members["name"] = accepted_name(update.name, stored=application.name)
@@ -351,6 +365,25 @@ class Applications:
             if not await store.delete_secret(transaction.connection, self._tenant_id, application_id, name):
                 raise missing_by_id("entity.not_found")
             await self._record(transaction, application)
+
+    def _require_acceptable(
+        self,
+        application_type: ApplicationType,
+        body: rules.ApplicationCreation | rules.ApplicationUpdate,
+        *,
+        stored: rules.Stored,
+    ) -> None:
+        """Refuse unacceptable URIs, origins and looks."""
+        oidc, custom = body.oidc_client_metadata or None, body.custom_client_metadata or None
+        problems = (
+            *rules.problems(application_type, oidc, custom, stored=stored),
+            *rules.branding_problems(body.branding or None),
+        )
+        if problems:
+            raise invalid_input(*(Issue(path=path, message=message) for path, message in problems))
+        insecure = list(rules.http_redirect_uris(application_type, oidc, stored=stored))
+        if insecure and not self._allow_http_redirects:
+            raise _http_redirect_uris(insecure)
 
     async def _stored_secret_name(self, transaction: Transaction, application_id: str, name: str) -> str:
         """Return the name that a path means: as it is if there is such a secret, else in canonical form."""

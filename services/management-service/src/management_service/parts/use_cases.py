@@ -47,7 +47,13 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     return {
         "users": users,
         "invitations": Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
-        "applications": Applications(reader, changes, attainable, tenant_id=tenant_id),
+        "applications": Applications(
+            reader,
+            changes,
+            attainable,
+            tenant_id=tenant_id,
+            allow_http_redirects=settings.allow_http_loopback_redirects,
+        ),
         "resources": resources(settings, reader, changes),
         "roles": Roles(reader, changes, last_administrator, attainable, tenant_id=tenant_id),
         "assignments": assignments,
