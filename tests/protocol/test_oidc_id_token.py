@@ -16,6 +16,27 @@ from tests.support.world import MANAGEMENT_API, Client, World, outcome
 
 ORGANIZATIONS = "urn:service:scope:organizations"
 ORGANIZATION_ROLES = "urn:service:scope:organization_roles"
+IN_PROFILE = {
+    "family_name": "Lovelace",
+    "given_name": "Augusta Ada",
+    "middle_name": "King",
+    "nickname": "Ada",
+    "preferred_username": "countess",
+    "profile": "https://example.com/ada",
+    "website": "https://ada.example.com",
+    "gender": "female",
+    "birthdate": "1815-12-10",
+    "zoneinfo": "Europe/London",
+    "locale": "en-GB",
+}
+ADDRESS = {
+    "formatted": "12 St James's Square\nLondon SW1Y 4JH",
+    "street_address": "12 St James's Square",
+    "locality": "London",
+    "region": "Greater London",
+    "postal_code": "SW1Y 4JH",
+    "country": "GB",
+}
 
 
 def claims_for(world: World, person: str, scope: str, **changes: Any) -> dict[str, Any]:
@@ -49,7 +70,8 @@ def test_it_says_who_signed_in_where_and_when(world: World) -> None:
     ("scope", "names"),
     [
         ("openid", set()),
-        ("openid profile", {"name", "picture", "username", "preferred_username", "created_at", "updated_at"}),
+        ("openid profile", {"name", "picture", "username", "created_at", "updated_at", *IN_PROFILE}),
+        ("openid address", {"address"}),
         ("openid email", {"email", "email_verified"}),
         ("openid phone", {"phone_number"}),
         ("openid roles", {"roles"}),
@@ -63,16 +85,18 @@ def test_each_scope_adds_its_claims(world: World, person: str, scope: str, names
 
 
 def test_the_claims_are_those_of_the_user(world: World, person: str) -> None:
+    """Sections 5.1 and 5.1.1."""
     user = world.management.users.get(person)
     role = world.role("read:things")
     world.management.users.assign_roles(person, [role])
-    claims = claims_for(world, person, "openid profile email phone roles")
+    claims = claims_for(world, person, "openid profile email phone address roles")
 
     expected = {
         "name": "Ada Lovelace",
         "picture": "https://example.com/ada.png",
         "username": user.username,
-        "preferred_username": user.username,
+        **IN_PROFILE,
+        "address": ADDRESS,
         "email": user.primary_email,
         "email_verified": False,
         "phone_number": user.primary_phone,
@@ -116,7 +140,7 @@ def test_organizations_and_roles_in_them_need_their_scopes(world: World, person:
 def test_unknown_values_are_left_out(world: World) -> None:
     nameless = world.management.users.create().id
 
-    assert set(claims_for(world, nameless, "openid profile email phone")) == {
+    assert set(claims_for(world, nameless, "openid profile email phone address")) == {
         *("iss", "sub", "aud", "iat", "exp", "auth_time", "at_hash"),
         *("created_at", "updated_at"),
     }

@@ -32,7 +32,7 @@ def refused(answer: httpx.Response) -> bool:
 
 def test_it_returns_the_claims_of_the_granted_scopes(world: World, person: str) -> None:
     """Sections 5.3.2 and 5.4: those of the ID token, without the claims about the token itself; never stored."""
-    for scope in ("openid", "openid profile", "openid email phone", "openid profile email phone roles"):
+    for scope in ("openid", "openid profile", "openid email phone", "openid profile email phone address roles"):
         sign_in = SignIn(world, user_id=person, scope=scope)
         tokens = sign_in.tokens()
         in_id_token = sign_in.id_token_claims(tokens["id_token"])

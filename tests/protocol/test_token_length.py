@@ -153,6 +153,17 @@ def test_an_id_token_without_room_for_lists_leaves_them_to_userinfo(
     assert len(about["organization_roles"]) == 50
 
 
+def test_an_id_token_without_room_for_the_profile_leaves_it_to_userinfo(world: World) -> None:
+    user = world.management.users.create(name="Ada", profile={"nickname": "x" * 20_000}).id
+    sign_in = SignIn(world, user_id=user, scope="openid profile")
+    tokens = sign_in.tokens()
+
+    claims = sign_in.id_token_claims(tokens["id_token"])
+    assert (claims["name"], "nickname" in claims) == ("Ada", False)
+    about = world.stack.http.get("/oidc/me", headers={"Authorization": f"Bearer {tokens['access_token']}"}).json()
+    assert about["nickname"] == "x" * 20_000
+
+
 def test_a_token_that_is_longer_than_verifiers_accept_is_revoked(world: World) -> None:
     """RFC 7009: whatever has a valid signature; verifiers that are not ours may accept it."""
     jti = uuid.uuid4().hex

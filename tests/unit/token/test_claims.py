@@ -1,4 +1,4 @@
-"""The claims of an access token: the actor chain, and what makes a token outdated."""
+"""The claims of an access token: the actor chain, and what makes a token outdated. Those of users: from profiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from identity_common.wire.events import UserState
 from token_service.tokens.claims import AccessTokenClaims, Actor, actor_chain
+from token_service.tokens.identity import person_claims
 
 
 def nested(*subjects: str) -> dict[str, Any] | None:
@@ -85,3 +87,42 @@ class TestEncoding:
     def test_an_actor_has_a_subject_and_nothing_else(self) -> None:
         """The interface: ``act`` holds ``sub``."""
         assert msgspec.json.encode(Actor("a", Actor("b"))) == b'{"sub":"a","act":{"sub":"b"}}'
+
+
+class TestProfile:
+    @pytest.mark.parametrize(
+        ("profile", "claims"),
+        [
+            (
+                {"given_name": "Ada", "address": {"postal_code": "1"}},
+                {"given_name": "Ada", "address": {"postal_code": "1"}},
+            ),
+            ({"givenName": "Ada", "given_name": "Eve"}, {"given_name": "Ada"}),
+            ({"birthdate": "0000-12-10"}, {"birthdate": "0000-12-10"}),
+            ({"birthdate": "1815"}, {"birthdate": "1815"}),
+            ({"preferredUsername": ""}, {}),
+            ({"name": "Eve", "picture": "x", "sub": "admin", "email": "eve@example.com", "updatedAt": 1}, {}),
+            ({"birthdate": "10.12.1815", "website": "javascript:alert(1)", "profile": "example.com"}, {}),
+            ({"givenName": None, "familyName": 7, "nickname": ["a"], "locale": " ", "gender": ""}, {}),
+            ({"address": "London"}, {}),
+            ({"address": {"country": 7, "formatted": None, "planet": "Earth"}}, {}),
+            ({"address": [{"country": "GB"}]}, {}),
+            ({}, {}),
+        ],
+    )
+    def test_members_that_have_the_form_of_their_claim_are_released(
+        self, profile: dict[str, Any], claims: dict[str, Any]
+    ) -> None:
+        """OpenID Connect Core 1.0 sections 5.1 and 5.3.2; other claims are not taken from a profile."""
+        user = UserState(id="u1", username="ada", profile=msgspec.Raw(msgspec.json.encode(profile)))
+        released = msgspec.to_builtins(person_claims(user, frozenset({"profile", "address"})))
+
+        always = {"sub": "u1", "username": "ada", "preferred_username": "ada", "created_at": 0, "updated_at": 0}
+        assert released == always | claims
+
+    @pytest.mark.parametrize(("scope", "names"), [("address", {"address"}), ("email", set()), ("openid", set())])
+    def test_each_scope_releases_its_own(self, scope: str, names: set[str]) -> None:
+        """Section 5.4."""
+        user = UserState(id="u1", profile=msgspec.Raw(b'{"locale":"de","address":{"country":"DE"}}'))
+
+        assert msgspec.to_builtins(person_claims(user, frozenset({scope}))).keys() == {"sub", *names}

@@ -15,7 +15,10 @@ class UserAnswer(Answer):
         name: Full name.
         avatar: URL of a picture.
         custom_data: Free-form object for the integrator.
-        profile: Free-form object with more data about the user, such as ``locale``.
+        profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
+            ``nickname``, ``preferredUsername``, ``profile``, ``website``, ``gender``, ``birthdate``, ``zoneinfo`` and
+            ``locale`` become claims of OpenID Connect with the scope ``profile``, the object ``address`` with
+            ``address``.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
         is_suspended: Whether the user is suspended: it cannot sign in, and its tokens are inactive.
         has_password: Whether the user has a password.

@@ -18,7 +18,7 @@ class User(Versioned, frozen=True, kw_only=True, rename="camel"):
         is_suspended: No tokens are issued to a suspended user, or on their behalf.
         has_password: Whether the user can sign in with a password.
         custom_data: Your own data.
-        profile: Further OpenID Connect claims about the person.
+        profile: Free-form object; ``givenName``, ``locale``, ``address`` and others become claims of OpenID Connect.
     """
 
     id: str

@@ -40,7 +40,10 @@ class UserCreation(Body):
         avatar: URL of a picture.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
         custom_data: Free-form object for the integrator.
-        profile: Free-form object with more data about the user, such as ``locale``.
+        profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
+            ``nickname``, ``preferredUsername``, ``profile``, ``website``, ``gender``, ``birthdate``, ``zoneinfo`` and
+            ``locale`` become claims of OpenID Connect with the scope ``profile``, the object ``address`` with
+            ``address``.
     """
 
     username: Username | None = None
@@ -65,7 +68,10 @@ class UserUpdate(Body):
         avatar: URL of a picture.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
         custom_data: Free-form object for the integrator.
-        profile: Free-form object with more data about the user, such as ``locale``.
+        profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
+            ``nickname``, ``preferredUsername``, ``profile``, ``website``, ``gender``, ``birthdate``, ``zoneinfo`` and
+            ``locale`` become claims of OpenID Connect with the scope ``profile``, the object ``address`` with
+            ``address``.
     """
 
     username: Username | UnsetType | None = UNSET

@@ -6,9 +6,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.wire.events import UserState
+from token_service.tokens.profile_claims import ProfileClaims, profile_claims
 
 
-class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
+class PersonClaims(ProfileClaims, frozen=True, kw_only=True):
     """Claims about a user (OpenID Connect Core 1.0 section 5.1); unknown and ungranted ones are left out.
 
     Attributes:
@@ -16,7 +17,6 @@ class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
         name: Full name.
         picture: URL of a picture.
         username: Name for signing in.
-        preferred_username: The same, by its standard name.
         email: E-mail address.
         email_verified: True if an administrator has marked the address as verified.
         phone_number: Phone number.
@@ -31,7 +31,6 @@ class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
     name: str | UnsetType = UNSET
     picture: str | UnsetType = UNSET
     username: str | UnsetType = UNSET
-    preferred_username: str | UnsetType = UNSET
     email: str | UnsetType = UNSET
     email_verified: bool | UnsetType = UNSET
     phone_number: str | UnsetType = UNSET
@@ -77,7 +76,7 @@ def person_claims(
 
     Args:
         user: The user.
-        scopes: The granted scopes; ``profile``, ``email``, ``phone`` and ``roles`` add claims.
+        scopes: The granted scopes; ``profile``, ``email``, ``phone``, ``address`` and ``roles`` add claims.
         roles: Names of the user's API roles.
         organizations: Ids of the user's organizations, if their scope was granted.
         organization_roles: ``<organization id>:<role name>``, if their scope was granted.
@@ -86,7 +85,7 @@ def person_claims(
         OpenID Connect Core 1.0 section 5.4 (which scope asks for which claims).
     """
     has_profile, has_email = "profile" in scopes, "email" in scopes and user.primary_email is not None
-    return PersonClaims(
+    claims = PersonClaims(
         sub=user.id,
         name=_if(has_profile, user.name),
         picture=_if(has_profile, user.avatar),
@@ -101,11 +100,13 @@ def person_claims(
         organizations=_sorted(organizations),
         organization_roles=_sorted(organization_roles),
     )
+    return msgspec.structs.replace(claims, **profile_claims(user.profile, scopes))
 
 
-def without_lists(claims: IdTokenClaims) -> IdTokenClaims:
-    """Return the claims of an ID token without those that grow with a user's roles and organizations."""
-    return msgspec.structs.replace(claims, roles=UNSET, organizations=UNSET, organization_roles=UNSET)
+def without_unbounded(claims: IdTokenClaims) -> IdTokenClaims:
+    """Return the claims of an ID token without lists and those from the profile, which have no bound of their own."""
+    from_profile = dict.fromkeys(ProfileClaims.__struct_fields__, UNSET)
+    return msgspec.structs.replace(claims, **from_profile, roles=UNSET, organizations=UNSET, organization_roles=UNSET)
 
 
 def _sorted(names: Sequence[str] | UnsetType) -> Sequence[str] | UnsetType:

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from identity_common.identifiers import new_token_id
 from identity_common.telemetry.logs import get_logger
 from token_service.tokens.claims import AccessTokenClaims, Actor, exact_issue_ms
-from token_service.tokens.identity import IdTokenClaims, PersonClaims, without_lists
+from token_service.tokens.identity import IdTokenClaims, PersonClaims, without_unbounded
 from token_service.tokens.lengths import MAX_CLAIMS_BYTES
 from token_service.tokens.scopes import format_scope
 from token_service.tokens.signing import SigningKey
@@ -108,8 +108,8 @@ class Issuer:
     ) -> str:
         """Return a signed ID token (OpenID Connect Core 1.0 section 2).
 
-        Lists of roles and organizations that make it longer than verifiers accept are left to the userinfo endpoint,
-        which has all claims that scopes request (section 5.4).
+        Lists of roles and organizations, and claims from the profile, are left to the userinfo endpoint, which has all
+        claims that scopes request (section 5.4), if they make it longer than verifiers accept.
 
         Args:
             key: To sign with.
@@ -135,6 +135,6 @@ class Issuer:
             **msgspec.structs.asdict(person),
         )
         if len(msgspec.json.encode(claims)) > MAX_CLAIMS_BYTES:
-            _log.info("id-token.lists-left-out", client_id=client_id, user_id=person.sub)
-            claims = without_lists(claims)
+            _log.info("id-token.claims-left-out", client_id=client_id, user_id=person.sub)
+            claims = without_unbounded(claims)
         return await key.sign(claims, typ="JWT")

@@ -98,6 +98,7 @@ _ADMINISTRATOR: Final = {"name": "administrator", "description": "Runs an organi
 
 EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     "User": _PERSON,
+    "PersonClaims": {"profile": "https://example.com/alice"},
     "FeaturedUser": _PERSON,
     "Application": {"name": "Web shop", "description": "Where customers order", "type": "Traditional"},
     "ApplicationMember": {"name": "Nightly billing", "type": "MachineToMachine"},
