@@ -438,6 +438,47 @@ async def test_http_redirect_uris_are_for_native_applications_and_stored_ones_st
     assert (await management.client.patch(path, json={"name": "Renamed"})).json()["oidcClientMetadata"] == stored
 
 
+async def test_a_machine_has_nothing_of_a_sign_in(management: Management) -> None:
+    """What an earlier release has stored is shown, and can be written back or removed."""
+    settings: list[dict[str, Any]] = [
+        {"oidcClientMetadata": {"redirectUris": ["https://a.example/cb"]}},
+        {"oidcClientMetadata": {"postLogoutRedirectUris": ["https://a.example/"]}},
+        *(
+            {"customClientMetadata": each}
+            for each in (
+                {"idTokenTtl": 60},
+                {"refreshTokenTtlInDays": 1},
+                {"rotateRefreshToken": False},
+                {"alwaysIssueRefreshToken": True},
+            )
+        ),
+        {"branding": {"logoUri": "https://a.example/logo.svg"}},
+        {"branding": {"primaryColor": "#2450c8"}},
+    ]
+    made = await management.created("applications", name="Machine", type="MachineToMachine")
+    path = f"/api/applications/{made['id']}"
+    for setting in settings:
+        refused = [
+            await management.client.post(
+                "/api/applications", json={"name": "n", "type": "MachineToMachine", **setting}
+            ),
+            await management.client.patch(path, json=setting),
+        ]
+        assert [refusal(answer) for answer in refused] == [(422, "entity.db_constraint_violated")] * 2, setting
+    whole = {name: made[name] for name in ("oidcClientMetadata", "customClientMetadata", "branding")}
+    assert (await management.client.patch(path, json=whole)).json() == made
+    earlier = "UPDATE applications SET redirect_uris = '{https://a.example}', id_token_ttl_s = 60 WHERE id = $1"
+    await management.database.execute(earlier, made["id"])
+    shown = (await management.client.get(path)).json()
+    whole = {name: shown[name] for name in whole}
+    assert whole["oidcClientMetadata"]["redirectUris"] == ["https://a.example"]
+    assert (await management.client.patch(path, json=whole)).json() == shown
+    removed = dict.fromkeys(whole)
+    assert (await management.client.patch(path, json=removed)).json()["oidcClientMetadata"] == made[
+        "oidcClientMetadata"
+    ]
+
+
 @pytest.mark.parametrize(
     ("body", "paths"),
     [

@@ -93,7 +93,6 @@ WAYS = [
     ("POST", "users/{auditor}/invitation", {}),
     ("POST", "users/{auditor}/sign-in-attempts/clear", None),
     ("POST", "applications/{exporter}/secrets", {"name": "{new}"}),
-    ("PATCH", "applications/{exporter}", {"oidcClientMetadata": {"redirectUris": ["https://a.example.com"]}}),
     ("PATCH", "applications/{exporter}", {"customClientMetadata": {"corsAllowedOrigins": ["https://a.example.com"]}}),
     ("PATCH", "roles/{auditors}", {"isDefault": True}),
 ]

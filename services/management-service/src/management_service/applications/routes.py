@@ -66,7 +66,8 @@ class CustomClientMetadataAnswer(Answer):
             false by default. Needs the scope ``all`` to be changed. Not for machine-to-machine applications, whose
             roles decide.
         cors_allowed_origins: Additional origins whose scripts may call the token endpoint.
-        id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
+        id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default. Machine-to-machine applications have neither ID
+            tokens nor refresh tokens: they cannot change this, nor the settings of refresh tokens.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
         rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always for public
             clients.

@@ -40,6 +40,8 @@ Stored = Mapping[str, Collection[str]]
 class OidcClientMetadata(Body):
     """Redirect URIs; an absent member keeps its value, or is empty in a new application.
 
+    Machine-to-machine applications have none.
+
     Attributes:
         redirect_uris: Allowed redirect URIs of a sign-in; compared exactly. They are https, or for Native applications
             also http on loopback or of a scheme with a dot.
@@ -59,7 +61,8 @@ class CustomClientMetadata(Body):
             false by default. Needs the scope ``all`` to be changed. Not for machine-to-machine applications, whose
             roles decide.
         cors_allowed_origins: Additional origins whose scripts may call the token endpoint.
-        id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
+        id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default. Machine-to-machine applications have neither ID
+            tokens nor refresh tokens: they cannot change this, nor the settings of refresh tokens.
         refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
         rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always for public
             clients.
@@ -83,6 +86,8 @@ class CustomClientMetadata(Body):
 
 class Branding(Body):
     """The look of the application's sign-in pages; an absent member is kept, null removes it.
+
+    Machine-to-machine applications have none.
 
     Attributes:
         logo_uri: URL of an image, on https.

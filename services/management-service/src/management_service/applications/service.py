@@ -80,6 +80,12 @@ _CUSTOM_MEMBERS = {
 _CREDENTIALS = (*_LISTS, "token_endpoint_auth_method", "require_pkce", "is_third_party")
 """The members that decide who gets the application's tokens."""
 
+_OF_SIGN_INS = (
+    *(*_OIDC_MEMBERS, *_BRANDING_MEMBERS, "id_token_ttl_s", "refresh_token_ttl_days", "rotate_refresh_token"),
+    "always_issue_refresh_token",
+)
+"""The members that mean nothing without users who sign in."""
+
 _DEFAULTS = {
     field.name: field.default for field in msgspec.structs.fields(Application) if field.default is not msgspec.NODEFAULT
 }
@@ -167,6 +173,17 @@ def _require_users(application_type: ApplicationType, *, third_party: bool) -> N
         raise Conflict("application.invalid_third_party_application_type", message)
 
 
+def _require_no_sign_ins(members: dict[str, Any], *, stored: Application | None = None) -> None:
+    """Refuse what a machine-to-machine application has no use for, unless it is the default or stored already."""
+    for name in _OF_SIGN_INS:
+        kept = (_DEFAULTS[name], getattr(stored, name, _DEFAULTS[name]))
+        if members.get(name, _DEFAULTS[name]) not in kept:
+            raise wrong_kind(
+                "A machine-to-machine application has no sign-ins, and therefore no redirect URIs, no branding, no ID "
+                "tokens and no refresh tokens."
+            )
+
+
 def _require_bounded(members: dict[str, Any]) -> None:
     uris = [uri for name in _OIDC_MEMBERS for uri in members.get(name, ())]
     texts = (
@@ -216,6 +233,8 @@ class Applications:
         """
         self._require_acceptable(creation.type, creation, stored={})
         members = _members(creation.type, creation)
+        if creation.type == "MachineToMachine":
+            _require_no_sign_ins(members)
         members["name"] = accepted_name(creation.name)
         now = self._clock()
         application = Application(
@@ -256,6 +275,8 @@ class Applications:
             stored = {name: frozenset(getattr(application, name)) for name in _LISTS}
             self._require_acceptable(application.type, update, stored=stored)
             members = _members(application.type, update)
+            if application.type == "MachineToMachine":
+                _require_no_sign_ins(members, stored=application)
             if update.name is not UNSET:
                 members["name"] = accepted_name(update.name, stored=application.name)
             return await self._store_change(transaction, application, members)
