@@ -435,6 +435,28 @@ def organization(stack: RunningStack) -> str:
     return stack.management.organizations.create(f"Engines {secrets.token_hex(4)}").id
 
 
+@pytest.mark.parametrize(
+    ("color", "fill"),
+    [
+        ({"primaryColor": "#5D34f2", "isDarkModeEnabled": True}, "#5D34f2"),
+        ({"primaryColor": "#fff"}, "#fff"),
+        ({"primaryColor": '#fff"/><script>'}, None),
+        ({"primaryColor": "url(https://evil.example)"}, None),
+        ({"primaryColor": 7}, None),
+        ({"other": "#5d34f2"}, None),
+    ],
+)
+def test_an_organization_is_marked_with_its_colour(
+    administrator: Administrator, color: dict[str, object], fill: str | None
+) -> None:
+    name = f"Engines {secrets.token_hex(4)}"
+    made = administrator.stack.management.organizations.create(name, color=color)
+    for path in (f"{ORGANIZATIONS}/{made.id}", f"{ORGANIZATIONS}?search={name}"):
+        marks = re.findall('<svg class="swatch"[^>]*><rect [^>]*fill="([^"]*)"/></svg>', administrator.opens(path).text)
+        assert marks == ([fill] if fill else [])
+    assert administrator.stack.management.organizations.get(made.id).color == color
+
+
 def test_an_organization_is_created_changed_and_deleted(administrator: Administrator) -> None:
     name = f"Harbour {secrets.token_hex(4)}"
     page = administrator.follows(administrator.sends(administrator.opens(f"{ORGANIZATIONS}/new"), name=name))

@@ -48,7 +48,7 @@ class Organization(Versioned, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         custom_data: Your own data.
-        color: For your own pages, like ``branding`` and ``custom_css``.
+        color: For your own pages; the console marks the organization with its ``primaryColor``, such as ``#5d34f2``.
         users_count: Number of user members; set in lists with ``show_featured`` only.
         featured_users: Up to three of them, with id, name and avatar; set in lists with ``show_featured`` only.
     """

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from typing import Final
 
 from litestar import Response
@@ -10,6 +11,7 @@ from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
 from console.requests import ConsoleRequest
+from stead import Organization
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 AREA: Final = Area()
@@ -18,6 +20,7 @@ PATH: Final = "/console/organizations"
 
 _PAGE_SIZE: Final = 25
 _ENTRIES: Final = 10
+_COLOR: Final = re.compile("#(?:[0-9A-Fa-f]{3}){1,2}")
 
 
 @AREA.page("/organizations")
@@ -26,7 +29,14 @@ async def organizations(request: ConsoleRequest) -> Response[str]:
     found = await request.page_of(
         request.api.organizations.list(search=search or None, show_featured=True, page_size=_PAGE_SIZE)
     )
-    return await request.page("organizations/list.html", area=NAME, organizations=found, search=search, number=number)
+    return await request.page(
+        "organizations/list.html",
+        area=NAME,
+        organizations=found,
+        colors={each.id: _color(each) for each in found.items},
+        search=search,
+        number=number,
+    )
 
 
 @AREA.page("/organizations/new", scope="all")
@@ -91,10 +101,17 @@ async def _page(
         area=NAME,
         status=status,
         organization=shown,
+        color=_color(shown),
         form=values,
         counts={"users": users.total, "applications": applications.total},
         entries=recent.items,
     )
+
+
+def _color(organization: Organization) -> str:
+    """Return the colour that an organization is marked with, ``#rgb`` or ``#rrggbb``; empty without one."""
+    color = organization.color.get("primaryColor")
+    return color if isinstance(color, str) and _COLOR.fullmatch(color) else ""
 
 
 async def _deletion(request: ConsoleRequest, organization_id: str) -> Deletion:

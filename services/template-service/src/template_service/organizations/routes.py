@@ -35,7 +35,8 @@ class OrganizationAnswer(Answer):
         description: Description.
         custom_data: Free-form object for the integrator.
         is_mfa_required: Always false: not supported.
-        color: Free-form object, stored and returned.
+        color: Free-form object for your own pages; the console marks the organization with its ``primaryColor``,
+            such as ``#5d34f2``.
         branding: Always empty: not supported.
         custom_css: Always empty or null: not supported.
         created_at: Time of creation, milliseconds since the epoch.

@@ -13,7 +13,8 @@ class OrganizationCreation(Body):
         description: Description.
         custom_data: Free-form object for the integrator.
         is_mfa_required: Must be false: not supported.
-        color: Free-form object, stored and returned.
+        color: Free-form object for your own pages; the console marks the organization with its ``primaryColor``,
+            such as ``#5d34f2``.
         branding: Must be empty: not supported.
         custom_css: Must be empty or null: not supported.
     """
@@ -35,7 +36,8 @@ class OrganizationUpdate(Body):
         description: Description.
         custom_data: Free-form object for the integrator.
         is_mfa_required: Must be false: not supported.
-        color: Free-form object, stored and returned.
+        color: Free-form object for your own pages; the console marks the organization with its ``primaryColor``,
+            such as ``#5d34f2``.
         branding: Must be empty: not supported.
         custom_css: Must be empty or null: not supported.
     """
