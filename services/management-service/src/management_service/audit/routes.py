@@ -13,6 +13,7 @@ from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import JSON, PUBLISHES_NOTHING, Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
 from identity_common.paging import DEFAULT_SIZE
+from identity_common.spreadsheets import CSV
 from identity_common.wire.audit import AuditEntry, Outcome
 from management_service.audit.reading.names import Parties
 from management_service.audit.reading.service import AuditTrail, Figure, Named
@@ -21,7 +22,6 @@ from management_service.audit.tree.head_keys import HeadKeys, LogKey
 from management_service.audit.tree.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
 
 JSON_LINES: Final = "application/x-ndjson"
-CSV: Final = "text/csv"
 
 _MAX_TIME: Final = 2**53
 _NAME_CHARACTERS: Final = 256

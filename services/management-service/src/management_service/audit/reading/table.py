@@ -1,14 +1,12 @@
 """Entries as a table (RFC 4180), for people and spreadsheets; it has no leaves and verifies nothing. Pure."""
 
-import csv
-import io
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from identity_common.spreadsheets import csv_rows
 from identity_common.wire.audit import AuditContext, AuditEntry
 
 _COLUMNS: Final = (
@@ -17,20 +15,18 @@ _COLUMNS: Final = (
     *("ids", "given", "members", "aggregates", "aggregateCount", "resource", "scope", "address", "userAgent"),
     *("requestId", "count", "id", "log", "sequence"),
 )
-_FORMULA: Final = re.compile(r"^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])")
-"""Where a formula would begin: in the cell, or in what a spreadsheet with other separators takes for one."""
 
 _decode: Final = msgspec.json.Decoder(AuditEntry).decode
 
 
 def table_head() -> bytes:
     """Return the row with the names of the columns."""
-    return _rows([_COLUMNS])
+    return csv_rows([_COLUMNS])
 
 
 def table_rows(entries: Iterable[str], names: Iterable[dict[str, str]]) -> bytes:
     """Return a row for the JSON of each entry, with the names beside it."""
-    return _rows(_cells(_decode(entry), named) for entry, named in zip(entries, names, strict=True))
+    return csv_rows(_cells(_decode(entry), named) for entry, named in zip(entries, names, strict=True))
 
 
 def _cells(entry: AuditEntry, names: dict[str, str]) -> Sequence[str]:
@@ -50,14 +46,3 @@ def _cells(entry: AuditEntry, names: dict[str, str]) -> Sequence[str]:
         *(entry.resource or "", entry.scope or "", entry.address, entry.user_agent, entry.request_id),
         *(str(entry.count), entry.id, entry.log, str(entry.sequence)),
     )
-
-
-def _rows(rows: Iterable[Sequence[str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([*map(_not_a_formula, row)] for row in rows)
-    return text.getvalue().encode()
-
-
-def _not_a_formula(cell: str) -> str:
-    """Return text that a spreadsheet does not take for a formula: an apostrophe before it makes it text."""
-    return _FORMULA.sub("'", cell)
