@@ -115,6 +115,16 @@ def effects(before: Held, after: Held) -> list[dict[str, Any]]:
     ]
 
 
+def affected(before: Held, after: Held) -> dict[tuple[str, str], tuple[set[Permission], set[Permission]]]:
+    """Return what each affected member gains and loses between these two states."""
+    found = {}
+    for key in before.keys() | after.keys():
+        old, new = before.get(key, set()), after.get(key, set())
+        if old != new:
+            found[key] = (new - old, old - new)
+    return found
+
+
 def reach(of: Permission, counted: Counter[tuple[Permission, str]]) -> dict[str, int]:
     members = [count for (each, _), count in counted.items() if each == of]
     return {"members": sum(members), "organizations": len(members)}

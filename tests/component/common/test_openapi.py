@@ -36,13 +36,14 @@ ANSWERED_WHOLE = {
     *("ListLogFigures", "ListLogKeys", "RotateLogKeys", "ListUserConsents", "AddRoleScopes"),
     *(*EFFECTIVE_PERMISSIONS, *WITH_CURSORS),
 }
-STREAMED = {"ExportLogLeaves", "ExportLogs"}
+STREAMED = {"ExportLogLeaves", "ExportLogs", "ExportAffectedMembers"}
 WITHOUT_REVISION = {
     *("TestClaimsFunction", "DryRunClaimsFunction", "RecordClaimsFunctionInputs", "CreateSubjectToken"),
     *("RotateNotValidKeys", "RotatePrivateKeys", "DeletePrivateKey", "RotateLogKeys"),
+    *("ListAffectedMembers", "ExportAffectedMembers"),
     *("DeleteUserConsent", "CreateUserInvitation", "DeleteUserInvitation", "ClearUserSignInAttempts"),
 }
-"""Writes that publish no event."""
+"""Operations other than GET that publish no event."""
 MANAGED = [
     name
     for name, (path, _, operation) in OPERATIONS.items()

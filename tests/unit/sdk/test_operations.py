@@ -59,6 +59,7 @@ IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
 
 
 NOT_OFFERED = {
+    "ExportAffectedMembers",  # a table for people
     *("ExportLogs", "ExportLogLeaves"),  # streams, which ``stead.audit`` reads from files
     *("ListLogKeys", "RotateLogKeys", "ListNotValidKeys", "RotateNotValidKeys"),
     *("ListPrivateKeys", "RotatePrivateKeys", "DeletePrivateKey"),

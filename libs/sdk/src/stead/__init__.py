@@ -44,6 +44,8 @@ from stead.errors import (
 )
 from stead.manage.clients import AsyncManagementClient, ManagementClient
 from stead.models import (
+    AffectedMember,
+    AffectedMembers,
     Application,
     ApplicationSecret,
     AuditEntry,
@@ -68,6 +70,7 @@ from stead.models import (
     OrganizationApplication,
     OrganizationMembership,
     OrganizationPermission,
+    OrganizationReference,
     OrganizationRole,
     OrganizationRoleReference,
     OrganizationTemplate,
@@ -171,6 +174,9 @@ __all__ = [
     "Invitation",
     "TemplatePermission",
     "TemplateReport",
+    "AffectedMember",
+    "AffectedMembers",
+    "OrganizationReference",
     "TemplateRole",
     "TemplateScope",
     "TestedClaims",

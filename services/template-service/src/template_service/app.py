@@ -18,6 +18,7 @@ from identity_common.progress import Progress
 from identity_common.projection.catch_up import CATCH_UP_WAIT_S
 from identity_common.serving import run_restoration
 from identity_common.stores import migrations
+from template_service.affected_members.routes import AffectedMembersController
 from template_service.document.routes import OrganizationTemplateController
 from template_service.member_permissions.routes import readable_by_any_page, scopes_routes
 from template_service.members import routes as members
@@ -45,6 +46,7 @@ _CONTROLLERS: Final[tuple[ControllerRouterHandler, ...]] = (
     OrganizationRolePermissionController,
     OrganizationRoleScopeController,
     OrganizationTemplateController,
+    AffectedMembersController,
     OrganizationController,
     *members.CONTROLLERS,
 )

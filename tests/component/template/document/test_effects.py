@@ -1,15 +1,29 @@
 """``/api/organization-template``: the effects on members that a dry run reports."""
 
+import csv
+import io
 import random
 from typing import Any
 
+import httpx2 as httpx
 import pytest
 
 from tests.support.lengths import length
-from tests.support.organizations import APPLICATIONS, KINDS, USERS, Organization, member_of_kind
+from tests.support.management_api import unique
+from tests.support.organizations import (
+    APPLICATIONS,
+    KINDS,
+    USERS,
+    Organization,
+    known_users,
+    member_of_kind,
+)
 from tests.support.template_api import Template
 from tests.support.template_documents import (
+    PATH,
     UNCHANGED,
+    Permission,
+    affected,
     document,
     effects,
     held,
@@ -19,6 +33,24 @@ from tests.support.template_documents import (
     role_ids,
     shown,
 )
+
+AFFECTED = f"{PATH}/affected-members"
+
+
+async def listed(client: httpx.AsyncClient, wanted: dict[str, Any], limit: int = 100) -> Any:
+    answer = await client.post(AFFECTED, json=wanted, params={"limit": limit})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def table(client: httpx.AsyncClient, wanted: dict[str, Any]) -> list[dict[str, str]]:
+    answer = await client.post(f"{AFFECTED}/export", json=wanted)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/csv; charset=utf-8"), answer.text
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+
+
+def permissions(found: list[dict[str, str]]) -> set[Permission]:
+    return {Permission(each["name"], each.get("resource")) for each in found}
 
 
 class People:
@@ -65,10 +97,24 @@ async def test_a_dry_run_reports_the_effects_on_members(template: Template, reso
         wanted = random_document(dice, resource)
         counted = await template.revision()
         report = await put(template, wanted, dry_run=True)
+        named, rows = await listed(template.client, wanted), await table(template.client, wanted)
         assert (await template.revision(), await held(template)) == (counted, before)
         assert await put(template, wanted) == report
         after = await held(template)
         assert report["members"] == effects(before, after)
+        assert {
+            (each["organization"]["id"], each["id"]): (permissions(each["gaining"]), permissions(each["losing"]))
+            for each in named["members"]
+        } == affected(before, after)
+        assert not named["hasMore"]
+        assert [
+            (row["organizationId"], row["memberId"], row["change"], row["permission"], row["resource"]) for row in rows
+        ] == [
+            (each["organization"]["id"], each["id"], change, one["name"], one.get("resource", ""))
+            for each in named["members"]
+            for change, some in (("gains", each["gaining"]), ("loses", each["losing"]))
+            for one in some
+        ]
         assert await put(template, await shown(template)) == UNCHANGED
         reached += len(report["members"])
         await people.assign(dice, wanted)
@@ -122,3 +168,47 @@ async def test_many_roles_with_a_hundred_permissions_each(template: Template) ->
     assert report["members"] == effects(before, await held(template))
     assert len(report["members"]) == 75
     assert await shown(template) == second
+
+
+@pytest.mark.heavy
+async def test_all_of_very_many_affected_members_are_exported_and_the_first_are_listed(template: Template) -> None:
+    await put(template, document("a", role("one", "a")))
+    by_name = await role_ids(template)
+    users = await known_users(template, 1100)  # more than two batches
+    organization = await Organization.new(template, USERS)
+    assert (await organization.replace(*users)).status_code == 204
+    assert (await organization.assign(users, [by_name["one"]])).status_code == 201
+    wanted = document("", role("one"))
+    first = await listed(template.client, wanted, limit=7)
+    assert ([each["id"] for each in first["members"]], first["hasMore"]) == (sorted(users)[:7], True)
+    assert [row["memberId"] for row in await table(template.client, wanted)] == sorted(users)
+    assert (await listed(template.client, document("a", role("one", "a")))) == {"members": [], "hasMore": False}
+
+
+@pytest.mark.heavy
+async def test_members_are_named_for_callers_that_may_see_users_and_applications(template: Template) -> None:
+    """Names are text of others: in a spreadsheet, none may begin a formula."""
+    roles = {USERS: role("user", "a"), APPLICATIONS: role("machine", "a", type="MachineToMachine")}
+    await put(template, document("a", *roles.values()))
+    by_name = await role_ids(template)
+    names = {USERS: "=HYPERLINK(1)", APPLICATIONS: "Machine"}
+    nameless = await member_of_kind(template, USERS, username=unique("nameless").replace("-", "_"))
+    for kind in KINDS:
+        members = [await member_of_kind(template, kind, name=names[kind]), *([nameless] if kind is USERS else [])]
+        organization = await Organization.new(template, kind, *members)
+        assert (await organization.assign(members, [by_name[roles[kind]["name"]]])).is_success
+    wanted = document("", role("user"), role("machine", type="MachineToMachine"))
+    both = {"user", "application"}
+    for scope, shown_kinds in (
+        ("all", both),
+        ("organizations:read users:read", {"user"}),
+        ("organizations:read applications:read", {"application"}),
+        ("organizations:read template", set()),
+    ):
+        client = template.client_with(template.management.token(scope=scope))
+        found = (await listed(client, wanted))["members"]
+        assert len(found) == 3
+        assert {each["type"] for each in found if "name" in each} == shown_kinds
+        assert {row["memberType"] for row in await table(client, wanted) if row["member"]} == shown_kinds
+    assert {row["member"] for row in await table(template.client, wanted)} >= {"'=HYPERLINK(1)", "Machine"}
+    assert {each["name"] for each in (await listed(template.client, wanted))["members"]} >= set(names.values())

@@ -45,6 +45,13 @@ async def test_an_ambiguous_dry_run_parameter_is_refused(template: Template, val
     assert revision(answer) == before + 1
 
 
+@pytest.mark.parametrize("limit", ["0", "101", "-1", "1.5", "", "many"])
+async def test_an_impossible_number_of_affected_members_is_refused(template: Template, limit: str) -> None:
+    path = f"{PATH}/affected-members"
+    assert issues(await template.client.post(path, json=EMPTY, params={"limit": limit})) == {"limit"}
+    assert issues(await template.client.post(f"{path}/export", json=EMPTY, params={"limit": "1"})) == {"limit"}
+
+
 def places(answer: httpx.Response) -> set[str]:
     """Return the paths that a refusal names in the document."""
     return {issue["path"] for issue in answer.json()["data"]["issues"]}
@@ -55,7 +62,9 @@ async def refused_paths(template: Template, wanted: dict[str, Any], expected: tu
     await held(template)
     before, found = await template.revision(), await shown(template)
     dry, wet = [await send(template, wanted, dry_run=dry_run) for dry_run in (True, False)]
-    assert (refusal(dry), refusal(wet)) == (expected, expected)
+    previews = [await template.client.post(f"{PATH}/affected-members{end}", json=wanted) for end in ("", "/export")]
+    assert [refusal(each) for each in (dry, wet, *previews)] == [expected] * 4
+    assert [places(each) for each in previews] == [places(dry)] * 2
     assert (await template.revision(), await shown(template)) == (before, found)
     assert places(dry) == places(wet)
     return places(wet)

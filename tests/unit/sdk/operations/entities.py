@@ -33,7 +33,10 @@ from stead import (
 )
 from stead.event_types import GrantedPermission
 from stead.models import (
+    AffectedMember,
+    AffectedMembers,
     MemberEffect,
+    OrganizationReference,
     Reach,
     SavedBy,
     TemplateChange,
@@ -240,3 +243,28 @@ FUNCTION_PATH = "/api/configs/jwt-customizer/access-token"
 
 
 IMPERSONATION = {"id": "i1", "userId": "u1", "createdAt": 1, "expiresAt": 2}
+
+AFFECTED_JSON = {
+    "members": [
+        {
+            "type": "application",
+            "id": "a1",
+            "organization": {"id": "o1", "name": "Acme"},
+            "gaining": [{"name": "read:things", "resource": "https://api.example.com"}],
+            "losing": [{"name": "c"}],
+        }
+    ],
+    "hasMore": True,
+}
+AFFECTED = AffectedMembers(
+    members=[
+        AffectedMember(
+            type="application",
+            id="a1",
+            organization=OrganizationReference(id="o1", name="Acme"),
+            gaining=[GrantedPermission("read:things", "https://api.example.com")],
+            losing=[GrantedPermission("c")],
+        )
+    ],
+    has_more=True,
+)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.sdk.operations.entities import (
+    AFFECTED,
+    AFFECTED_JSON,
     LISTED_ROLE,
     LISTED_ROLE_JSON,
     ORGANIZATION_ROLE,
@@ -187,5 +189,13 @@ ROWS: list[Row] = [
         TEMPLATE_JSON,
         REPORT_JSON,
         REPORT,
+    ),
+    (
+        lambda c: c.organization_template.affected_members(TEMPLATE, limit=7),
+        "POST",
+        "/api/organization-template/affected-members?limit=7",
+        TEMPLATE_JSON,
+        AFFECTED_JSON,
+        AFFECTED,
     ),
 ]

@@ -85,6 +85,9 @@ _ROWS: Final[Mapping[str, str]] = {
     "ListOrganizationUserRoles": "organizations:read",
     "ListOrganizationUserScopes": "organizations:read",
     "ListUserOrganizations": "organizations:read",
+    # The response has memberships; a document that differs from the template shows what members hold, and no more.
+    "ListAffectedMembers": "organizations:read",
+    "ExportAffectedMembers": "organizations:read",
     "CreateOrganization": "organizations",
     "DeleteOrganization": "organizations",
     "UpdateOrganization": "organizations",

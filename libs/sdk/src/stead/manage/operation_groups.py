@@ -215,6 +215,7 @@ class OrganizationTemplate(Group[R]):
 
     get = _Method(organization_template.get_organization_template)
     put = _Method(organization_template.put_organization_template)
+    affected_members = _Method(organization_template.list_affected_members)
 
 
 class Organizations(Group[R]):

@@ -27,6 +27,8 @@ from stead.models.custom_claims import (
 )
 from stead.models.impersonations import Impersonation, ImpersonationPolicy, SubjectToken
 from stead.models.organization_template import (
+    AffectedMember,
+    AffectedMembers,
     MemberEffect,
     OrganizationTemplate,
     Reach,
@@ -44,6 +46,7 @@ from stead.models.organizations import (
     OrganizationApplication,
     OrganizationMembership,
     OrganizationPermission,
+    OrganizationReference,
     OrganizationRole,
     OrganizationRoleReference,
     OrganizationUser,
@@ -64,6 +67,8 @@ from stead.models.users import (
 from stead.models.versions import Versioned, note_etag
 
 __all__ = [
+    "AffectedMember",
+    "AffectedMembers",
     "Application",
     "ApplicationSecret",
     "AuditContext",
@@ -93,6 +98,7 @@ __all__ = [
     "OrganizationApplication",
     "OrganizationMembership",
     "OrganizationPermission",
+    "OrganizationReference",
     "OrganizationRole",
     "OrganizationRoleReference",
     "OrganizationTemplate",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from stead.event_types import GrantedPermission
+from stead.event_types import GrantedPermission, MemberType
+from stead.models.organizations import OrganizationReference
 from stead.models.versions import Versioned
 
 
@@ -108,3 +109,29 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     permissions: TemplateChanges
     roles: TemplateChanges
     members: list[MemberEffect] = []
+
+
+class AffectedMember(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A member that would gain or lose permissions.
+
+    Attributes:
+        type: ``user`` or ``application``.
+        name: Its name, or else what it signs in with; None without the scope to see it.
+        organization: Where its permissions change.
+        gaining: Permissions that it does not hold.
+        losing: Permissions that it would no longer hold by any of its roles.
+    """
+
+    id: str
+    type: MemberType
+    name: str | None = None
+    organization: OrganizationReference
+    gaining: list[GrantedPermission] = []
+    losing: list[GrantedPermission] = []
+
+
+class AffectedMembers(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The first members that would gain or lose permissions, and whether there are others."""
+
+    members: list[AffectedMember]
+    has_more: bool

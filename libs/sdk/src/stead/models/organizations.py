@@ -74,6 +74,13 @@ class OrganizationRoleReference(msgspec.Struct, frozen=True, kw_only=True, renam
     name: str
 
 
+class OrganizationReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An organization, by id and name."""
+
+    id: str
+    name: str
+
+
 class OrganizationUser(User, frozen=True, kw_only=True):
     """A user as a member of an organization.
 

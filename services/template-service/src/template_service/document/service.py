@@ -29,7 +29,7 @@ from stead.event_types import (
     PermissionCause,
 )
 from template_service.document import rules, store
-from template_service.document.rules import RoleChange, TemplateDocument, TemplateReport
+from template_service.document.rules import RoleChange, RoleChanges, TemplateDocument, TemplateReport
 from template_service.document.store import StoredTemplate
 from template_service.fan_out.requests import request_role_fan_outs
 from template_service.role_contents.events import record_roles, touch_roles
@@ -38,13 +38,23 @@ from template_service.role_contents.store import Content
 _CONTENTS: Final[tuple[Content, ...]] = ("permission", "scope")
 
 
-class _Plan(NamedTuple):
-    """The changes to make.
+class _Compared(NamedTuple):
+    """The locked template, and a document that can replace it.
 
     Attributes:
         after: The template afterwards.
+        roles: How the roles differ.
         content_ids: Ids of everything that roles grant before or after, except for permissions yet to be created.
     """
+
+    before: StoredTemplate
+    after: rules.Template
+    roles: RoleChanges
+    content_ids: dict[GrantedPermission, str]
+
+
+class _Plan(NamedTuple):
+    """The changes to make."""
 
     before: StoredTemplate
     after: rules.Template
@@ -104,6 +114,18 @@ class OrganizationTemplate:
         self._require_sound(document)
         return await self._fresh_reads.with_catch_up(lambda: self._put(document, dry_run=dry_run))
 
+    async def compare(self, document: TemplateDocument) -> tuple[StoredTemplate, rules.Template]:
+        """Return the template as it is, and as it would be; change nothing, and refuse what ``put`` would refuse."""
+        self._require_sound(document)
+        return await self._fresh_reads.with_catch_up(lambda: self._compare(document))
+
+    @retry_on_conflict
+    async def _compare(self, document: TemplateDocument) -> tuple[StoredTemplate, rules.Template]:
+        async with self._changes.transaction() as transaction:
+            await store.lock_template(transaction.connection, self._tenant_id)
+            compared = await self._compared(transaction.connection, document)
+        return compared.before, compared.after
+
     @retry_on_conflict
     async def _put(self, document: TemplateDocument, *, dry_run: bool) -> TemplateReport:
         async with self._changes.transaction() as transaction:
@@ -128,6 +150,19 @@ class OrganizationTemplate:
 
     async def _plan(self, connection: AsyncConnection, document: TemplateDocument) -> _Plan:
         """Compare a document with the locked template, and count the members that the difference affects."""
+        before, after, roles, content_ids = await self._compared(connection, document)
+        counted = rules.changed_grants(before.template, after)
+        reached = await store.count_members(connection, self._tenant_id, before.role_ids, counted)
+        alike = list(counted.values())
+        report = TemplateReport(
+            permissions=rules.permission_changes(before.template, after),
+            roles=roles,
+            members=rules.member_effects((alike[ordinal], *reach) for ordinal, reach in reached.items()),
+        )
+        return _Plan(before, after, content_ids, report)
+
+    async def _compared(self, connection: AsyncConnection, document: TemplateDocument) -> _Compared:
+        """Compare a document with the locked template; refuse one that cannot replace it."""
         scopes = {GrantedPermission(scope.name, scope.resource) for role in document.roles for scope in role.scopes}
         scope_ids = await store.lock_scopes(connection, self._tenant_id, scopes)
         _refuse_at(rules.unknown_scopes(document, scope_ids), unknown_relation())
@@ -137,15 +172,7 @@ class OrganizationTemplate:
         roles = rules.role_changes(before.template, after)
         retyped = {before.role_ids[change.name]: change.name for change in roles.updated if change.type is not UNSET}
         await self._require_unassigned(connection, document, retyped)
-        counted = rules.changed_grants(before.template, after)
-        reached = await store.count_members(connection, self._tenant_id, before.role_ids, counted)
-        alike = list(counted.values())
-        report = TemplateReport(
-            permissions=rules.permission_changes(before.template, after),
-            roles=roles,
-            members=rules.member_effects((alike[ordinal], *reach) for ordinal, reach in reached.items()),
-        )
-        return _Plan(before, after, {**before.content_ids, **scope_ids}, report)
+        return _Compared(before, after, roles, {**before.content_ids, **scope_ids})
 
     def _with_stored_names(self, document: TemplateDocument, stored: StoredTemplate) -> TemplateDocument:
         """Return the document with the names under which its roles are stored."""

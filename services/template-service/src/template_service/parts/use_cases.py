@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from template_service.affected_members.service import TemplatePreview
 from template_service.document.service import OrganizationTemplate
 from template_service.members.service import Members
 from template_service.organizations.service import Organizations
@@ -17,18 +18,20 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     management_api = settings.management_api_resource
     reader, lookups = shared.connections.reader, shared.connections.lookups
     changes, fresh_reads = shared.changes, shared.fresh_reads
+    template = OrganizationTemplate(
+        reader,
+        changes,
+        fresh_reads,
+        tenant_id=tenant_id,
+        urn_namespace=urn_namespace,
+        management_api=management_api,
+    )
     return {
         "fresh_reads": fresh_reads,
         "permissions": OrganizationPermissions(reader, changes, tenant_id=tenant_id, urn_namespace=urn_namespace),
         "roles": OrganizationRoles(reader, changes, fresh_reads, tenant_id=tenant_id, management_api=management_api),
-        "template": OrganizationTemplate(
-            reader,
-            changes,
-            fresh_reads,
-            tenant_id=tenant_id,
-            urn_namespace=urn_namespace,
-            management_api=management_api,
-        ),
+        "template": template,
+        "template_preview": TemplatePreview(reader, template, tenant_id=tenant_id),
         "organizations": Organizations(reader, changes, tenant_id=tenant_id),
         "members": Members(reader, lookups, changes, fresh_reads, tenant_id=tenant_id),
     }

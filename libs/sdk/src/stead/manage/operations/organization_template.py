@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from stead._transport.api import IfMatch, api_path, decode, json_request
 from stead._transport.operations import Operation
-from stead.models import OrganizationTemplate, TemplateReport
+from stead.models import AffectedMembers, OrganizationTemplate, TemplateReport
 
 
 def get_organization_template() -> Operation[OrganizationTemplate]:
@@ -47,3 +47,20 @@ def put_organization_template(
         (yield json_request("PUT", api_path("organization-template"), document, params=params, if_match=if_match)),
         TemplateReport,
     )
+
+
+def list_affected_members(
+    document: OrganizationTemplate | Mapping[str, Any], *, limit: int = 50
+) -> Operation[AffectedMembers]:
+    """Return the first members that would gain or lose permissions if the document replaced the template.
+
+    Args:
+        document: As ``put`` takes it.
+        limit: Members at most, from 1 to 100.
+
+    Raises:
+        InvalidInput: A member of the document is invalid, or a name occurs twice.
+        Conflict: The document cannot be applied; ``data`` says where.
+    """
+    path = api_path("organization-template", "affected-members")
+    return decode((yield json_request("POST", path, document, params={"limit": limit})), AffectedMembers)
