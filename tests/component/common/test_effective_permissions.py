@@ -192,6 +192,8 @@ def test_what_it_says_is_what_tokens_carry(world: World) -> None:
     world.caught_up()
     found = world.management.users.effective_permissions(user, page_size=2)
     assert {each.id for each in found.organizations} == set(organizations)
+    second = world.management.users.effective_permissions(user, page=2, page_size=2)
+    assert (second.organizations, second.organization_count) == (found.organizations[2:], 3)
     answered = as_answered(found)
     assert answered[(world.resource, "")] == set(world.scope_ids)
     assert len(answered) == 5

@@ -273,6 +273,9 @@ def test_the_sdk_names_every_filter(stack: RunningStack) -> None:
     with pytest.raises(ValueError, match="name is in both exact and like"):
         client.users.list(exact={"name": "a"}, like={"name": "a"})
     assert ids(client.users.list(ids=[other.id, "unknown"])) == [other.id]
+    client.users.invite(user.id)
+    assert [each.user_id for each in client.users.invitations(search=marker, status="Pending")] == [user.id]
+    assert list(client.users.invitations(user_id=user.id, status="Expired")) == []
     assert ids(client.users.list(exact={"username": f"{marker}a"}, ids=[other.id], joint="or")) == []
     assert set(ids(client.applications.list(ids=(machine.id, third.id)))) == {machine.id, third.id}
     assert ids(client.applications.list(search=marker, is_third_party=True)) == [third.id]

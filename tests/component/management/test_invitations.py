@@ -130,3 +130,71 @@ async def test_the_database_holds_a_hash_only(invited: Invited) -> None:
     rows = await invited.management.database.fetch("SELECT * FROM invitations WHERE user_id = $1", invited.user_id)
     assert len(rows) == 1
     assert invitation not in str(rows)
+
+
+async def test_open_ones_are_listed_with_who_created_them_until_they_end(invited: Invited) -> None:
+    client, before = invited.management.client, int(time.time() * 1000)
+
+    async def listed(**params: str) -> list[dict[str, object]]:
+        answer = await client.get("/api/invitations", params={"userId": invited.user_id, **params})
+        assert (answer.status_code, answer.headers["Total-Number"]) == (200, str(len(answer.json()))), answer.text
+        found: list[dict[str, object]] = answer.json()
+        return found
+
+    assert await listed() == []
+    answer = await client.post(f"{invited.path}/invitation", json={})
+    (found,) = await listed()
+    assert before <= found.pop("createdAt") <= int(time.time() * 1000)  # type: ignore[operator]
+    expected = {
+        "userId": invited.user_id,
+        "status": "Pending",
+        "expiresAt": answer.json()["expiresAt"],
+        "inviterId": None,
+        "applicationId": invited.management.credentials.client_id,
+    }
+    assert found == expected
+    assert await listed(status="Expired") == []
+    username = (await client.get(invited.path)).json()["username"]
+    assert len(await listed(q=username.upper())) == 1
+    assert await listed(q=f"{username}x") == []
+
+    author = (await invited.management.created("users"))["id"]
+    async with invited.management.client_with(invited.management.token(subject=author)) as another:
+        assert (await another.post(f"{invited.path}/invitation", json={"minutes": 5})).is_success
+    (found,) = await listed(status="Pending")
+    assert (found["inviterId"], found["applicationId"]) == (author, expected["applicationId"])
+    expire = "UPDATE invitations SET expires_at = $1 WHERE user_id = $2"
+    await invited.management.database.execute(expire, before, invited.user_id)
+    assert [each["status"] for each in await listed()] == ["Expired"]
+    assert await listed(status="Pending") == []
+
+    for method, path, body in (
+        ("PATCH", "/password", {"password": "set by an administrator"}),
+        ("PATCH", "/is-suspended", {"isSuspended": True}),
+        ("DELETE", "/invitation", None),
+    ):
+        await invited.invitation()
+        assert len(await listed()) == 1
+        assert (await client.request(method, f"{invited.path}{path}", **({"json": body} if body else {}))).is_success
+        assert await listed() == [], path
+    invitation = await invited.invitation()
+    assert await invited.accepts(invitation) == (204, None)
+    assert await listed() == []
+
+
+async def test_they_are_listed_page_by_page_in_the_order_in_which_they_expire(management: Management) -> None:
+    marker, ids = unique("u").replace("-", "_"), []
+    for minutes in (30, 10, 20):
+        user_id = (await management.created("users", username=f"{marker}_{minutes}"))["id"]
+        await management.client.post(f"/api/users/{user_id}/invitation", json={"minutes": minutes})
+        ids.append(user_id)
+    pages = [
+        await management.client.get("/api/invitations", params={"q": marker, "page": page, "page_size": 2})
+        for page in (1, 2)
+    ]
+    assert [[each["userId"] for each in page.json()] for page in pages] == [[ids[1], ids[2]], [ids[0]]]
+    assert {page.headers["Total-Number"] for page in pages} == {"3"}
+    for query in ("status=pending", "status=", "page_size=101", "userId=", "q=%00"):
+        assert refusal(await management.client.get(f"/api/invitations?{query}"))[0] == 400, query
+    async with management.client_with(management.token(scope="organizations")) as another:
+        assert refusal(await another.get("/api/invitations"))[0] == 403

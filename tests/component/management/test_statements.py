@@ -9,6 +9,7 @@ from tests.support.management_api import Management, unique
 
 LISTS = (
     "users",
+    "invitations",
     "applications",
     "resources",
     "roles",
@@ -48,6 +49,8 @@ async def ids(management: Management) -> dict[str, str]:
         await management.created("resources", name="n", indicator=f"https://{unique('r')}.example.com")
     users = [user, *[(await management.created("users"))["id"] for _ in range(ITEMS)]]
     applications = [application, *[await management.machine() for _ in range(ITEMS)]]
+    for each in users:
+        await management.client.post(f"/api/users/{each}/invitation", json={})
     for role in roles["User"]:
         await management.client.post(f"/api/roles/{role}/users", json={"userIds": users})
     for role in roles["MachineToMachine"]:

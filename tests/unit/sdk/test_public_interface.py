@@ -92,6 +92,7 @@ def test_the_public_names_are_these() -> None:
         "NotValidFeed",
         "OAuthError",
         "OidcClientMetadata",
+        "OpenInvitation",
         "Organization",
         "OrganizationApplication",
         "OrganizationAware",

@@ -22,7 +22,7 @@ from management_service.impersonations.routes import (
     ImpersonationsController,
     UserImpersonationController,
 )
-from management_service.invitations.routes import InvitationController, accept
+from management_service.invitations.routes import InvitationController, OpenInvitationController, accept
 from management_service.parts.access import access
 from management_service.parts.shared import Shared
 from management_service.parts.subject_tokens import subject_tokens
@@ -50,6 +50,7 @@ _CONTROLLERS: Final = (
     UserRoleController,
     EffectivePermissionController,
     InvitationController,
+    OpenInvitationController,
     ApplicationController,
     SecretController,
     ApplicationRoleController,

@@ -63,8 +63,12 @@ invitations = Table(
     Column("tokens_valid_after", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("scopes", ARRAY(Text)),
+    Column("created_at", BigInteger),
+    Column("inviter_id", Text),
+    Column("application_id", Text),
     reference("invitations", "user_id", "users"),
     UniqueConstraint("tenant_id", "sha256", name="invitations_sha256_unique"),
+    Index("invitations_by_expiry", "tenant_id", "expires_at", "user_id"),
 )
 
 applications = Table(

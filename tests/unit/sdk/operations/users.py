@@ -9,6 +9,7 @@ from stead import (
     GrantingRole,
     Impersonation,
     Invitation,
+    OpenInvitation,
     PermissionsForResource,
     PermissionsInOrganization,
     ResourceConsent,
@@ -119,6 +120,7 @@ ROWS: list[Row] = [
                     id="o1", name="Acme", permissions=(PERMISSION_AND_ROLE,), resources=(PERMISSIONS_FOR_RESOURCE,)
                 ),
             ),
+            organization_count=1,
         ),
     ),
     (lambda c: c.users.withdraw_consent("u1", "a1"), "DELETE", "/api/users/u1/consents/a1", None, None, None),
@@ -172,6 +174,27 @@ ROWS: list[Row] = [
         {"minutes": 60},
         {"invitation": "x", "expiresAt": 7},
         Invitation(invitation="x", expires_at=7),
+    ),
+    (
+        lambda c: c.users.invitations(),
+        "GET",
+        "/api/invitations",
+        None,
+        [
+            {
+                "userId": "u1",
+                "status": "Expired",
+                "createdAt": 1,
+                "expiresAt": 7,
+                "inviterId": "u2",
+                "applicationId": "a1",
+            }
+        ],
+        [
+            OpenInvitation(
+                user_id="u1", status="Expired", created_at=1, expires_at=7, inviter_id="u2", application_id="a1"
+            )
+        ],
     ),
     (lambda c: c.users.withdraw_invitation("u1"), "DELETE", "/api/users/u1/invitation", None, None, None),
     (lambda c: c.users.roles("u1"), "GET", "/api/users/u1/roles", None, [ROLE_JSON], [ROLE]),

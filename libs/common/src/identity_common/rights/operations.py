@@ -19,6 +19,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "ListUserConsents": "users:read",
     "GetUserEffectivePermissions": "users:read",
     "GetUserCustomData": "users:read",
+    "ListInvitations": "users:read",
     "CreateUser": "users",
     "DeleteUser": "users",
     "UpdateUser": "users",

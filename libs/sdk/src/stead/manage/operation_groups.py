@@ -117,6 +117,7 @@ class Users(Group[R]):
     set_password = _Method(users.set_user_password)
     invite = _Method(users.invite_user)
     withdraw_invitation = _Method(users.withdraw_user_invitation)
+    invitations = _List(users.list_invitations)
     clear_sign_in_attempts = _Method(users.clear_user_sign_in_attempts)
     roles = _List(users.list_user_roles)
     assign_roles = _Method(users.assign_user_roles)

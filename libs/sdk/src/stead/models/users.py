@@ -88,6 +88,26 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return f"Invitation(expires_at={self.expires_at})"
 
 
+class OpenInvitation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An invitation that the user has not accepted.
+
+    Attributes:
+        user_id: The invited user.
+        status: ``Pending``, or ``Expired``: a new one would be needed.
+        created_at: Milliseconds since the epoch; None if an earlier release created it.
+        expires_at: Milliseconds since the epoch.
+        inviter_id: The user who created it; None if an application or a command of the operator did.
+        application_id: The application that created it, for the user or for itself; None for a command.
+    """
+
+    user_id: str
+    status: str = "Pending"
+    created_at: int | None = None
+    expires_at: int = 0
+    inviter_id: str | None = None
+    application_id: str | None = None
+
+
 class GrantingRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A role that grants a permission: an API role, or an organization role."""
 
@@ -143,9 +163,11 @@ class EffectivePermissions(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     Attributes:
         is_suspended: No token is issued to a suspended user, or on their behalf, whatever the roles grant.
         resources: Scopes of API resources that API roles grant, ordered by the name of the resource.
-        organizations: The organizations that the user belongs to, ordered by name.
+        organizations: The organizations that the user belongs to, ordered by name; all of them, or those of a page.
+        organization_count: How many organizations there are on all pages.
     """
 
     is_suspended: bool = False
     resources: tuple[PermissionsForResource, ...] = ()
     organizations: tuple[PermissionsInOrganization, ...] = ()
+    organization_count: int = 0

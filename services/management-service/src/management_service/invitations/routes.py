@@ -1,8 +1,8 @@
-"""``/api/users/{userId}/invitation``, and ``/api/invitations/accept`` for the invited user."""
+"""``/api/users/{userId}/invitation``, ``/api/invitations``, and ``/api/invitations/accept`` for the invited user."""
 
-from typing import Final
+from typing import Final, cast, get_args
 
-from litestar import Controller, delete, post
+from litestar import Controller, Response, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
@@ -12,11 +12,21 @@ from identity_common.fields import Answer
 from identity_common.http.auditing import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi.declarations import CHANGES_DIRECTORY, PUBLISHES_NOTHING, documented
-from management_service.invitations.rules import InvitationAcceptance, InvitationCreation
+from identity_common.http.listing import PAGED, Listing
+from identity_common.http.openapi.declarations import CHANGES_DIRECTORY, PUBLISHES_NOTHING, Filter, documented
+from management_service.invitations.rules import (
+    InvitationAcceptance,
+    InvitationCreation,
+    InvitationStatus,
+    OpenInvitation,
+)
 from management_service.invitations.service import Invitations
 
 _TAG: Final = "Invitations"
+_STATUS: Final = Filter(
+    "status", "Only those that are pending, or only the others.", values=get_args(InvitationStatus)
+)
+_USER: Final = Filter("userId", "Only the one of this user.")
 
 
 class InvitationAnswer(Answer):
@@ -65,6 +75,32 @@ class InvitationController(Controller):
     async def withdraw(self, user_id: FromPath[str], invitations: NamedDependency[Invitations]) -> None:
         """Withdraw the invitation of a user, if there is one."""
         await invitations.withdraw(user_id)
+
+
+class OpenInvitationController(Controller):
+    """The invitations that nobody has accepted."""
+
+    path = "/invitations"
+    tags = (_TAG,)
+    dependencies = PAGED
+
+    @get(
+        "/",
+        operation_id="ListInvitations",
+        summary="List open invitations",
+        opt=documented(filters=(_STATUS, _USER)),
+    )
+    async def list_invitations(
+        self, listing: NamedDependency[Listing], invitations: NamedDependency[Invitations]
+    ) -> Response[list[OpenInvitation]]:
+        """List the invitations that were not accepted, pending or expired, in the order in which they expire.
+
+        One that was replaced, was withdrawn, or ended with a new password or a suspension is not listed. ``q`` searches
+        in the ids, names, user names, e-mail addresses and phone numbers of the invited users.
+        """
+        status = cast("InvitationStatus | None", listing.filter(_STATUS.name))
+        found, total = await invitations.list_open(listing.page, status=status, user_id=listing.filter(_USER.name))
+        return listing.answer(found, total)
 
 
 @post(

@@ -1,10 +1,10 @@
 """Invitations, and when they are valid."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from identity_common.fields import Body
+from identity_common.fields import Answer, Body
 from management_service.users.rules import Password
 
 DEFAULT_MINUTES: Final = 24 * 60
@@ -12,6 +12,7 @@ MAX_MINUTES: Final = 30 * 24 * 60
 
 _MAX_CHARACTERS: Final = 128
 
+InvitationStatus = Literal["Pending", "Expired"]
 Minutes = Annotated[int, msgspec.Meta(ge=1, le=MAX_MINUTES)]
 
 
@@ -41,6 +42,26 @@ class InvitationAcceptance(Body):
         return "InvitationAcceptance()"
 
 
+class OpenInvitation(Answer):
+    """An invitation that the user has not accepted, without its value.
+
+    Attributes:
+        user_id: The invited user.
+        status: ``Pending``, or ``Expired``: a new one would be needed.
+        created_at: When it was created, milliseconds since the epoch; null if an earlier release created it.
+        expires_at: When it expires, milliseconds since the epoch.
+        inviter_id: The user who created it; null if an application or a command of the operator did.
+        application_id: The application that created it, for the user or for itself; null for a command.
+    """
+
+    user_id: str
+    status: InvitationStatus
+    created_at: int | None
+    expires_at: int
+    inviter_id: str | None
+    application_id: str | None
+
+
 class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
     """An invitation without its value.
 
@@ -50,6 +71,9 @@ class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
         tokens_valid_after: The user's value when the invitation was created.
         expires_at: Milliseconds since the epoch.
         scopes: Of the access token that it was created with; None if a command created it.
+        created_at: Milliseconds since the epoch; None if an earlier release created it.
+        inviter_id: The user who created it; None if an application or a command did.
+        application_id: The client of the access token; None if a command created it.
     """
 
     tenant_id: str
@@ -58,6 +82,9 @@ class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
     tokens_valid_after: int
     expires_at: int
     scopes: list[str] | None = None
+    created_at: int | None = None
+    inviter_id: str | None = None
+    application_id: str | None = None
 
     def is_valid(self, *, now: int, tokens_valid_after: int) -> bool:
         """Return whether it may be accepted.
@@ -70,3 +97,14 @@ class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
             tokens_valid_after: The user's current value.
         """
         return now < self.expires_at and tokens_valid_after == self.tokens_valid_after
+
+    def open_at(self, now: int) -> OpenInvitation:
+        """Return what the API shows at a time, of an invitation that nothing but time has ended."""
+        return OpenInvitation(
+            user_id=self.user_id,
+            status="Pending" if now < self.expires_at else "Expired",
+            created_at=self.created_at,
+            expires_at=self.expires_at,
+            inviter_id=self.inviter_id,
+            application_id=self.application_id,
+        )

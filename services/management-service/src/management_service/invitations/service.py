@@ -1,6 +1,7 @@
 """Creates invitations, and sets the password of a user who accepts one."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -11,10 +12,16 @@ from identity_common.clock import Clock, now_ms
 from identity_common.failures import Conflict, missing_by_id
 from identity_common.identifiers import new_secret
 from identity_common.outbox.changes import Changes
+from identity_common.paging import Page
 from identity_common.stores.database import retry_on_conflict
 from management_service.attainable_scopes import AttainableScopes
 from management_service.invitations import store
-from management_service.invitations.rules import InvitationAcceptance, StoredInvitation
+from management_service.invitations.rules import (
+    InvitationAcceptance,
+    InvitationStatus,
+    OpenInvitation,
+    StoredInvitation,
+)
 from management_service.passwords.hashing import Passwords
 from management_service.users.service import Users
 from management_service.users.store import find_user, lock_user
@@ -72,7 +79,7 @@ class Invitations:
 
     @retry_on_conflict
     async def _store(self, user_id: str, value: str, *, expires_at: int) -> int:
-        caller = admitted()
+        caller, now = admitted(), self._clock()
         async with self._changes.unpublished() as connection:
             user = await lock_user(connection, self._tenant_id, user_id)
             if user is None:
@@ -84,6 +91,9 @@ class Invitations:
                 tokens_valid_after=user.tokens_valid_after,
                 expires_at=expires_at,
                 scopes=None if caller is None else sorted(caller.scopes),
+                created_at=now,
+                inviter_id=None if caller is None else caller.user_id,
+                application_id=None if caller is None else caller.application_id,
             )
             await store.put_invitation(connection, invitation)
         return expires_at
@@ -93,6 +103,17 @@ class Invitations:
         await self._changes.record_action(_KIND, (user_id,), "delete")
         async with self._changes.unpublished() as connection:
             await store.delete_invitation(connection, self._tenant_id, user_id)
+
+    async def list_open(
+        self, page: Page, *, status: InvitationStatus | None, user_id: str | None
+    ) -> tuple[Sequence[OpenInvitation], int]:
+        """Return a page of the invitations that have not been accepted, and their total."""
+        now = self._clock()
+        async with self._reader.connect() as connection:
+            found, total = await store.list_open(
+                connection, self._tenant_id, page, now=now, status=status, user_id=user_id
+            )
+        return [each.open_at(now) for each in found], total
 
     async def is_valid(self, user_id: str, value: str) -> bool:
         """Return whether this is the value of a valid invitation of a user."""

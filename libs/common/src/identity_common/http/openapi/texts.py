@@ -35,6 +35,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "primaryEmail": "alice@example.com",
     "primaryPhone": "+4915112345678",
     "password": "correct horse battery staple",
+    "inviterId": "c5z9l8m4b7n1",
     "invitation": "sLk2uWg7jZb4mPa9hEf3iRo6xKc1vSVd0rC5YqX1nT8",
     "avatar": "https://example.com/alice.png",
     "customData": {"plan": "gold"},

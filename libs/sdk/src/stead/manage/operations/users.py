@@ -12,7 +12,15 @@ from stead._transport.api import IfMatch, api_path, command, decode, json_reques
 from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
 from stead.manage.operations._bodies import FreeForm, SearchField, create_body, patch_body
-from stead.models import Consent, EffectivePermissions, Invitation, PermissionsInOrganization, Role, User
+from stead.models import (
+    Consent,
+    EffectivePermissions,
+    Invitation,
+    OpenInvitation,
+    PermissionsInOrganization,
+    Role,
+    User,
+)
 
 
 def create_user(
@@ -214,6 +222,28 @@ def withdraw_user_invitation(user_id: str) -> Operation[None]:
     return command("DELETE", api_path("users", user_id, "invitation"))
 
 
+def list_invitations(
+    *,
+    search: str | None = None,
+    status: Literal["Pending", "Expired"] | None = None,
+    user_id: str | None = None,
+    page_size: int = MAX_PAGE_SIZE,
+) -> ListRequest[OpenInvitation]:
+    """Iterate over the invitations that were not accepted, in the order in which they expire.
+
+    Args:
+        search: Only of users with this text in their id, name, user name, e-mail address or phone number.
+        status: Only those that are pending, or that have expired.
+        user_id: Only the one of this user.
+        page_size: Items per request, 1 to 100.
+
+    Raises:
+        InvalidInput: A text is empty or longer than 128 characters.
+    """
+    params = {"q": search, "status": status, "userId": user_id}
+    return ListRequest(api_path("invitations"), OpenInvitation, page_size=page_size, params=params)
+
+
 def clear_user_sign_in_attempts(user_id: str) -> Operation[None]:
     """Reset the count of wrong passwords, so that a user may sign in again at once.
 
@@ -264,7 +294,7 @@ def remove_user_role(user_id: str, role_id: str) -> Operation[None]:
 
 
 def get_user_effective_permissions(
-    user_id: str, *, search: str | None = None, page_size: int = 20
+    user_id: str, *, search: str | None = None, page: int | None = None, page_size: int = 20
 ) -> Operation[EffectivePermissions]:
     """Return all permissions of a user, each with the roles that it comes from, as tokens may carry them now.
 
@@ -274,11 +304,12 @@ def get_user_effective_permissions(
             for scope in resource.scopes:
                 print(resource.indicator, scope.name, [role.name for role in scope.roles])
 
-    The result has every organization, from as many requests as there are pages of them.
+    The result has every organization, from as many requests as there are pages of them, unless one page is named.
 
     Args:
         user_id: The user.
         search: Only organizations with this text in their id, name or description; all resources in any case.
+        page: Only this page of the organizations, from 1.
         page_size: Organizations per request, 1 to 100; fewer if their permissions are very many.
 
     Raises:
@@ -289,15 +320,17 @@ def get_user_effective_permissions(
     path = api_path("users", user_id, "effective-permissions")
     params: dict[str, str | int] = {"page_size": page_size} | ({} if search is None else {"q": search})
     organizations: list[PermissionsInOrganization] = []
-    for page in count(1):
-        answer = yield json_request("GET", path, params={"page": page, **params})
+    for number in count(page or 1):
+        answer = yield json_request("GET", path, params={"page": number, **params})
         found = decode(answer, EffectivePermissions)
         organizations += found.organizations
-        if "next" not in answer.links:
+        if page is not None or "next" not in answer.links:
             break
         if not found.organizations:
             raise unexpected_answer("an empty page has a next one", answer)
-    return structs.replace(found, organizations=tuple(organizations))
+    total = answer.headers.get("Total-Number", "")
+    counted = int(total) if total.isascii() and total.isdecimal() else len(organizations)
+    return structs.replace(found, organizations=tuple(organizations), organization_count=counted)
 
 
 def list_user_consents(user_id: str) -> Operation[list[Consent]]:
