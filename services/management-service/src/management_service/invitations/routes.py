@@ -23,9 +23,7 @@ from management_service.invitations.rules import (
 from management_service.invitations.service import Invitations
 
 _TAG: Final = "Invitations"
-_STATUS: Final = Filter(
-    "status", "Only those that are pending, or only the others.", values=get_args(InvitationStatus)
-)
+_STATUS: Final = Filter("status", "Only those that are pending, or only the others.", values=get_args(InvitationStatus))
 _USER: Final = Filter("userId", "Only the one of this user.")
 
 

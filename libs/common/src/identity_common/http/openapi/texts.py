@@ -70,7 +70,6 @@ EXAMPLES: Final[dict[str, Any]] = {
     "value": "7jZb4mPa9hEf3iRo6xKc1vSVd0rC5YqX1nT8sLk2uWg",
     "logId": "k2v0m8b4n7c1z5l9rj3xq",
     "logKey": "management.user.update",
-    "ticketId": "T-4711",
     "reason": "The order was found.",
     "subjectTokenId": "v0m8b4n7c1z5l9rj3xkq2",
     "targetId": "8m4b7n1c5z9l",

@@ -13,10 +13,10 @@ from sqlalchemy import (
     Text,
     any_,
     bindparam,
-    collate,
     exists,
     false,
     func,
+    literal,
     literal_column,
     or_,
     select,
@@ -193,7 +193,7 @@ def ticket_statement(tenant_id: str, ticket: str, *, limit: int) -> Select[Any]:
         .where(
             audit_entries.c.tenant_id == tenant_id,
             audit_entries.c.key == literal_column(f"'{ISSUED}'"),  # as in the condition of the index
-            audit_ticket == func.lower(collate(ticket, "C")),
+            audit_ticket == func.lower(literal(ticket).collate("C")),
             audit_entries.c.subject_token_id.is_not(None),
         )
         .order_by(audit_entries.c.occurred_at.desc(), audit_entries.c.number.desc())
@@ -205,7 +205,8 @@ async def impersonations_of_ticket(
     connection: AsyncConnection, tenant_id: str, ticket: str, *, limit: int
 ) -> Sequence[str]:
     """Return the subject tokens that were issued for a ticket."""
-    return (await connection.execute(ticket_statement(tenant_id, ticket, limit=limit))).scalars().all()
+    found: Sequence[str] = (await connection.execute(ticket_statement(tenant_id, ticket, limit=limit))).scalars().all()
+    return found
 
 
 async def parties_of_impersonations(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> Sequence[Any]:

@@ -1,12 +1,12 @@
-"""When and by whom an invitation was created, and the list of those that nobody has accepted.
+"""When and by whom an invitation was created, and the list of those that were not accepted.
 
 Invitations from before have neither a time nor an author.
 """
 
 from alembic import op
 
-revision = "0033"
-down_revision = "0028"
+revision = "0030"
+down_revision = "0029"
 
 _COLUMNS = ("created_at bigint", "inviter_id text", "application_id text")
 
