@@ -10,6 +10,7 @@ import pytest
 from identity_common.identifiers import new_secret
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
+from tests.support.signing_in import SignIn
 from tests.support.world import MANAGEMENT_API, Client, World, last_revision, outcome, world_of_late_news
 
 pytestmark = pytest.mark.slow
@@ -65,12 +66,15 @@ async def test_what_is_minted_after_a_change_of_the_policy_is_judged_by_it_witho
 
 
 async def test_what_is_minted_after_an_end_is_judged_by_it_without_the_header(late_world: World) -> None:
-    """The checks before the take are made again once the revision of the minting has arrived, and spend nothing."""
+    """The checks before the take are made again once the revision of the minting has arrived, and spend nothing.
+
+    So it is with codes and the revision of their sign-in.
+    """
 
     def ask(world: World) -> None:
         management = world.management
         passing = management.resources.create("Passing", f"https://{new_secret()}.example.com/api")
-        closed, deleted = world.client("Traditional"), world.client("Traditional")
+        closed, deleted, redeeming = (world.client("Traditional") for _ in range(3))
         actor = world.user()
         actor_token = world.userinfo_token(actor)
         world.caught_up()
@@ -80,6 +84,8 @@ async def test_what_is_minted_after_an_end_is_judged_by_it_without_the_header(la
         assert outcome(world.exchange(world.subject_token(), client=deleted)) == (401, "invalid_client")
         management.resources.delete(passing.id)
         assert outcome(world.exchange(world.subject_token(), resource=passing.indicator)) == (400, "invalid_target")
+        management.applications.delete(redeeming.id)
+        assert outcome(SignIn(world, redeeming).redeem()) == (401, "invalid_client")
         management.users.suspend(actor)
         subject_token = world.subject_token()
         given = {"actor_token": actor_token, "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}

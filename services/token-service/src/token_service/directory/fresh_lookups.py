@@ -103,6 +103,16 @@ class Directory:
         """
         await self._fresh.wait_for(awaited, *parts)
 
+    def revision_of_checks(self, awaited: Mapping[str, int], *, with_people: bool = False) -> int:
+        """Return the revision of management that checks include if they begin now.
+
+        Args:
+            awaited: Revisions that the request has waited for.
+            with_people: Whether the checks read users, too.
+        """
+        parts = [self.in_memory.freshness, self.in_redis.freshness][: 1 + with_people]
+        return max(min(part.seen("management") for part in parts), awaited.get("management", 0))
+
     def requirement(self, organization_id: str | None, *, at_least: Mapping[str, int], checked: int) -> Requirement:
         """Return what the directory must include before a script spends something of a user.
 

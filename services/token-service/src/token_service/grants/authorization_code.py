@@ -22,7 +22,7 @@ from token_service.authorizations import Authorizations, Code, Codes, RefreshTok
 from token_service.claims_function import Reservation
 from token_service.grants.form import GrantForm, unsupported
 from token_service.grants.oauth_errors import unauthorized_client
-from token_service.grants.table import TokenRequest, TokenResponse
+from token_service.grants.table import ChecksOutdatedError, TokenRequest, TokenResponse
 from token_service.grants.token_to_sign import TokenToSign
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
 from token_service.tokens.keys import AwaitedKey
@@ -115,6 +115,7 @@ class AuthorizationCodeGrant:
         """Wait for the sign-in, take the code, check it and the user, call the custom-claims function, redeem, sign.
 
         Raises:
+            ChecksOutdatedError: The sign-in is newer than the checks; its revision has arrived now.
             OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises.
             Refused: By the function.
             TemporarilyUnavailable: No worker is free for the function, before anything is spent; or a store does not
@@ -138,6 +139,8 @@ class AuthorizationCodeGrant:
         sign_in = await self._codes.revision_of(prepared.form.code, application_id=prepared.client.id)
         awaited = highest({"management": sign_in}, prepared.requested_token.awaited)
         await self._tokens.wait_for_records(awaited)
+        if sign_in > prepared.requested_token.checked:
+            raise ChecksOutdatedError({"management": sign_in})
         return awaited
 
     async def _decide(

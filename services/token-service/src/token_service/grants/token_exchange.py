@@ -118,7 +118,8 @@ class TokenExchangeGrant:
         if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
         form = request.parameters.as_form(TokenExchangeForm)
-        checked, issued_at = self._revision(request, with_actor=bool(form.actor_token)), now_ms()
+        checked = self._directory.revision_of_checks(request.awaited, with_people=bool(form.actor_token))
+        issued_at = now_ms()
         self._require_token_types(form)
         requested = requested_scopes(form.scope)
         target = await self._target(form, request.parameters, requested)
@@ -147,13 +148,6 @@ class TokenExchangeGrant:
             issued_at=issued_at,
             exchange=exchange,
         )
-
-    def _revision(self, request: TokenRequest, *, with_actor: bool) -> int:
-        """Return the revision of management that the checks include if they begin now; only the actor is in Redis."""
-        parts = [self._directory.in_memory.freshness]
-        if with_actor:
-            parts.append(self._directory.in_redis.freshness)
-        return max(min(part.seen("management") for part in parts), request.awaited.get("management", 0))
 
     async def _actor(self, actor_token: str, at_least: Mapping[str, int]) -> ActingParty:
         try:

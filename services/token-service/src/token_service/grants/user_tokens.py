@@ -47,12 +47,14 @@ class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
         target: What the token will be bound to; the userinfo endpoint by default.
         scopes: The requested scope tokens; None for all that were consented to.
         awaited: Revisions that the user's records must include.
+        checked: Management's revision that the checks of client and target include.
         audited: Facts about the request for the audit trail.
     """
 
     target: Target
     scopes: frozenset[str] | None
     awaited: Mapping[str, int]
+    checked: int
     audited: AuditedTokenRequest
 
 
@@ -115,11 +117,14 @@ class UserTokens:
         Raises:
             OAuthError: ``invalid_target``.
         """
+        checked = self._directory.revision_of_checks(request.awaited)
         target = await self._targets.requested(form, request.parameters) or self._targets.userinfo
         request.audited.note_target(target.organization_id, target.indicator)
         if target.resource is not None:
             await self._targets.require_open_to_users_of(client, target.resource)
-        return RequestedToken(target=target, scopes=scopes, awaited=request.awaited, audited=request.audited)
+        return RequestedToken(
+            target=target, scopes=scopes, awaited=request.awaited, checked=checked, audited=request.audited
+        )
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both parts of the directory."""
