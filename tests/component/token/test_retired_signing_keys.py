@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
 from stead import AsyncAccessTokenVerifier
 from tests.support.authorizing import opened
@@ -45,7 +47,7 @@ ASKED = [("GET", "/api/users"), ("POST", "/api/subject-tokens"), ("GET", MEMBER)
 def own_stack(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
     """The whole system, for a tenant whose keys these tests rotate."""
     directory = tmp_path_factory.mktemp("rotated")
-    stack = RunningStack(servers, directory, tenant_id=f"rotated-{secrets.token_hex(4)}")
+    stack = RunningStack(servers, directory, tenant_id=f"rotated-{secrets.token_hex(4)}", revision_wait_s=30)
     try:
         stack.start()
         yield stack
@@ -119,6 +121,36 @@ def test_an_emergency_rotation_retires_the_current_key_at_once(own_stack: Runnin
         newer = management_token(own_stack)
         assert is_active(own_stack, newer)
         eventually(lambda newer=newer: refused(own_stack, newer) == [False] * len(ASKED))  # type: ignore[misc]
+
+
+@pytest.mark.heavy
+async def test_an_exchange_that_waits_does_not_sign_with_a_key_that_is_retired_meanwhile(
+    own_stack: RunningStack, servers: ServerAddresses
+) -> None:
+    """Otherwise nothing accepts the token that the subject token was spent on."""
+    subject_token = await asyncio.to_thread(own_stack.subject_token)
+    key = subject_token_key(own_stack.tenant_id, subject_token)
+    redis = Redis.from_url(servers.admin_redis_url)
+    record = msgspec.json.decode(await redis.get(key), type=SubjectTokenRecord)
+    later = msgspec.structs.replace(record, revision=record.revision + 1)
+    await redis.set(key, msgspec.json.encode(later), keepttl=True)
+
+    token = await asyncio.to_thread(management_token, own_stack)
+    async with redis.monitor() as seen:
+        exchange = asyncio.create_task(asyncio.to_thread(own_stack.exchange, subject_token, scope="openid"))
+        async for command in seen.listen():
+            if key in command["command"]:
+                break
+    await asyncio.to_thread(request, own_stack, "POST", f"{KEYS}/rotate", token, json={"emergency": True})
+    newer = await asyncio.to_thread(management_token, own_stack)
+
+    def create_a_user() -> bool:
+        return request(own_stack, "POST", "/api/users", newer, json={}).status_code == 200
+
+    await asyncio.to_thread(eventually, create_a_user)  # the revision that the exchange waits for
+    issued = await exchange
+    assert await asyncio.to_thread(is_active, own_stack, issued.access_token)
+    await redis.aclose()
 
 
 class Replicas:
