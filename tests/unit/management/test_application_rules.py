@@ -28,7 +28,7 @@ NATIVE_ONLY = ["com.example.app:/cb", "com.example.app://cb", "io.x-y.z:cb"]
 
 @pytest.mark.parametrize("application_type", ["Native", "SPA", "Traditional", "MachineToMachine"])
 @pytest.mark.parametrize("uri", EVERYWHERE)
-def test_https_and_http_on_loopback_are_redirect_uris_of_every_application(uri: str, application_type: str) -> None:
+def test_https_and_http_on_loopback_can_be_redirect_uris_of_every_application(uri: str, application_type: str) -> None:
     assert is_redirect_uri(uri, application_type)  # type: ignore[arg-type]
 
 
