@@ -334,3 +334,28 @@ async def test_single_keys_list_the_shortcuts_lead_to_areas_and_can_be_switched_
     await expect(page.get_by_label("Search everywhere")).to_be_focused()
     await page.keyboard.type("gu")
     await expect(page).to_have_url(f"{administrator.stack.base_url}{CONSOLE}")
+
+
+async def test_on_a_phone_the_areas_are_a_menu_for_the_keyboard_too(
+    page: Page, administrator: Administrator, inspector: Inspector
+) -> None:
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await signed_in(page, administrator)
+    menu, users = page.get_by_role("button", name="Menu"), page.get_by_role("link", name="Users", exact=True)
+    await expect(users).to_be_hidden()
+    await menu.focus()
+    await page.keyboard.press("Enter")
+    await expect(users).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(users).to_be_hidden()
+    await expect(menu).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("button", name="Close")).to_be_focused()
+    for _ in range(2):
+        await page.keyboard.press("Tab")
+    await expect(users).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**{CONSOLE}/users")
+    await menu.click()
+    await inspector.inspect(page, "console-menu")
