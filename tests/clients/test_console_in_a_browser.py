@@ -359,3 +359,58 @@ async def test_on_a_phone_the_areas_are_a_menu_for_the_keyboard_too(
     await page.wait_for_url(f"**{CONSOLE}/users")
     await menu.click()
     await inspector.inspect(page, "console-menu")
+
+
+async def test_what_a_support_lead_asks_is_answered_with_the_keyboard(page: Page, administrator: Administrator) -> None:
+    """By ticket, by the customer, and to end it; the list refreshes itself, and what was searched for is kept here."""
+    stack, management, mark = administrator.stack, administrator.stack.management, secrets.token_hex(4)
+    customer = management.users.create(name=f"Customer {mark}").id
+    ids = []
+    for number in range(2):
+        context = {"reason": HOSTILE, "ticketId": f"TCK-{mark}{number}"}
+        token = management.subject_tokens.create(customer, context)
+        stack.exchange(token.token, scope=["openid"])
+        ids.append(token.impersonation_id)
+    eventually(lambda: sum(each.issued_to != "" for each in management.impersonations.list(user_id=customer)) == 2)
+    await page.clock.install()
+    await signed_in(page, administrator)
+
+    await page.keyboard.press("/")
+    await page.keyboard.type(f"TCK-{mark}0")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Impersonations")).to_be_visible()
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(f"{stack.base_url}{CONSOLE}/impersonations/{ids[0]}")
+    await expect(page.get_by_role("main")).to_contain_text(HOSTILE)
+
+    await page.keyboard.press("g")
+    await page.keyboard.press("i")
+    await page.get_by_label("User or actor").fill(f"Customer {mark}")
+    await page.keyboard.press("Enter")
+    rows = page.locator("#list tbody tr")
+    await expect(rows).to_have_count(2)
+    management.impersonations.end(ids[0])
+    eventually(lambda: management.impersonations.get(ids[0]).ended_at is not None)
+    await page.locator("#list summary").nth(1).focus()
+    await page.clock.run_for(16_000)
+    await expect(rows).to_have_count(1)
+    await expect(page.get_by_text("1 impersonation", exact=True)).to_be_visible()
+
+    await page.locator("#list summary").focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("found")
+    await page.clock.run_for(16_000)  # what is open is not refreshed
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("status").first).to_contain_text("Ended.")
+    await expect(page.get_by_text("None matches.")).to_be_visible()
+    eventually(lambda: management.impersonations.get(ids[1]).end_reason == "found")
+
+    await page.keyboard.press("/")
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(f"{stack.base_url}{CONSOLE}/search?q=TCK-{mark}0")
+    await page.get_by_role("button", name="Sign out").click()
+    await page.wait_for_load_state()
+    assert await page.evaluate("localStorage.getItem('stead-searches')") is None

@@ -55,6 +55,8 @@ def test_a_refused_exchange_needs_attention_and_is_counted(stack: RunningStack, 
     eventually(is_told)
     page = unescape(administrator.opens(CONSOLE).text)
     assert re.search(r"\d+ impersonations? (is|are) active", page)
+    assert page.index("Active impersonations") < page.index("What needs attention") < page.index("The last 24 hours")
+    assert "What happened lately" not in page
     assert set(re.findall(r'<rect class="([a-z-]+)" x=', page)) >= {"exchanges", "refusals"}
 
 
@@ -77,6 +79,13 @@ def test_a_failing_script_is_told_at_once(stack: RunningStack, administrator: Ad
         assert re.search(told, page), page
     finally:
         functions.delete("access-token")
+
+
+def test_each_part_is_shown_to_who_may_see_it(stack: RunningStack) -> None:
+    page = Administrator(stack, "keys:read").opens(CONSOLE)
+    assert re.findall("<h2[^>]*>([^<]+)", page.text.partition("<dialog")[0]) == ["What needs attention"]
+    missing = {"impersonations:read", "claims:read", "audit:read"}
+    assert set(re.findall("<li><code>([a-z:]+)</code></li>", page.text)) == missing
 
 
 def test_who_only_reads_sees_the_figures_too(stack: RunningStack) -> None:

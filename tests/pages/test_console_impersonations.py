@@ -7,8 +7,10 @@ import re
 import secrets
 from collections.abc import Iterator
 from html import unescape
+from urllib.parse import urlencode
 
 import pytest
+import redis
 
 from stead import ImpersonationPolicy, NotFound
 from tests.support.administrator import CONSOLE, ENDED, Administrator, errors, heading, notices
@@ -63,16 +65,98 @@ def test_an_impersonation_is_seen_told_and_ended(stack: RunningStack, administra
 
     asked = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}/end")
     assert re.search(r"(?s)This one expires at .* UTC</bdi>\.", asked.text)
-    administrator.sends(asked)
+    refused = administrator.sends(asked, reason="x" * 257)
+    assert (refused.status_code, list(errors(refused))) == (400, ["reason"])
+    assert administrator.form(refused)[1]["reason"] == ["x" * 257]
+    administrator.sends(asked, reason=f" {REASON} ")
     story = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
     assert notices(story) == [f"Ended. {ENDED}"]
     eventually(lambda: "this one was ended" in administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}").text)
+    eventually(lambda: stack.management.impersonations.get(impersonation_id).end_reason == REASON)
     ended = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
+    assert f"Reason: \u2068{REASON}" in unescape(re.sub("</?bdi>", "\u2068", ended.text))
     assert re.search(r"(?s)nor introspect accept the token until .* UTC</bdi>\.", ended.text)
     assert "Grace Hopper" in administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}").text
     over = administrator.opens(f"{IMPERSONATIONS}?userId={user}&state=over")
     assert impersonation_id in over.text
     assert impersonation_id not in administrator.opens(f"{IMPERSONATIONS}?userId={user}").text
+
+
+@pytest.mark.heavy
+def test_each_filter_of_the_list_finds_it_and_an_unknown_name_is_no_empty_list(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    name, ticket = (f"Ada {secrets.token_hex(5)}" for _ in range(2))
+    user = stack.management.users.create(name=name).id
+    token = stack.management.subject_tokens.create(user, {"reason": "A lost invoice", "ticketId": ticket})
+    stack.exchange(token.token, scope=["openid"])
+    eventually(lambda: any(each.issued_to for each in stack.management.impersonations.list(user_id=user)))
+    (begun_one,) = stack.management.impersonations.list(user_id=user)
+    assert begun_one.client_id is not None
+    application = stack.management.applications.get(begun_one.client_id).name
+
+    def found(**given: str) -> list[str]:
+        page = administrator.opens(f"{IMPERSONATIONS}?{urlencode({'state': 'all', 'person': user, **given})}")
+        assert page.status_code == 200, given
+        return re.findall(rf'href="{IMPERSONATIONS}/([0-9a-z]{{21}})"', page.text)
+
+    for given in (
+        {"person": name},
+        {"person": user},
+        {"ticketId": ticket.upper()},
+        {"q": "INV lo"},
+        {"application": application},
+        {"application": begun_one.client_id, "q": "lost", "ticketId": ticket, "state": "active"},
+    ):
+        assert found(**given) == [begun_one.id], given
+    assert found(q="found") == found(ticketId="T") == found(state="over") == []
+    for field, value, status in (
+        ("person", f"x{name}", 422),
+        ("application", "<b>none</b>", 422),
+        ("q", "--", 400),
+        ("q", "x" * 257, 400),
+        ("ticketId", "x" * 257, 400),
+        ("person", "x" * 257, 400),
+    ):
+        page = administrator.opens(f"{IMPERSONATIONS}?{urlencode({field: value, 'state': 'over'})}")
+        assert (page.status_code, list(errors(page))) == (status, [field])
+        assert "<b>none" not in page.text
+        assert re.search('<option value="over" selected>', page.text)
+    assert administrator.opens(f"{IMPERSONATIONS}?state=x&after=y&userId=%00").status_code == 400
+
+
+@pytest.mark.heavy
+def test_who_may_end_them_ends_one_in_its_row_and_is_offered_nothing_else(stack: RunningStack) -> None:
+    lead, user = Administrator(stack, "impersonations:end"), stack.management.users.create().id
+    ended, other = begun(stack, user), begun(stack, user)
+    page = lead.opens(f"{IMPERSONATIONS}?person={user}&q=order")
+    assert not re.search("/new|/policy|/console/users", page.text)
+    back = lead.sends(page, f"{IMPERSONATIONS}/{ended}/end", reason="found")
+    assert back.headers["Location"] == f"{IMPERSONATIONS}?person={user}&q=order"
+    listed = lead.follows(back)
+    assert notices(listed) == [f"Ended. {ENDED}"]
+    eventually(lambda: stack.management.impersonations.get(ended).end_reason == "found")
+    assert re.findall(r'id="end-([0-9a-z]{21})"', lead.opens(f"{IMPERSONATIONS}?person={user}").text) == [other]
+    home = lead.opens(CONSOLE)
+    assert {"audit:read", "claims:read", "keys:read"} == set(re.findall("<li><code>([a-z:]+)</code></li>", home.text))
+    assert f"{IMPERSONATIONS}/{other}/end" in home.text
+    assert "Users, Organizations" in lead.opens(f"{CONSOLE}/search?q=order").text
+
+
+def test_a_page_that_refreshes_itself_does_not_keep_the_session_or_take_its_notices(stack: RunningStack) -> None:
+    lead = Administrator(stack, "all")
+    user = stack.management.users.create(name="Ada").id
+    lead.sends(lead.opens(f"{IMPERSONATIONS}/end?userId={user}"), confirmation="Ada")
+    session_id = lead.browser.cookies["identity-console"].partition(".")[0]
+    with redis.Redis.from_url(stack.addresses.admin_redis_url) as store:
+        key = f"identity:{stack.tenant_id}:console-session:{session_id}"
+        store.expire(key, 500)
+        refreshed = lead.browser.get(IMPERSONATIONS, headers={"X-Refresh": "1"})
+        assert (refreshed.status_code, notices(refreshed), store.ttl(key) <= 500) == (200, [], True)
+        assert notices(lead.opens(IMPERSONATIONS)) == [f"Ended. {ENDED}"]
+        assert store.ttl(key) > 500
+    lead.session_expires()
+    assert lead.browser.get(IMPERSONATIONS, headers={"X-Refresh": "1"}).status_code == 401
 
 
 @pytest.mark.heavy

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from console.avatars import HUES, hue, initials
 from console.rendering import Look, Pages
 from console.settings import Settings
+from console.tickets import ticket_address
 from identity_common.colors import contrast
 from identity_common.settings import InvalidSettingsError
 
@@ -22,6 +23,7 @@ FRAME: dict[str, Any] = {
     "person": "Grace",
     "may": lambda path: True,
     "may_change": True,
+    "own_id": "8m4b7n1c5z9l",
     "is_read_only": False,
     "csrf_token": "token",
     "path": "/console",
@@ -81,12 +83,33 @@ def test_the_colour_is_the_accent_in_both_schemes_and_changes_the_address_of_the
         ("CONSOLE_LOGO_URI", "http://example.com/logo.svg", "must be https"),
         ("CONSOLE_LOGO_URI", "https://a.example; script-src *", "must be https"),
         ("CONSOLE_LOGO_URI", "data:image/svg+xml,a", "must be https"),
+        ("CONSOLE_TICKET_URL", "https://tickets.example.com/", "must be a URL with {ticket} once"),
+        ("CONSOLE_TICKET_URL", "https://t.example.com/{ticket}/{ticket}", "must be a URL with {ticket} once"),
+        ("CONSOLE_TICKET_URL", "https://t.example.com/{ticket}{id}", "must be a URL with {ticket} once"),
+        ("CONSOLE_TICKET_URL", "javascript:alert({ticket})", "must be https"),
+        ("CONSOLE_TICKET_URL", "http://t.example.com/{ticket}", "must be https, or http on loopback"),
+        ("CONSOLE_TICKET_URL", "https://{ticket}.example.com/", "must have {ticket} after the host"),
         ("CONSOLE_NAME", "x" * 65, "must be 64 characters at most"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_at_the_start(name: str, value: str, problem: str) -> None:
     with pytest.raises(InvalidSettingsError, match=f"{name}: {re.escape(problem)}"):
         Settings.from_environment({**REQUIRED, name: value})
+
+
+@pytest.mark.parametrize(
+    ("ticket", "address"),
+    [
+        ("TCK-2077", "http://localhost:8080/a?id=TCK-2077#b"),
+        ('"><b>/../?a=b&c#%00 é', "http://localhost:8080/a?id=%22%3E%3Cb%3E%2F..%2F%3Fa%3Db%26c%23%2500%20%C3%A9#b"),
+        ("..", ""),
+    ],
+)
+def test_a_ticket_leads_to_its_page(ticket: str, address: str) -> None:
+    template = "http://localhost:8080/a?id={ticket}#b"
+    settings = Settings.from_environment({**REQUIRED, "CONSOLE_TICKET_URL": template})
+    assert ticket_address(settings.console_ticket_url, ticket) == address
+    assert ticket_address("", ticket) == ""
 
 
 def test_what_is_set_is_read() -> None:

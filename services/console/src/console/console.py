@@ -22,6 +22,7 @@ from console.requests import (
     NoRights,
     NoSuchPage,
     SignInNeeded,
+    is_refresh,
 )
 from console.rights import missing_scope
 from console.sign_in import begin
@@ -104,6 +105,8 @@ class Console:
                 declared.require_scope(signed_in)
                 return await declared.answer(signed_in, **_path_parameters(request))
             except SignInNeeded:
+                if is_refresh(request):
+                    return Response("", status_code=401, media_type="text/plain")
                 return await begin(self._context, request)
 
         return show
@@ -131,7 +134,7 @@ class Console:
             NoRights: The user has no role for the Management API.
         """
         cookie = self._context.cookies.read(request.scope["headers"], COOKIE)
-        session = await self._context.sessions.find(cookie)
+        session = await self._context.sessions.find(cookie, is_used=not is_refresh(request))
         if session is None:
             raise SignInNeeded
         signed_in = ConsoleRequest(self._context, request, session)

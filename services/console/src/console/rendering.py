@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +14,12 @@ from litestar.datastructures import Cookie
 from console.assets import SCRIPT, stylesheet
 from console.avatars import hue, initials
 from console.languages import LANGUAGES
+from console.tickets import ticket_address
 from identity_common.pages.headers import page_headers
 from identity_common.pages.rendering import environments
 from identity_common.version import VERSION
 
+_OF_SCRIPTS: Final = "connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
@@ -34,11 +37,13 @@ class Look(msgspec.Struct, frozen=True):
         name: In the header and the title of every page.
         color: Of buttons and links, ``#rrggbb``; empty for the default.
         logo_uri: URL of an image beside the name, on https; empty for the default.
+        ticket_url: Template of the URLs of tickets; empty for no links.
     """
 
     name: str
     color: str = ""
     logo_uri: str = ""
+    ticket_url: str = ""
 
 
 class Pages:
@@ -62,6 +67,7 @@ class Pages:
             moment=moment,
             initials=initials,
             hue=hue,
+            ticket_address=partial(ticket_address, look.ticket_url),
         )
 
     def render(
@@ -91,7 +97,9 @@ class Pages:
         html = environment.get_template(template).render(nonce=nonce, **values)
         protection = page_headers(nonce=nonce, logo=self._logo_uri or None)
         protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
-        protection["Content-Security-Policy"] += "; require-trusted-types-for 'script'; trusted-types 'none'"
+        protection["Content-Security-Policy"] += (
+            "; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+        )
         return Response(
             html,
             status_code=status,

@@ -30,6 +30,8 @@ from stead.errors import ApiError, Forbidden, OAuthError, SignInRequired, Unavai
 from stead.manage.lists import AsyncListing, ListPage
 
 COOKIE: Final = "identity-console"
+REFRESH: Final = "X-Refresh"
+"""Header of the requests of a page that refreshes itself."""
 HOME: Final = "/console"
 SCOPES: Final = tuple(MANAGEMENT_SCOPES)
 """All scopes of the Management API: a token gets those that the roles of the user grant."""
@@ -172,12 +174,14 @@ class ConsoleRequest:
         session: The browser's session.
         api: The Management API, with the administrator's own token.
         scopes: What the administrator's roles grant, the scopes that others include among them.
+        is_refresh: Whether a page refreshes itself: notices wait for a page that is opened.
     """
 
     def __init__(self, context: ConsoleContext, request: AnyRequest, session: Session) -> None:
         self.original = request
         self.session = session
         self.scopes: frozenset[str] = frozenset()
+        self.is_refresh = is_refresh(request)
         self._has_unsaved = request.method == "POST"
         self._context = context
         self._client = context.client(session.tokens.storage)
@@ -255,7 +259,9 @@ class ConsoleRequest:
             values: For the template.
         """
         memory = self.session.memory
-        notices, memory.notices = memory.notices, []
+        notices: list[Notice] = []
+        if not self.is_refresh:
+            notices, memory.notices = memory.notices, []
         await self._remember(changed=bool(notices))
         claims = self._client.claims()
         return self._context.pages.render(
@@ -409,6 +415,11 @@ class ConsoleRequest:
         if changed or memory.revision != self.api.last_revision:
             memory.revision = self.api.last_revision
             await self.session.save_memory()
+
+
+def is_refresh(request: AnyRequest) -> bool:
+    """Return whether a page refreshes itself, without the user."""
+    return REFRESH in request.headers
 
 
 def language_of(request: AnyRequest) -> str:

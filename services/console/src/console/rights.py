@@ -43,8 +43,8 @@ def operation_at(path: str, *, changes: bool) -> str | None:
 
 
 def missing_scope(scopes: frozenset[str], path: str, *, changes: bool) -> str | None:
-    """Return which scope these lack for a page, or for a change of what it shows; None if they suffice."""
+    """Return a scope that these lack for a page, or for a change of what it shows; None if they suffice."""
     operation = operation_at(path, changes=changes)
     if operation is None or allows(scopes, operation):
         return None
-    return " or ".join(REQUIREMENTS[operation].narrowest)
+    return REQUIREMENTS[operation].narrowest[0]

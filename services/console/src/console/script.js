@@ -153,13 +153,110 @@ for (const script of document.querySelectorAll("textarea[data-lines]")) {
 }
 
 /* Clocks count down; with reduced motion, they keep the time that was left when the page was rendered. */
-const clocks = document.querySelectorAll("[data-until]");
-if (clocks.length && !matchMedia("(prefers-reduced-motion: reduce)").matches) {
+if (document.querySelector("[data-until]") && !matchMedia("(prefers-reduced-motion: reduce)").matches) {
   setInterval(() => {
-    for (const clock of clocks) {
+    for (const clock of document.querySelectorAll("[data-until]")) {
       const left = Math.max(0, Math.floor((Number(clock.dataset.until) - Date.now()) / 1000));
       const parts = [Math.floor(left / 60) % 60, left % 60].map((part) => String(part).padStart(2, "0"));
       clock.textContent = [Math.floor(left / 3600), ...parts].join(":");
     }
   }, 1000);
+}
+
+/* A part of a page is replaced with what it is now, unless it is in use. The requests do not prolong the session: a page
+   that is left open is signed out like any other. An XMLHttpRequest parses its answer; Trusted Types forbid other ways. */
+const REFRESH_MS = 15000;
+const part = document.querySelector("[data-refresh]");
+const isInUse = () => document.visibilityState !== "visible" || part.querySelector("details[open]") !== null
+  || document.getSelection()?.isCollapsed === false || (part.contains(document.activeElement) && isTyping(document.activeElement));
+const replacePart = (fresh) => {
+  const now = fresh?.getElementById(part.id);
+  if (!now || isInUse()) return;
+  const nameOf = (each) => each.getAttribute("href") ?? each.parentElement.id;
+  const focused = part.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+  const scroll = part.querySelector(".table")?.scrollLeft ?? 0;
+  part.replaceChildren(...now.childNodes);
+  if (focused !== null) {
+    const again = [...part.querySelectorAll("a, summary, [tabindex]")].find((each) => nameOf(each) === focused);
+    (again ?? document.getElementById("main")).focus({ preventScroll: true });
+  }
+  if (part.querySelector(".table")) part.querySelector(".table").scrollLeft = scroll;
+  const status = document.querySelector("[data-refreshed]");
+  const text = fresh.querySelector("[data-refreshed]")?.textContent ?? "";
+  if (status && status.textContent !== text) status.textContent = text;
+};
+if (part) {
+  const timer = setInterval(() => {
+    if (isInUse()) return;
+    const request = new XMLHttpRequest();
+    request.open("GET", location.href);
+    request.responseType = "document";
+    request.setRequestHeader("X-Refresh", "1");
+    request.addEventListener("load", () => {
+      if (request.status === 200) replacePart(request.response);
+      else if (request.status < 500) clearInterval(timer);
+    });
+    request.send();
+  }, REFRESH_MS);
+}
+
+/* The results of a search are moved through with the arrow keys, from the field and back to it. */
+const find = document.getElementById("find");
+const results = [...document.querySelectorAll(".found a")];
+document.addEventListener("keydown", (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const place = results.indexOf(event.target);
+  if (!step || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+  if (!results.length || (place < 0 && event.target !== find && event.target !== document.body)) return;
+  const next = place + step < 0 ? find : results[place + step];
+  if (!next || next === event.target) return;
+  next.focus();
+  event.preventDefault();
+});
+
+/* What was searched for lately stays in this browser, for this user, until signing out. */
+const RECENT = "stead-searches";
+const MAX_RECENT = 8;
+const recent = document.getElementById("recent");
+const searches = () => {
+  try {
+    const kept = JSON.parse(localStorage.getItem(RECENT));
+    return kept?.user === recent.dataset.user && Array.isArray(kept.texts) ? kept.texts.filter((each) => typeof each === "string") : [];
+  } catch {
+    return [];
+  }
+};
+if (find && recent) {
+  const links = recent.querySelector("ul");
+  const show = () => {
+    const texts = searches();
+    links.replaceChildren(...texts.map((text) => {
+      const item = document.createElement("li");
+      const link = document.createElement("a");
+      link.href = `/console/search?${new URLSearchParams({ q: text })}`;
+      link.dir = "auto";
+      link.textContent = text;
+      item.append(link);
+      return item;
+    }));
+    recent.hidden = find.value !== "" || texts.length === 0;
+  };
+  find.addEventListener("focus", show);
+  find.addEventListener("input", show);
+  find.form.addEventListener("focusout", ({ relatedTarget }) => { if (!find.form.contains(relatedTarget)) recent.hidden = true; });
+  find.form.addEventListener("keydown", (event) => {
+    const all = [find, ...(recent.hidden ? [] : links.querySelectorAll("a"))];
+    const next = all[all.indexOf(event.target) + { ArrowDown: 1, ArrowUp: -1 }[event.key]];
+    if (event.key === "Escape" && !recent.hidden) recent.hidden = true;
+    else if (next && !recent.hidden) next.focus();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  find.form.addEventListener("submit", () => {
+    const text = find.value.trim();
+    const texts = [text, ...searches().filter((each) => each !== text)].slice(0, MAX_RECENT);
+    if (text && text.length <= 256) localStorage.setItem(RECENT, JSON.stringify({ user: recent.dataset.user, texts }));
+  });
+  document.querySelector(".account")?.addEventListener("submit", () => localStorage.removeItem(RECENT));
 }

@@ -78,11 +78,13 @@ class Session:
     Attributes:
         tokens: Save it with ``save_tokens``.
         memory: Save it with ``save_memory``.
+        is_used: Whether saving it prolongs it.
     """
 
     def __init__(self, commands: RedisCommands, key: str, secret: str, tokens: Tokens, memory: Memory) -> None:
         self.tokens = tokens
         self.memory = memory
+        self.is_used = True
         self._commands = commands
         self._key = key
         self._secret = secret
@@ -176,7 +178,8 @@ class Session:
     async def _save(self, part: str, content: bytes) -> None:
         sealed = self._seal.seal(content, name=f"{self._key}:{part}")
         saved = self._commands.execute("HSET", self._key, part, sealed)
-        await self._commands.execute("EXPIRE", self._key, SESSION_TTL_S)
+        # With NX only a session that has just expired gets an end: it was created again.
+        await self._commands.execute("EXPIRE", self._key, SESSION_TTL_S, *(() if self.is_used else ("NX",)))
         await saved
 
     def _open(self, part: str, sealed: bytes) -> bytes:
@@ -208,8 +211,12 @@ class Sessions:
         """Return a session with a new id and secret; nothing is written yet."""
         return Session(self._commands, self._key(new_id()), new_secret(), Tokens(), Memory())
 
-    async def find(self, cookie: str | None) -> Session | None:
+    async def find(self, cookie: str | None, *, is_used: bool = True) -> Session | None:
         """Return the session of a cookie, and prolong it; None if it is unknown, expired or ended.
+
+        Args:
+            cookie: Its value.
+            is_used: False for a page that refreshes itself: the session expires as if this had not been sent.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -220,15 +227,18 @@ class Sessions:
         session_id, secret = found_parts
         key = self._key(session_id)
         read = self._commands.execute("HGETALL", key)
-        await self._commands.execute("EXPIRE", key, SESSION_TTL_S)
+        if is_used:
+            await self._commands.execute("EXPIRE", key, SESSION_TTL_S)
         found = await read
         parts = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
         if not parts:
             return None
         try:
-            return Session.opened(self._commands, key, secret, parts)
+            session = Session.opened(self._commands, key, secret, parts)
         except (NoFittingKeyError, msgspec.MsgspecError):
             return None
+        session.is_used = is_used
+        return session
 
     def _key(self, session_id: str) -> str:
         return f"identity:{self._tenant_id}:console-session:{session_id}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from console.tickets import ticket_url_problem
 from identity_common.pages.looks import GROUND, color_problem, is_logo_uri
 from identity_common.settings import Secret, ServiceSettings
 
@@ -23,6 +24,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         console_name: Product name in the header and title of every page.
         console_color: Colour of buttons and links, ``#rrggbb``; empty for Stead's colour.
         console_logo_uri: https URL of an image beside the name; empty for Stead's logo.
+        console_ticket_url: URL of a ticket in your own system, with ``{ticket}`` in its place, such as
+            ``https://tickets.example.com/{ticket}``; empty for no links.
         management_url: URL at which the console reaches management-service, if not ``base_url``.
         token_url: URL at which it reaches token-service, if not ``base_url``.
         template_url: URL at which it reaches template-service, if not ``base_url``.
@@ -35,6 +38,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     console_name: str = "Stead"
     console_color: str = ""
     console_logo_uri: str = ""
+    console_ticket_url: str = ""
     management_url: str | None = None
     token_url: str | None = None
     template_url: str | None = None
@@ -56,3 +60,6 @@ def _look_problems(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"CONSOLE_COLOR: {problem}"
     if logo_uri and not is_logo_uri(logo_uri):
         yield "CONSOLE_LOGO_URI: must be https, with a domain name as its host, without a fragment"
+    ticket_url = values.get("console_ticket_url")
+    if ticket_url and (wrong := ticket_url_problem(ticket_url)):
+        yield f"CONSOLE_TICKET_URL: {wrong}"

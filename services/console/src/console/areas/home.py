@@ -3,29 +3,31 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
 from litestar import Response
 
+from console.areas.impersonations import named
 from console.charts import HEIGHT, WIDTH, Chart, stacked_columns
 from console.console import Area
 from console.forms import Form
 from console.rendering import redirect
 from console.requests import ConsoleRequest
-from stead import AuditFigure, ClaimsFunctionFailure
-from stead.errors import Unavailable
+from identity_common.rights.operations import REQUIREMENTS, allows
+from stead import AuditFigure, ClaimsFunctionFailure, Impersonation
+from stead.errors import ApiError, Unavailable
+from stead.manage.lists import ListPage
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _HOURS: Final = 24
-_SHOWN: Final = 20
+_FIRST: Final = 5
 _COUNTED: Final = 100
 _KEY_AGE_DAYS: Final = 90
 _TROUBLES: Final = ("token.exchange.refused", "token.sign-in.refused", "token.sign-in.throttled", "audit.gap")
-_SHOWS: Final = frozenset({"audit:read", "claims:read", "impersonations:read", "keys:read"})
-"""The scopes that the page needs, all of them: in part, it would say that all is well."""
 _Kind = Literal["access-token", "client-credentials"]
 _KINDS: Final[tuple[_Kind, ...]] = ("access-token", "client-credentials")
 
@@ -62,39 +64,50 @@ class Attention(msgspec.Struct, frozen=True):
     last: ClaimsFunctionFailure | None = None
 
 
+class Part(msgspec.Struct, frozen=True):
+    """What a part of the page shows.
+
+    Attributes:
+        name: Which part.
+        scope: A scope that shows it.
+        is_shown: Whether the viewer may see it.
+        content: What it shows; None while it cannot be read.
+    """
+
+    name: str
+    scope: str
+    is_shown: bool
+    content: Any = None
+
+
 @AREA.page()
 async def home(request: ConsoleRequest) -> Response[str]:
     now = int(time.time() * 1000)
     begin = now - (_HOURS - 1) * _HOUR_MS
-    missing = sorted(_SHOWS - request.scopes)
-    if missing:
-        return await request.page("home_in_part.html", area="home", missing=missing)
-    figures, recent, active, keys, feed_keys, *failures = await asyncio.gather(
-        request.api.logs.figures(start_time=begin, end_time=now),
-        request.api.logs.list(start_time=now - _DAY_MS, page_size=_SHOWN).page(),
-        request.api.impersonations.list(active=True, page_size=_COUNTED).page(),
-        request.api.request("GET", "/api/configs/oidc/private-keys"),
-        request.api.request("GET", "/api/configs/oidc/not-valid-keys"),
-        *(_failures(request, kind) for kind in _KINDS),
+    parts = await asyncio.gather(
+        _part(request, "impersonations", "ListImpersonations", partial(_active, request)),
+        _part(request, "claims", "ListClaimsFunctionFailures", partial(_failing, request, begin)),
+        _part(request, "figures", "ListLogFigures", partial(request.api.logs.figures, start_time=begin, end_time=now)),
+        _part(request, "keys", "ListPrivateKeys", partial(_keys, request, now)),
     )
-    hours = _hours(figures, begin)
+    shown = {part.name: part.content for part in parts if part.is_shown and part.content is not None}
+    figures: Sequence[AuditFigure] | None = shown.get("figures")
+    hours = [] if figures is None else _hours(figures, begin)
+    active: ListPage[Impersonation] | None = shown.get("impersonations")
     return await request.page(
         "home.html",
         area="home",
-        attention=[
-            *_troubles(figures),
-            *_failing(failures, begin),
-            *old_keys("key", keys, now),
-            *old_keys("feed-key", feed_keys, now),
-        ],
-        active=len(active.items),
-        has_more_active=active.following is not None,
+        missing=[part.scope for part in parts if not part.is_shown],
+        unread=[part.name for part in parts if part.is_shown and part.content is None],
+        attention=[*shown.get("claims", ()), *_troubles(figures or ()), *shown.get("keys", ())],
+        active=active,
+        first=[] if active is None else active.items[:_FIRST],
         hours=hours,
         totals=[sum(counts) for counts in zip(*(hour.counts for hour in hours), strict=True)],
-        chart=_chart(hours),
+        chart=_chart(hours) if hours else None,
         width=WIDTH,
         height=HEIGHT,
-        entries=recent.items,
+        **await named(request, [] if active is None else active.items[:_FIRST]),
     )
 
 
@@ -109,12 +122,48 @@ async def sign_out(request: ConsoleRequest, form: Form) -> Response[str]:
     return redirect(await request.sign_out())
 
 
+async def _part(request: ConsoleRequest, name: str, operation: str, read: Callable[[], Awaitable[Any]]) -> Part:
+    """Read a part of the page, if the viewer may see it; the others are shown even if it fails."""
+    scope = REQUIREMENTS[operation].narrowest[0]
+    if not allows(request.scopes, operation):
+        return Part(name, scope, is_shown=False)
+    try:
+        return Part(name, scope, is_shown=True, content=await read())
+    except (ApiError, Unavailable):
+        return Part(name, scope, is_shown=True)
+
+
+async def _active(request: ConsoleRequest) -> ListPage[Impersonation]:
+    return await request.api.impersonations.list(active=True, page_size=_COUNTED).page()
+
+
+async def _failing(request: ConsoleRequest, begin: int) -> list[Attention]:
+    """Return what to report of the claims functions: their failures since a time, one for each function."""
+    failures = await asyncio.gather(*(_failures(request, kind) for kind in _KINDS))
+    found = []
+    for kind, of_kind in zip(_KINDS, failures, strict=True):
+        if of_kind is None:
+            found.append(Attention("claims.unread", 0, kind))
+        elif recent := [each for each in of_kind if each.time >= begin]:
+            since, last = min(each.time for each in recent), max(recent, key=lambda each: each.time)
+            found.append(Attention("claims", len(recent), kind, since, last))
+    return found
+
+
 async def _failures(request: ConsoleRequest, kind: _Kind) -> list[ClaimsFunctionFailure] | None:
     """Return the last failures of a custom-claims function; None while they cannot be read."""
     try:
         return await request.api.custom_claims.failures(kind)
     except Unavailable:
         return None
+
+
+async def _keys(request: ConsoleRequest, now: int) -> list[Attention]:
+    keys, feed_keys = await asyncio.gather(
+        request.api.request("GET", "/api/configs/oidc/private-keys"),
+        request.api.request("GET", "/api/configs/oidc/not-valid-keys"),
+    )
+    return [*old_keys("key", keys, now), *old_keys("feed-key", feed_keys, now)]
 
 
 def _hours(figures: Sequence[AuditFigure], begin: int) -> list[Hour]:
@@ -144,17 +193,6 @@ def _troubles(figures: Sequence[AuditFigure]) -> list[Attention]:
     for figure in figures:
         counts[figure.key] += figure.entries
     return [Attention(key, counts[key]) for key in _TROUBLES if counts[key]]
-
-
-def _failing(failures: Sequence[Sequence[ClaimsFunctionFailure] | None], begin: int) -> list[Attention]:
-    found = []
-    for kind, of_kind in zip(_KINDS, failures, strict=True):
-        if of_kind is None:
-            found.append(Attention("claims.unread", 0, kind))
-        elif recent := [each for each in of_kind if each.time >= begin]:
-            since, last = min(each.time for each in recent), max(recent, key=lambda each: each.time)
-            found.append(Attention("claims", len(recent), kind, since, last))
-    return found
 
 
 def old_keys(kind: str, keys: Sequence[dict[str, Any]], now: int) -> list[Attention]:

@@ -3,16 +3,18 @@
 import time
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from litestar import Response
 
-from console.areas.names import application_names, user_names
+from console.areas.names import application_names, organization_names, user_names
 from console.confirmations import is_same
 from console.console import Area
 from console.forms import Form
 from console.requests import ConsoleRequest, NoSuchPage
 from stead import AuditEntry, Impersonation, ImpersonationPolicy
 from stead.errors import Conflict, InvalidInput, NotFound
+from stead.manage.lists import ListPage
 
 PATH: Final = "/console/impersonations"
 
@@ -23,6 +25,7 @@ _STATES: Final = {"active": True, "over": False, "all": None}
 _PARTIES: Final = ("userId", "actorId", "clientId")
 _MEMBERS: Final = {"userId": "user_id", "actorId": "actor_id", "clientId": "client_id"}
 _EVERYONE: Final = "all"
+_FILTERS: Final = ("state", "person", "application", "ticketId", "q")
 _CONTEXT: Final = ("reason", "ticketId")
 _FIELDS: Final = {"user.suspended": "userId", "user.excluded_from_impersonation": "userId"}
 
@@ -40,21 +43,14 @@ AREA: Final = Area()
 
 @AREA.page("/impersonations")
 async def impersonations(request: ConsoleRequest) -> Response[str]:
-    state = request.parameter("state")
-    if state not in _STATES:
-        state = "active"
+    form = Form.of(**{name: request.parameter(name) for name in _FILTERS})
     party = _party(request)
-    found = await request.api.impersonations.list(
-        active=_STATES[state], page_size=_PAGE_SIZE, **_arguments(party)
-    ).page(request.parameter("after") or None)
-    return await request.page(
-        "impersonations/list.html",
-        area=_AREA,
-        found=found,
-        state=state,
-        party=party,
-        **await _called(request, found.items, party),
-    )
+    try:
+        found = await _found(request, form, party)
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await _list_page(request, form, party, None, status=error.status)
+    return await _list_page(request, form, party, found, status=422 if found is None else 200)
 
 
 @AREA.page("/impersonations/new", scope="all")
@@ -65,7 +61,7 @@ async def new_subject_token(request: ConsoleRequest) -> Response[str]:
 @AREA.action("/impersonations/new")
 async def create_subject_token(request: ConsoleRequest, form: Form) -> Response[str]:
     """Mint a subject token and show it once, to be exchanged by hand; the console's own client requests it."""
-    fields = _context_fields(await request.api.impersonation_policy.get())
+    fields = _context_fields(await _policy(request))
     context = {name: text for name, field in fields.items() if (text := form.value(field))}
     try:
         token = await request.api.subject_tokens.create(form.value("userId").strip(), context)
@@ -97,10 +93,12 @@ async def end_many(request: ConsoleRequest, form: Form) -> Response[str]:
     if not is_same(form.value("confirmation"), expected):
         form.errors["confirmation"] = "mismatch"
         return await _ending_many_page(request, party, form, status=422)
-    if party:
-        await request.api.impersonations.end_all(**_arguments(party))
-    else:
-        await request.api.impersonations.end_all(all=True)
+    ended = _arguments(party) or {"all": True}
+    try:
+        await request.api.impersonations.end_all(**ended, reason=form.text("reason"))
+    except InvalidInput as error:
+        form.refuse(error)
+        return await _ending_many_page(request, party, form, status=error.status)
     return await request.done(PATH, "impersonations.ended")
 
 
@@ -118,19 +116,92 @@ async def impersonation(request: ConsoleRequest, impersonation_id: str) -> Respo
 
 @AREA.page("/impersonations/{impersonation_id:str}/end", scope="all")
 async def ending(request: ConsoleRequest, impersonation_id: str) -> Response[str]:
-    found = await request.api.impersonations.get(impersonation_id)
-    return await request.page("impersonations/end.html", area=_AREA, each=found, **await _called(request, [found], {}))
+    return await _ending_page(request, impersonation_id, request.typed() or Form())
 
 
 @AREA.action("/impersonations/{impersonation_id:str}/end")
 async def end(request: ConsoleRequest, impersonation_id: str, form: Form) -> Response[str]:
-    del form
-    await request.api.impersonations.end(impersonation_id)
-    return await request.done(f"{PATH}/{impersonation_id}", "impersonation.ended")
+    try:
+        await request.api.impersonations.end(impersonation_id, reason=form.text("reason"))
+    except InvalidInput as error:
+        form.refuse(error)
+        return await _ending_page(request, impersonation_id, form, status=error.status)
+    given = {name: value for name in (*_FILTERS, *_PARTIES) if (value := form.value(name))}
+    back = f"{PATH}?{urlencode(given)}" if form.value("row") else f"{PATH}/{impersonation_id}"
+    return await request.done(back, "impersonation.ended")
+
+
+async def _found(request: ConsoleRequest, form: Form, party: dict[str, str]) -> ListPage[Impersonation] | None:
+    """Return the impersonations that match the filters; None if no application is called so, which the form says.
+
+    Raises:
+        InvalidInput: The API refuses a filter.
+        Conflict: Nobody is called so, or too many.
+    """
+    arguments = _arguments(party)
+    if application := form.text("application"):
+        client_id = await _application_id(request, application)
+        if client_id is None:
+            form.errors["application"] = "unknown"
+            return None
+        arguments["client_id"] = client_id
+    listed = request.api.impersonations.list(
+        active=_STATES.get(form.value("state"), True),
+        person=form.text("person"),
+        ticket_id=form.text("ticketId"),
+        q=form.text("q"),
+        page_size=_PAGE_SIZE,
+        **arguments,
+    )
+    return await listed.page(request.parameter("after") or None)
+
+
+async def _application_id(request: ConsoleRequest, text: str) -> str | None:
+    """Return the application with this id, or the first with this name; None if there is none."""
+    if not request.may("/console/applications"):
+        return text
+    by_id = await application_names(request, [text])
+    if by_id != {text: text}:
+        return text
+    named = await request.api.applications.list(search=text, page_size=_PAGE_SIZE).page()
+    return next((each.id for each in named.items if each.name == text), None)
+
+
+async def _list_page(
+    request: ConsoleRequest,
+    form: Form,
+    party: dict[str, str],
+    found: ListPage[Impersonation] | None,
+    *,
+    status: int = 200,
+) -> Response[str]:
+    items = [] if found is None else found.items
+    given = {name: value for name in _FILTERS if (value := form.value(name))}
+    return await request.page(
+        "impersonations/list.html",
+        area=_AREA,
+        status=status,
+        form=form,
+        found=found,
+        items=items,
+        state=form.value("state") if form.value("state") in _STATES else "active",
+        party=party,
+        filters={**party, **given},
+        is_searched=not given.keys() <= {"state"},
+        **await named(request, items, party),
+    )
+
+
+async def _ending_page(
+    request: ConsoleRequest, impersonation_id: str, form: Form, *, status: int = 200
+) -> Response[str]:
+    found = await request.api.impersonations.get(impersonation_id)
+    named = await _called(request, [found], {})
+    return await request.page("impersonations/end.html", area=_AREA, status=status, each=found, form=form, **named)
 
 
 async def _new_page(request: ConsoleRequest, form: Form, *, status: int = 200) -> Response[str]:
-    policy = await request.api.impersonation_policy.get()
+    policy = await _policy(request)
     command = _EXCHANGE.format(base_url=request.base_url, actor=_ACTOR if policy.require_actor else "")
     return await request.page(
         "impersonations/new.html",
@@ -141,6 +212,12 @@ async def _new_page(request: ConsoleRequest, form: Form, *, status: int = 200) -
         fields=_context_fields(policy),
         required=policy.require_context,
     )
+
+
+async def _policy(request: ConsoleRequest) -> ImpersonationPolicy:
+    """Return the policy; an empty one if the viewer may not see it: the API enforces it all the same."""
+    may_see = request.may("/console/impersonations/policy")
+    return await request.api.impersonation_policy.get() if may_see else ImpersonationPolicy()
 
 
 def _context_fields(policy: ImpersonationPolicy) -> dict[str, str]:
@@ -191,6 +268,16 @@ async def _ending_many_page(
         has_more=found.following is not None,
         form=form,
     )
+
+
+async def named(
+    request: ConsoleRequest, found: Sequence[Impersonation], party: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the names of the users, applications and organizations in a list of impersonations."""
+    return {
+        "organizations": await organization_names(request, [each.organization_id for each in found]),
+        **await _called(request, found, party or {}),
+    }
 
 
 async def _called(

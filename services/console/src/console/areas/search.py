@@ -24,6 +24,7 @@ _LISTS: Final = {
     "organizationPermissions": "template/permissions",
 }
 """The list that has the further results of a group: those of other groups cannot be searched."""
+_AREAS: Final = _LISTS | {"permissions": "resources", "impersonations": "impersonations", "logs": "audit"}
 _PAGES: Final = {
     "user": "users",
     "organization": "organizations",
@@ -41,22 +42,27 @@ _PAGES: Final = {
 async def search(request: ConsoleRequest) -> Response[str]:
     text = request.parameter("q")
     if not text:
-        return await request.page("search.html", area="", q="", groups=(), incomplete=())
+        return await request.page("search.html", area="", q="", groups=(), incomplete=(), unseen=_unseen(request))
     answer = await request.api.search(text, limit=_RESULTS)
     results = [result for group in answer.groups for result in group.results]
     if results and results[0].id == text:
         return redirect(_address(request, results[0]))
-    users = [result.user_id for result in results] if request.may(f"{HOME}/users") else []
     return await request.page(
         "search.html",
         area="",
         q=text,
         groups=answer.groups,
         incomplete=answer.incomplete,
+        unseen=_unseen(request),
         addresses={(result.type, result.id): _address(request, result) for result in results},
         lists={group: f"{HOME}/{path}?{urlencode({'search': text})}" for group, path in _LISTS.items()},
-        users=await user_names(request, users),
+        users=await user_names(request, [result.user_id for result in results]),
     )
+
+
+def _unseen(request: ConsoleRequest) -> list[str]:
+    """Return the groups that are left out, since the viewer may not see what is in them."""
+    return [group for group, path in _AREAS.items() if not request.may(f"{HOME}/{path}")]
 
 
 def _address(request: ConsoleRequest, result: SearchResult) -> str:

@@ -36,6 +36,13 @@ def console_context(settings: Settings, shared: Shared) -> ConsoleContext:
         marks=SignedValues(settings.cookie_keys, purpose=f"console cookie of {settings.tenant_id}"),
         credentials=ConsoleCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
         cookies=Cookies(secure=settings.base_url.startswith("https:")),
-        pages=Pages(Look(settings.console_name, settings.console_color, settings.console_logo_uri)),
+        pages=Pages(
+            Look(
+                settings.console_name,
+                settings.console_color,
+                settings.console_logo_uri,
+                settings.console_ticket_url,
+            )
+        ),
         http=connections.http,
     )
