@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import secrets
 from collections.abc import Iterator
+from datetime import datetime
 from html import unescape
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 import pytest
 import redis
 
 from stead import ImpersonationPolicy, NotFound
+from stead.errors import OAuthError
 from tests.support.administrator import CONSOLE, ENDED, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -28,10 +33,10 @@ def administrator(stack: RunningStack) -> Administrator:
     return Administrator(stack, "all", name="Grace Hopper")
 
 
-def begun(stack: RunningStack, user_id: str | None = None) -> str:
+def begun(stack: RunningStack, user_id: str | None = None, *, ticket: str = "T-<1>") -> str:
     """Return the id of an impersonation that has begun and is in the trail."""
     user = user_id or stack.management.users.create(name=f"<i>{secrets.token_hex(3)}</i>").id
-    subject_token = stack.management.subject_tokens.create(user, {"reason": REASON, "ticketId": "T-<1>"})
+    subject_token = stack.management.subject_tokens.create(user, {"reason": REASON, "ticketId": ticket})
     stack.exchange(subject_token.token, scope=["openid"])
     impersonation_id = subject_token.impersonation_id
 
@@ -299,20 +304,20 @@ def test_the_trail_is_searched_and_leads_to_an_entry_with_its_proof(
 ) -> None:
     impersonation_id = begun(stack)
     page = administrator.opens(f"{AUDIT}?subjectTokenId={impersonation_id}&from=2020-01-01&until=2100-01-01")
-    entries = re.findall(rf'href="{AUDIT}/([0-9a-z]{{21}})"', page.text)
-    assert len(entries) == len(stack.management.impersonations.get(impersonation_id).events)
-    assert (
-        "No entry matches." in administrator.opens(f"{AUDIT}?subjectTokenId={impersonation_id}&until=2020-01-01").text
-    )
+    listed = re.findall(rf'href="{AUDIT}/([0-9a-z]{{21}})"', page.text)
+    assert len(listed) == len(stack.management.impersonations.get(impersonation_id).events)
+    before = administrator.opens(f"{AUDIT}?subjectTokenId={impersonation_id}&until=2020-01-01")
+    assert "No entry matches." in before.text
+    assert 'value="2020-01-01T23:59"' in before.text
 
-    eventually(lambda: "Verified: leaf" in administrator.opens(f"{AUDIT}/{entries[0]}").text)
-    proof = administrator.opens(f"{AUDIT}/{entries[0]}/proof")
-    assert proof.headers["Content-Disposition"] == f'attachment; filename="proof-{entries[0]}.json"'
+    eventually(lambda: "Verified: leaf" in administrator.opens(f"{AUDIT}/{listed[0]}").text)
+    proof = administrator.opens(f"{AUDIT}/{listed[0]}/proof")
+    assert proof.headers["Content-Disposition"] == f'attachment; filename="proof-{listed[0]}.json"'
     assert set(json.loads(proof.content)) == {"leafIndex", "leafHash", "treeSize", "auditPath", "head"}
 
     found = administrator.opens(f"{CONSOLE}/search?q={impersonation_id}")
     assert found.url.path == f"{IMPERSONATIONS}/{impersonation_id}"
-    assert administrator.opens(f"{CONSOLE}/search?q={entries[0]}").url.path == f"{AUDIT}/{entries[0]}"
+    assert administrator.opens(f"{CONSOLE}/search?q={listed[0]}").url.path == f"{AUDIT}/{listed[0]}"
 
 
 def test_the_trail_is_asked_for_a_person_by_address_and_does_not_take_an_unknown_one_for_nothing(
@@ -321,17 +326,129 @@ def test_the_trail_is_asked_for_a_person_by_address_and_does_not_take_an_unknown
     address = f"{secrets.token_hex(6)}@example.com"
     user = stack.management.users.create(primary_email=address)
     for query in (f"person={address}", f"person={user.id}", f"userId={user.id}"):
-        eventually(lambda query=query: "management.user.create" in administrator.opens(f"{AUDIT}?{query}").text)
-    page = administrator.opens(f"{AUDIT}?person=x{address}")
-    assert (page.status_code, "No entry matches." in page.text) == (422, False)
-    assert errors(page) == {"person": "No user has this id or name. Names are compared with case."}
+        eventually(lambda query=query: "created the user" in entries(administrator.opens(f"{AUDIT}?{query}").text))
+    for field, error in {
+        "person": "No user has this id or name. Names are compared with case.",
+        "application": "No application has this id or name. Names are compared with case.",
+        "organization": "No organization has this id or name. Names are compared with case.",
+        "ticketId": "No impersonation has this ticket.",
+    }.items():
+        for path in (AUDIT, f"{AUDIT}/export"):
+            page = administrator.opens(f"{path}?{field}=x{address}")
+            assert (page.status_code, "No entry matches." in page.text, errors(page)) == (422, False, {field: error})
+            assert f'value="x{address}"' in page.text
+            assert f"{AUDIT}/export" not in page.text
+
+
+def entries(page: str) -> str:
+    """Return what the list of a page says."""
+    told = page.partition('<ol class="events">')[2].partition("</ol>")[0]
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", told)).split())
+
+
+@pytest.mark.heavy
+def test_an_investigator_is_told_who_acted_as_a_customer_and_why(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    """By the customer, the ticket, the application, the kind of event and the time, and as a file."""
+    customer, ticket = f"Customer {secrets.token_hex(4)}", f"TCK-{secrets.token_hex(4)}"
+    user = stack.management.users.create(name=customer).id
+    impersonation_id = begun(stack, user, ticket=ticket)
+    administrator.sends(administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}/end"))
+    ended = f"Grace Hopper ended .*'s impersonation of {customer}"
+    queries = [f"ticketId={ticket.lower()}", f"person={customer}", f"subjectTokenId={impersonation_id}"]
+    for query in queries:
+        eventually(lambda query=query: re.search(ended, entries(administrator.opens(f"{AUDIT}?{query}").text)))
+        told = entries(administrator.opens(f"{AUDIT}?{query}&last=week").text)
+        assert re.search(f"got a subject token to act as {customer} {re.escape(REASON)} {ticket}", told)
+        assert f"began to act as {customer}" in told
+        only = entries(administrator.opens(f"{AUDIT}?{query}&event=EndImpersonation&outcome=success").text)
+        assert re.search(ended, only)
+        assert "subject token" not in only
+        assert entries(administrator.opens(f"{AUDIT}?{query}&outcome=refused").text) == ""
+
+    (issued,) = stack.management.logs.list(ticket_id=ticket, key="subject-token.issued")
+    tokyo = datetime.fromtimestamp(issued.occurred_at / 1000, ZoneInfo("Asia/Tokyo")).strftime("%Y-%m-%dT%H:%M")
+    of_key = f"{AUDIT}?ticketId={ticket}&logKey=subject-token.issued&from={tokyo}"
+    there = administrator.opens(f"{of_key}&until={tokyo}&zone=Asia/Tokyo")
+    assert customer in entries(there.text)
+    assert tokyo.replace("T", " ") in there.text
+    assert (there.text.count(f'value="{tokyo}"'), 'value="Asia/Tokyo"' in there.text) == (2, True)
+    assert customer not in administrator.opens(of_key).text  # nine hours ahead
+
+    export = unescape(re.findall(rf'href="({AUDIT}/export[^"]*format=csv)"', there.text)[0])
+    rows = list(csv.DictReader(io.StringIO(administrator.opens(export).text)))
+    assert [(row["ticketId"], row["user"]) for row in rows] == [(ticket, customer)]
+    lines = administrator.opens(f"{AUDIT}/export?person={customer}").content.splitlines()
+    listed = [each.id for each in stack.management.logs.list(person=user)]
+    assert [json.loads(line)["id"] for line in lines] == listed[::-1]
+
+
+@pytest.mark.heavy
+def test_the_outcome_of_each_entry_is_that_of_its_key(stack: RunningStack, administrator: Administrator) -> None:
+    """The filter selects by the key: what any test of this run has recorded agrees."""
+    begun(stack)
+    with pytest.raises(OAuthError):
+        stack.exchange("sub_" + "x" * 43, scope=["openid"])
+    eventually(lambda: any(stack.management.logs.list(key="token.exchange.refused")))
+    counted = {}
+    for outcome in ("success", "refused", "unknown"):
+        found = list(stack.management.logs.list(outcome=outcome))
+        assert {each.outcome for each in found} <= {outcome}
+        counted[outcome] = len(found)
+    assert min(counted["success"], counted["refused"]) > 0
+
+
+def test_suggestions_are_names_that_begin_so_and_only_those_that_one_may_see(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    name = f"Suggested{secrets.token_hex(4)}"
+    address = f"{name.lower()}@example.com"
+    stack.management.users.create(name=name, primary_email=address)
+    stack.management.organizations.create(name)
+    stack.management.applications.create(name=name, type="SPA", description='"><b>')
+    path = f"{AUDIT}/suggestions?q={name[:-1]}&for="
+    expected = {
+        "person": [{"value": address, "label": name}],
+        "organization": [{"value": name, "label": ""}],
+        "application": [{"value": name, "label": '"><b>'}],
+        "role": [],
+    }
+    eventually(lambda: {kind: administrator.opens(path + kind).json() for kind in expected} == expected)
+    for query in (f"q={name[0]}&for=person", "q=&for=person", f"q={name}", "q=%00%00%00&for=person"):
+        assert administrator.opens(f"{AUDIT}/suggestions?{query}").json() == [], query
+    assert administrator.opens(f"{AUDIT}/suggestions?for=person&q={'x' * 300}").status_code in {200, 400}
+    narrow = Administrator(stack, "audit:read", name="Narrow")
+    assert {kind: narrow.opens(path + kind).json() for kind in expected} == {kind: [] for kind in expected}
+    assert Administrator(stack, "users:read", name="Other").opens(path + "person").status_code == 403
 
 
 @pytest.mark.parametrize(
-    "query", ["from=yesterday", "until=99999-01-01", "from=0001-01-01", "after=x", "userId=%00", f"logKey={'x' * 300}"]
+    ("query", "status", "wrong"),
+    [
+        ("from=yesterday", 422, {"from"}),
+        ("until=99999-01-01", 422, {"until"}),
+        ("from=0001-01-01", 200, set()),
+        ("until=9999-12-31&zone=Pacific/Apia", 200, set()),
+        ("zone=../../etc/passwd", 422, {"zone"}),
+        ("zone=Europe&from=2026-01-01", 422, {"zone"}),
+        ("last=century", 200, set()),
+        ("after=x", 400, set()),
+        ("userId=%00", 200, set()),
+        (f"logKey={'x' * 300}", 400, {"logKey"}),
+        (f"person={'x' * 300}", 400, {"person"}),
+        ("outcome=failure", 400, {"outcome"}),
+        ("event=EndImpersonation&operation=UpdateUser", 422, {"event"}),
+        ("event=<script>", 200, set()),
+    ],
 )
-def test_a_filter_that_makes_no_sense_is_no_failure(administrator: Administrator, query: str) -> None:
-    assert administrator.opens(f"{AUDIT}?{query}").status_code in {200, 400}
+def test_a_filter_that_makes_no_sense_is_said_beside_its_field(
+    administrator: Administrator, query: str, status: int, wrong: set[str]
+) -> None:
+    for path in (AUDIT, f"{AUDIT}/export") if wrong else (AUDIT,):
+        page = administrator.opens(f"{path}?{query}")
+        assert (page.status_code, errors(page).keys()) == (status, wrong), path
+        assert "<script>" not in page.text
 
 
 @pytest.mark.heavy

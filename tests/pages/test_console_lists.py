@@ -27,6 +27,7 @@ WITHOUT_LISTS = {
     "/audit/chain",
     "/audit/{entry_id:str}",
     "/audit/{entry_id:str}/proof",
+    "/audit/suggestions",
     "/claims",
     "/impersonations/{impersonation_id:str}",
     "/shortcuts",

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,9 @@ from litestar.datastructures import Cookie
 
 from console.assets import SCRIPT, stylesheet
 from console.avatars import hue, initials
+from console.folding import folded
 from console.languages import LANGUAGES
+from console.sentences import linked, mentioned
 from console.tickets import ticket_address
 from identity_common.pages.headers import page_headers
 from identity_common.pages.rendering import environments
@@ -23,11 +25,11 @@ _OF_SCRIPTS: Final = "connect-src 'self'; require-trusted-types-for 'script'; tr
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
-def moment(milliseconds: int | None) -> str:
-    """Return a time as ``2026-11-23 08:15:00`` in UTC; empty for none."""
+def moment(milliseconds: int | None, zone: tzinfo = UTC) -> str:
+    """Return a time as ``2026-11-23 08:15:00``, in UTC unless a zone is given; empty for none."""
     if milliseconds is None:
         return ""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(milliseconds / 1000, zone).strftime("%Y-%m-%d %H:%M:%S")
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -68,6 +70,10 @@ class Pages:
             initials=initials,
             hue=hue,
             ticket_address=partial(ticket_address, look.ticket_url),
+            mentioned=mentioned,
+            linked=linked,
+            folded=folded,
+            N_=str,  # marks texts of tables
         )
 
     def render(

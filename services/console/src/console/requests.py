@@ -298,12 +298,13 @@ class ConsoleRequest:
         await self._remember(changed=True)
         return redirect(location)
 
-    async def download(self, path: str, *, name: str) -> Stream:
+    async def download(self, path: str, *, name: str, parameters: Mapping[str, str] | None = None) -> Stream:
         """Stream a response of the API as a file.
 
         Args:
             path: Path of the API.
             name: Name of the file.
+            parameters: Of the query.
 
         Raises:
             NoSuchPage: There is nothing at this path.
@@ -311,7 +312,7 @@ class ConsoleRequest:
         """
         http = self._context.http
         headers = {**self._forwarded, "Authorization": f"Bearer {await self._access_token(None)}"}
-        request = http.build_request("GET", self._context.base_url + quote(path), headers=headers)
+        request = http.build_request("GET", self._context.base_url + quote(path), params=parameters, headers=headers)
         try:
             answer = await http.send(request, stream=True)
         except httpx.RequestError as error:

@@ -175,6 +175,7 @@ const replacePart = (fresh) => {
   const nameOf = (each) => each.getAttribute("href") ?? each.parentElement.id;
   const focused = part.contains(document.activeElement) ? nameOf(document.activeElement) : null;
   const scroll = part.querySelector(".table")?.scrollLeft ?? 0;
+  showLocalTimes(now);
   part.replaceChildren(...now.childNodes);
   if (focused !== null) {
     const again = [...part.querySelectorAll("a, summary, [tabindex]")].find((each) => nameOf(each) === focused);
@@ -259,4 +260,45 @@ if (find && recent) {
     if (text && text.length <= 256) localStorage.setItem(RECENT, JSON.stringify({ user: recent.dataset.user, texts }));
   });
   document.querySelector(".account")?.addEventListener("submit", () => localStorage.removeItem(RECENT));
+}
+
+/* Times are in the zone of the browser: those of the page, and those of a filter, which says so. */
+const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const local = (date) => new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" }).format(date);
+const showLocalTimes = (within) => {
+  for (const time of within.querySelectorAll("time[data-utc]")) {
+    time.title = time.textContent;
+    time.textContent = local(new Date(time.dateTime));
+  }
+};
+showLocalTimes(document);
+const filter = document.querySelector("form[data-times]");
+if (filter && ownZone && !filter.elements.zone.value) {
+  for (const name of ["from", "until"]) {
+    const field = filter.elements[name];
+    if (field.value) field.value = local(new Date(`${field.value}Z`)).replace(" ", "T");
+  }
+  filter.elements.zone.value = ownZone;
+}
+
+/* An empty filter stays out of the address. */
+filter?.addEventListener("formdata", ({ formData }) => {
+  for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
+});
+
+/* A field suggests names that begin with what was typed. */
+const SUGGEST_MS = 200;
+for (const field of document.querySelectorAll("input[data-suggests]")) {
+  let waiting = 0;
+  field.addEventListener("input", () => {
+    clearTimeout(waiting);
+    const typed = field.value.trim();
+    if (typed.length < 2) return;
+    waiting = setTimeout(async () => {
+      const answer = await fetch(`${field.dataset.suggests}&q=${encodeURIComponent(typed)}`).catch(() => null);
+      if (!answer?.ok || answer.redirected || field.value.trim() !== typed) return;
+      const options = (await answer.json()).map(({ value, label }) => Object.assign(document.createElement("option"), { value, label }));
+      field.list.replaceChildren(...options);
+    }, SUGGEST_MS);
+  });
 }

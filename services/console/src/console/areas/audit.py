@@ -1,62 +1,75 @@
 """``/console/audit``: the audit trail, and the verification that it is unaltered."""
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from litestar import Response
+from litestar import MediaType, Response
 
-from console.areas.names import application_names, user_names
+from console.areas.audit_filters import BY_ID, RANGES, Filters, UnreadableFilters, as_entered, filters_of
+from console.areas.names import template_names
 from console.console import Area
+from console.folding import Row, folded
 from console.forms import Form
 from console.requests import ConsoleRequest
 from stead.audit import Head, InvalidHead, KeySet, is_consistent, is_included, read_head
 from stead.audit.heads import decoded
 from stead.errors import ApiError, Conflict, InvalidInput
-from stead.models import InclusionProof, SignedHead
-
-PATH: Final = "/console/audit"
+from stead.models import AuditEntry, InclusionProof, SearchResult, SignedHead
 
 _AREA: Final = "audit"
 _PAGE_SIZE: Final = 50
+_ROWS: Final = 25
+_REQUESTS: Final = 5
+"""A page with few rows, since many entries are folded, has those of further requests too."""
+_SUGGESTED: Final = 10
+_LEAST_TYPED: Final = 2
+_GROUPS: Final = {"person": "users", "application": "applications", "organization": "organizations"}
 _NOT_COVERED: Final = 409
-_FILTERS: Final = {
-    "person": "person",
-    "targetId": "target_id",
-    "actorId": "actor_id",
-    "applicationId": "application_id",
-    "organizationId": "organization_id",
-    "subjectTokenId": "subject_token_id",
-    "operation": "operation",
-    "logKey": "key",
-}
-_DATES: Final = ("from", "until")
 
 AREA: Final = Area()
 
 
 @AREA.page("/audit")
 async def audit(request: ConsoleRequest) -> Response[str]:
-    given = {name: value for name in (*_FILTERS, *_DATES) if (value := request.parameter(name))}
-    if "person" not in given and (user_id := request.parameter("userId")):  # in links from before
-        given["person"] = user_id
-    form = Form.of(**given)
-    filters: dict[str, Any] = {member: given[name] for name, member in _FILTERS.items() if name in given}
-    filters |= _period(form)
-    listed = request.api.logs.list(page_size=_PAGE_SIZE, **filters)
+    filters = filters_of(request)
+    after = request.parameter("after") or None
     try:
-        found = await listed.page(request.parameter("after") or None)
+        filters.require_readable()
+        entries, following = await _entries(request, filters, after)
     except (InvalidInput, Conflict) as error:
-        form.refuse(error)
-        return await request.page(
-            "audit/list.html", area=_AREA, status=error.status, form=form, given=given, found=None
-        )
-    return await request.page("audit/list.html", area=_AREA, form=form, given=given, found=found)
+        return await _refused(request, filters, error)
+    except UnreadableFilters:
+        return await _refused(request, filters)
+    return await _list_page(request, filters, entries, following)
 
 
 @AREA.page("/audit/export", scope="all")
 async def export(request: ConsoleRequest) -> Response[Any]:
-    return await request.download("/api/logs/export", name="audit-trail.jsonl")
+    filters = filters_of(request)
+    try:
+        filters.require_readable()
+        await request.api.logs.list(page_size=1, **filters.wanted).page()
+    except (InvalidInput, Conflict) as error:
+        return await _refused(request, filters, error)
+    except UnreadableFilters:
+        return await _refused(request, filters)
+    form = "csv" if request.parameter("format") == "csv" else "jsonl"
+    parameters = {**filters.parameters, "format": form}
+    return await request.download("/api/logs/export", name=f"audit-trail.{form}", parameters=parameters)
+
+
+@AREA.page("/audit/suggestions")
+async def suggestions(request: ConsoleRequest) -> Response[Any]:
+    """Answer the script of the page with names that begin with what was typed, within the rights of the user."""
+    text, group = request.parameter("q"), _GROUPS.get(request.parameter("for"))
+    found: list[dict[str, str]] = []
+    if group is not None and len(text) >= _LEAST_TYPED:
+        answer = await request.api.search(text, limit=_SUGGESTED)
+        results = [each for some in answer.groups if some.name == group for each in some.results]
+        found = [_suggestion(each) for each in results]
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return Response(found, media_type=MediaType.JSON, headers=headers)
 
 
 @AREA.page("/audit/chain")
@@ -79,8 +92,7 @@ async def entry(request: ConsoleRequest, entry_id: str) -> Response[str]:
         entry=found,
         proof=proof,
         is_proved=proof is not None and _is_proved(proof, await _keys(request)),
-        users=await user_names(request, [found.user_id, found.actor_id, found.requested_by]),
-        applications=await application_names(request, [found.application_id]),
+        known=await template_names(request, [found]),
     )
 
 
@@ -89,19 +101,61 @@ async def proof(request: ConsoleRequest, entry_id: str) -> Response[Any]:
     return await request.download(f"/api/logs/{entry_id}/proof", name=f"proof-{entry_id}.json")
 
 
-def _period(form: Form) -> dict[str, int]:
-    """Return the bounds of two dates in UTC, both inclusive; a text that is not a date becomes an error of the form."""
-    bounds = {}
-    for name, member, days in (("from", "start_time", 0), ("until", "end_time", 1)):
-        text = form.text(name)
-        if text is None:
-            continue
-        try:
-            day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=days)
-            bounds[member] = int(day.timestamp() * 1000) - days
-        except (ValueError, OverflowError):
-            form.errors[name] = "date"
-    return {member: bound for member, bound in bounds.items() if bound >= 0}
+async def _entries(request: ConsoleRequest, filters: Filters, after: str | None) -> tuple[list[AuditEntry], str | None]:
+    """Return the entries of a page, and where the next one begins."""
+    listed = request.api.logs.list(page_size=_PAGE_SIZE, **filters.wanted)
+    entries: list[AuditEntry] = []
+    for _ in range(_REQUESTS):
+        found = await listed.page(after)
+        entries += found.items
+        after = found.following
+        if after is None or len(_rows(filters, entries)) >= _ROWS:
+            break
+    return entries, after
+
+
+def _rows(filters: Filters, entries: Sequence[AuditEntry]) -> list[Row]:
+    return [Row([each]) for each in entries] if "unfolded" in filters.given else folded(entries)
+
+
+async def _refused(request: ConsoleRequest, filters: Filters, error: ApiError | None = None) -> Response[str]:
+    """Answer with the filters, what is wrong beside each, and no list."""
+    if error is not None:
+        filters.form.refuse(error)
+    return await _list_page(request, filters, [], None, status=422 if error is None else error.status)
+
+
+async def _list_page(
+    request: ConsoleRequest,
+    filters: Filters,
+    entries: Sequence[AuditEntry],
+    following: str | None,
+    *,
+    status: int = 200,
+) -> Response[str]:
+    return await request.page(
+        "audit/list.html",
+        area=_AREA,
+        status=status,
+        form=filters.form,
+        given=filters.given,
+        zone=filters.zone,
+        ranges=RANGES,
+        by_id=BY_ID,
+        as_entered=as_entered,
+        is_refused=status != 200,
+        rows=_rows(filters, entries),
+        known=await template_names(request, entries),
+        following=following,
+    )
+
+
+def _suggestion(result: SearchResult) -> dict[str, str]:
+    """Return what the API takes for an object, and what tells it apart."""
+    detail = result.detail or ""
+    if result.type == "user" and "@" in detail:
+        return {"value": detail, "label": result.name}
+    return {"value": result.name, "label": detail}
 
 
 async def _keys(request: ConsoleRequest) -> KeySet:

@@ -5,10 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from console.requests import HOME, ConsoleRequest
+from console.sentences import template_objects
 from stead import User
 from stead.errors import ApiError, Unavailable
+from stead.models import AuditEntry
 
 _AT_ONCE: Final = 100
+_LOOKED_UP: Final = 25
 _MAX_LENGTH: Final = 128
 
 
@@ -38,17 +41,44 @@ async def application_names(request: ConsoleRequest, ids: Iterable[str | None]) 
 async def organization_names(request: ConsoleRequest, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of organizations by id; the id itself as in ``user_names``, and while they cannot be read."""
     names = {each: each for each in ids if each}
-    if not request.may(f"{HOME}/organizations"):
-        return names
-    found = await asyncio.gather(*(_organization_name(request, each) for each in names))
-    return dict(zip(names, found, strict=True))
+    return names | await _template_names(request, [("organization", each) for each in names])
 
 
-async def _organization_name(request: ConsoleRequest, organization_id: str) -> str:
-    try:
-        return (await request.api.organizations.get(organization_id)).name
-    except (ApiError, Unavailable):
-        return organization_id
+async def template_names(request: ConsoleRequest, entries: Iterable[AuditEntry]) -> dict[str, str]:
+    """Return the names of organizations, and of their roles and permissions, in entries: the trail has none of them.
+
+    At most a few of each kind are looked up; the others are shown by their ids, as are those that were deleted, or that
+    the administrator may not see.
+    """
+    wanted: dict[tuple[str, str], None] = {}
+    for entry in entries:
+        wanted |= dict.fromkeys(template_objects(entry))
+    return await _template_names(request, wanted)
+
+
+async def _template_names(request: ConsoleRequest, wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the names of those of these kinds and ids that can be read; at most a few of each kind are looked up."""
+    wanted = [*wanted]
+    readers = {
+        "organization": (f"{HOME}/organizations", request.api.organizations.get),
+        "organization_role": (f"{HOME}/template", request.api.organization_roles.get),
+        "permission": (f"{HOME}/template", request.api.organization_permissions.get),
+    }
+    looked_up = [
+        (id_, readers[kind][1](id_))
+        for kind, (page, _) in readers.items()
+        if request.may(page)
+        for id_ in [each for of, each in wanted if of == kind][:_LOOKED_UP]
+    ]
+    found = await asyncio.gather(*(asking for _, asking in looked_up), return_exceptions=True)
+    names = {}
+    for (id_, _), each in zip(looked_up, found, strict=True):
+        if isinstance(each, BaseException):
+            if not isinstance(each, (ApiError, Unavailable)):
+                raise each
+        else:
+            names[id_] = each.name
+    return names
 
 
 def batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:

@@ -139,11 +139,14 @@ class _Named(msgspec.Struct, rename="camel"):
     application_id: str | None = None
     ids: dict[str, str] = {}
     given: dict[str, tuple[str, ...]] = {}
+    aggregates: tuple[str, ...] = ()
 
     @property
     def all_ids(self) -> list[str]:
         named = (self.user_id, self.actor_id, self.requested_by, self.application_id, *self.ids.values())
-        return [each for each in named if each is not None] + [each for some in self.given.values() for each in some]
+        created = self.aggregates[0].split("/")[1:] if self.aggregates else ()  # what a write creates is in no path
+        given = (each for some in self.given.values() for each in some)
+        return [*(each for each in named if each is not None), *given, *created]
 
     @property
     def ended(self) -> str | None:

@@ -205,8 +205,7 @@ async def impersonations_of_ticket(
     connection: AsyncConnection, tenant_id: str, ticket: str, *, limit: int
 ) -> Sequence[str]:
     """Return the subject tokens that were issued for a ticket."""
-    found: Sequence[str] = (await connection.execute(ticket_statement(tenant_id, ticket, limit=limit))).scalars().all()
-    return found
+    return [*(await connection.scalars(ticket_statement(tenant_id, ticket, limit=limit)))]
 
 
 async def parties_of_impersonations(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> Sequence[Any]:
