@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import secrets
 from html import unescape
@@ -221,6 +223,19 @@ def test_the_template_is_saved_only_if_it_affects_those_whom_the_preview_named(a
     assert [each.id for each in management.organization_roles.permissions(role.id)] == [read]
     for shown in ([], ["x"], administrator.form(refused, changes)[1]["shown"] * 2):
         assert administrator.sends(refused, changes, shown=shown).status_code == 403
+    other = management.users.create(name=f"=Other {mark}").id
+    management.organizations.replace_users(organization.id, [other])
+    management.organizations.assign_user_roles(organization.id, other, [role.id])
+    refused = administrator.sends(refused, changes)  # as many members, but another one
+    assert refused.status_code == 412
+    assert f"=Other {mark} Engines {mark} read:{mark}" in text(refused)
+    file = administrator.sends(refused, changes, step=["save", "members"])
+    assert (file.headers["Content-Type"], file.headers["Content-Disposition"]) == (
+        "text/csv; charset=utf-8",
+        'attachment; filename="affected-members.csv"',
+    )
+    rows = list(csv.reader(io.StringIO(file.text, newline="")))[1:]
+    assert rows == [[f"Engines {mark}", organization.id, "user", f"'=Other {mark}", other, "loses", f"read:{mark}", ""]]
     assert administrator.sends(refused, changes).status_code == 303
     assert list(management.organization_roles.permissions(role.id)) == []
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from markupsafe import escape
 
 from tests.support.administrator import CONSOLE, STALE, Administrator, errors, heading, notices
 from tests.support.organization_template import OrganizationTemplate
@@ -195,3 +196,40 @@ def test_who_only_reads_sees_everything_and_no_form(stack: RunningStack, reader:
 def test_what_is_neither_a_role_nor_a_permission_is_not_found(administrator: Administrator) -> None:
     for path in ("other", "other/new", "roles/unknown", "permissions/unknown/delete"):
         assert administrator.opens(f"{TEMPLATE}/{path}").status_code == 404
+
+
+@pytest.mark.heavy
+def test_who_may_change_only_the_template_sees_how_many_members_a_change_affects_but_not_which(
+    stack: RunningStack,
+) -> None:
+    template, mark = OrganizationTemplate(stack.management), secrets.token_hex(4)
+    stack.management.organization_permissions.create(f"pay:{mark}")
+    role = template.role(permission_ids=[template.permission(f"read:{mark}")])
+    template.member(template.organization(), stack.management.users.create(name=f"Ada {mark}").id, role)
+    own = Administrator(stack, "template")
+    page = own.opens(f"{TEMPLATE}?permissions={mark}&roles={stack.management.organization_roles.get(role).name}")
+    assert "API permissions that no role grants : not shown" in text(page)
+    changes = f"{TEMPLATE}/changes"
+    preview = own.browser.post(changes, data={**own.form(page, changes)[1], "cell": []})
+    assert f"1 member in 1 organization loses read:{mark}" in text(preview)
+    assert "Who they are : not shown, since none of your roles has the permission organizations:read ." in text(preview)
+    assert (f"Ada {mark}" in preview.text, 'value="members"' in preview.text) == (False, False)
+    assert own.sends(preview, changes, step=["save", "members"]).status_code == 403
+    assert own.browser.get(f"{TEMPLATE}/roles/{role}/delete/export").status_code == 403
+    assert own.sends(preview, changes).status_code == 303
+
+
+def test_the_matrix_describes_roles_and_permissions_where_they_are_focused(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    mark = secrets.token_hex(4)
+    stack.management.organization_permissions.create(f"pay:{mark}", HTML)
+    stack.management.organization_roles.create(f"clerk {mark}", "x" * 1000)
+    stack.management.organization_roles.create(f"plain {mark}")
+    page = administrator.opens(f"{TEMPLATE}?permissions={mark}&roles={mark}").text
+    described = dict(re.findall(r'role="tooltip" id="([^"]+)-text">(.*?)</span>', page))
+    assert described == {"r0": f"<bdi>{'x' * 197}...</bdi>", "p0": f"<bdi>{escape(HTML)}</bdi>"}
+    assert re.findall(r'<a href="[^"]+" aria-describedby="([^"]+)-text" id="([^"]+)">', page) == [
+        ("r0", "r0"),
+        ("p0", "p0"),
+    ]

@@ -298,13 +298,16 @@ class ConsoleRequest:
         await self._remember(changed=True)
         return redirect(location)
 
-    async def download(self, path: str, *, name: str, parameters: Mapping[str, str] | None = None) -> Stream:
+    async def download(
+        self, path: str, *, name: str, parameters: Mapping[str, str] | None = None, sent: object = None
+    ) -> Stream:
         """Stream a response of the API as a file.
 
         Args:
             path: Path of the API.
             name: Name of the file.
             parameters: Of the query.
+            sent: Body of the request, encoded as JSON; without one it is a GET.
 
         Raises:
             NoSuchPage: There is nothing at this path.
@@ -312,16 +315,21 @@ class ConsoleRequest:
         """
         http = self._context.http
         headers = {**self._forwarded, "Authorization": f"Bearer {await self._access_token(None)}"}
-        request = http.build_request("GET", self._context.base_url + quote(path), params=parameters, headers=headers)
+        method, body = ("GET", None) if sent is None else ("POST", msgspec.json.encode(sent))
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        request = http.build_request(
+            method, self._context.base_url + quote(path), params=parameters, headers=headers, content=body
+        )
         try:
             answer = await http.send(request, stream=True)
         except httpx.RequestError as error:
-            raise Unavailable(f"GET {path}: {type(error).__name__}") from None
+            raise Unavailable(f"{method} {path}: {type(error).__name__}") from None
         if not answer.is_success:
             await answer.aclose()
             if answer.status_code == httpx.codes.NOT_FOUND:
                 raise NoSuchPage
-            raise Unavailable(f"GET {path}: {answer.status_code}")
+            raise Unavailable(f"{method} {path}: {answer.status_code}")
 
         async def content() -> AsyncIterator[bytes]:
             try:
@@ -332,7 +340,7 @@ class ConsoleRequest:
 
         return Stream(
             content(),
-            media_type=answer.headers.get("Content-Type"),
+            media_type=answer.headers["Content-Type"].partition(";")[0],  # the framework adds the character set
             headers={
                 "Content-Disposition": f'attachment; filename="{name}"',
                 "Cache-Control": "no-store",

@@ -1,11 +1,12 @@
 """``/console/template``: the matrix of roles and permissions, and the preview of a change."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from litestar import Response
 
+from console.areas.template_effects import download, effects_of
 from console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from console.console import Area
 from console.forms import ETAG_FIELD, BadForm, Form
@@ -17,6 +18,7 @@ from stead.models import TemplateRole, TemplateScope
 PATH: Final = "/console/template"
 
 _AREA: Final = "template"
+_RESOURCES: Final = "/console/resources"
 _ROLES: Final = 12
 _PERMISSIONS: Final = 40
 
@@ -79,16 +81,18 @@ async def changes(request: ConsoleRequest) -> Response[str]:
 
 
 @AREA.action("/template/changes")
-async def change(request: ConsoleRequest, form: Form) -> Response[str]:
+async def change(request: ConsoleRequest, form: Form) -> Response[Any]:
     if form.value("step") == "undo":
         return await _preview(request, await _undoing(request, form))
-    if form.value("step") != "save":
+    if not _is_previewed(form):
         return await _preview(request, form)
     granted, revoked = _cells(form, "grant"), _cells(form, "revoke")
     template = request.api.organization_template
     after = changed(await template.get(), granted, revoked)
     try:
-        form.is_overtaken = not is_as_shown(form, await template.put(after, dry_run=True))
+        if form.value("step") == "members":
+            return await download(request, after)
+        form.is_overtaken = not is_as_shown(form, await effects_of(request, after))
         if form.is_overtaken:
             return await _preview(request, form, status=412)
         await template.put(after, if_match=form.etag())
@@ -128,11 +132,12 @@ def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: It
 
 async def _matrix_page(request: ConsoleRequest) -> Response[str]:
     document = await request.api.organization_template.get()
-    everything = [Permission(each.name) for each in document.permissions] + await _api_permissions(request)
+    described = {Permission(each.name): each.description for each in document.permissions}
+    described |= await _api_permissions(request, document)
     kind = "MachineToMachine" if request.parameter("type") == "MachineToMachine" else "User"
     role_filter, permission_filter = request.parameter("roles"), request.parameter("permissions")
     roles = [role for role in document.roles if role.type == kind and role_filter.lower() in role.name.lower()]
-    rows = [each for each in everything if permission_filter.lower() in f"{each.name} {each.resource}".lower()]
+    rows = [each for each in described if permission_filter.lower() in f"{each.name} {each.resource}".lower()]
     column, row = _offset(request, "column", len(roles)), _offset(request, "row", len(rows))
     columns, shown = roles[column : column + _ROLES], rows[row : row + _PERMISSIONS]
     window = Window(columns, shown, _held(columns, shown), len(roles), len(rows))
@@ -140,6 +145,7 @@ async def _matrix_page(request: ConsoleRequest) -> Response[str]:
         "template/matrix.html",
         area=_AREA,
         window=window,
+        described_as=described,
         type=kind,
         role_filter=role_filter,
         permission_filter=permission_filter,
@@ -178,7 +184,7 @@ async def _preview(request: ConsoleRequest, form: Form, *, status: int = 200) ->
     """Show the effect of the changed cells."""
     document = await request.api.organization_template.get()
     others: tuple[list[Cell], list[Cell]] = ([], [])
-    if form.value("step") == "save":
+    if _is_previewed(form):
         granted, revoked = _cells(form, "grant"), _cells(form, "revoke")
     else:
         granted, revoked = _differences(form)
@@ -188,10 +194,10 @@ async def _preview(request: ConsoleRequest, form: Form, *, status: int = 200) ->
     form.merge(Form.of(etag=document.etag))
     granted, done = _split(granted, document, held=False)
     revoked, undone = _split(revoked, document, held=True)
-    report = None
+    effects = None
     if status == 200 or form.is_overtaken:
         try:
-            report = await request.api.organization_template.put(changed(document, granted, revoked), dry_run=True)
+            effects = await effects_of(request, changed(document, granted, revoked))
         except (InvalidInput, Conflict) as error:
             form.refuse(error)
             status = error.status
@@ -200,15 +206,20 @@ async def _preview(request: ConsoleRequest, form: Form, *, status: int = 200) ->
         area=_AREA,
         status=status,
         form=form,
-        report=report,
+        effects=effects,
         granted=granted,
         revoked=revoked,
         needless=[*done, *undone],
-        carried={SHOWN_FIELD: digest(report)} if report else {},
+        carried={SHOWN_FIELD: digest(effects)} if effects else {},
         granted_by_others=others[0],
         revoked_by_others=others[1],
         encoded=_encode,
     )
+
+
+def _is_previewed(form: Form) -> bool:
+    """Return whether a form is that of the preview, which names the cells that change."""
+    return "save" in form.all("step")
 
 
 def _held(roles: Sequence[TemplateRole], permissions: Sequence[Permission]) -> frozenset[str]:
@@ -221,14 +232,20 @@ def _held(roles: Sequence[TemplateRole], permissions: Sequence[Permission]) -> f
     )
 
 
-async def _api_permissions(request: ConsoleRequest) -> list[Permission]:
-    """Return the scopes of all API resources, grouped by resource; no organization role grants the Management API."""
-    return [
-        Permission(scope.name, resource.indicator)
+async def _api_permissions(request: ConsoleRequest, document: OrganizationTemplate) -> dict[Permission, str | None]:
+    """Return the scopes of all API resources, with their descriptions; no organization role grants the Management API.
+
+    An administrator who may not see API resources gets those that roles grant.
+    """
+    if not request.may(_RESOURCES):
+        granted = {Permission(scope.name, scope.resource) for role in document.roles for scope in role.scopes}
+        return dict.fromkeys(sorted(granted, key=lambda each: (each.resource, each.name)))
+    return {
+        Permission(scope.name, resource.indicator): scope.description
         async for resource in request.api.resources.list()
         if resource.indicator != request.management_api
         async for scope in request.api.resources.scopes(resource.id)
-    ]
+    }
 
 
 def _differences(form: Form) -> tuple[list[Cell], list[Cell]]:

@@ -7,11 +7,12 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
+from console.areas.template_effects import download, effects_of
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
 from console.requests import ConsoleRequest, NoSuchPage
-from stead import OrganizationTemplate, TemplateReport
+from stead import OrganizationTemplate
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 PATH: Final = "/console/template"
@@ -80,6 +81,12 @@ async def delete_entry(request: ConsoleRequest, kind: str, entry_id: str, form: 
     return await carry_out(request, form, functools.partial(_deletion, request, kind, entry_id))
 
 
+@AREA.page("/template/{kind:str}/{entry_id:str}/delete/export", scope="all")
+async def export_affected_members(request: ConsoleRequest, kind: str, entry_id: str) -> Response[Any]:
+    found = await _api(request, kind).get(entry_id)
+    return await download(request, without(await request.api.organization_template.get(), kind, found.name))
+
+
 def without(document: OrganizationTemplate, kind: str, name: str) -> OrganizationTemplate:
     """Return the document without a role, or without a permission and its grants."""
     if kind == _ROLES:
@@ -140,13 +147,11 @@ async def _page(
 async def _deletion(request: ConsoleRequest, kind: str, entry_id: str) -> Deletion:
     found = await _api(request, kind).get(entry_id)
     document = await request.api.organization_template.get()
-    report: TemplateReport = await request.api.organization_template.put(
-        without(document, kind, found.name), dry_run=True
-    )
+    effects = await effects_of(request, without(document, kind, found.name))
     return Deletion(
         template="template/delete.html",
         area=_AREA,
-        values={"kind": kind, "entry": found, "report": report},
+        values={"kind": kind, "entry": found, "effects": effects},
         etag=found.etag,
         name=found.name,
         delete=functools.partial(_api(request, kind).delete, entry_id),

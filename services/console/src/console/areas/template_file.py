@@ -7,11 +7,12 @@ from urllib.parse import quote_plus
 import msgspec
 from litestar import Response
 
+from console.areas.template_effects import Effects, download, effects_of
 from console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from console.console import Area
 from console.forms import ETAG_FIELD, MAX_BYTES, Form, InvalidField
 from console.requests import ConsoleRequest, NoSuchPage
-from stead import OrganizationTemplate, TemplateReport
+from stead import OrganizationTemplate
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 PATH: Final = "/console/template"
@@ -44,44 +45,43 @@ async def undo(request: ConsoleRequest) -> Response[str]:
 
 
 @AREA.action("/template/file")
-async def compare_or_apply(request: ConsoleRequest, form: Form) -> Response[str]:
+async def compare_or_apply(request: ConsoleRequest, form: Form) -> Response[Any]:
     return await _compare_or_apply(request, form)
 
 
-async def _compare_or_apply(request: ConsoleRequest, form: Form) -> Response[str]:
+async def _compare_or_apply(request: ConsoleRequest, form: Form) -> Response[Any]:
     try:
         document = form.json_object("document")
     except InvalidField:
         return await _page(request, form, status=422)
     try:
-        current, report = await _compared(request, document)
+        if form.value("step") == "members":
+            return await download(request, document)
+        current, effects = await _compared(request, document)
         if form.value("step") == "save":
-            form.is_overtaken = not is_as_shown(form, report) or form.version() != current.etag
+            form.is_overtaken = not is_as_shown(form, effects) or form.version() != current.etag
             if not form.is_overtaken:
                 await request.api.organization_template.put(document, if_match=current.etag)
                 return await _applied(request, current)
     except VersionMismatch as error:  # changed a moment ago
         form.refuse(error)
-        current, report = await _compared(request, document)
+        current, effects = await _compared(request, document)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
         return await _page(request, form, status=error.status)
-    return await _page(request, form, current=current, report=report, status=412 if form.is_overtaken else 200)
+    return await _page(request, form, current=current, effects=effects, status=412 if form.is_overtaken else 200)
 
 
-async def _compared(
-    request: ConsoleRequest, document: Mapping[str, Any]
-) -> tuple[OrganizationTemplate, TemplateReport]:
-    """Return the current template, and the report of what a file changes.
+async def _compared(request: ConsoleRequest, document: Mapping[str, Any]) -> tuple[OrganizationTemplate, Effects]:
+    """Return the current template, and what a file changes.
 
-    The template is read first, so saving is refused if it changes before the report.
+    The template is read first, so saving is refused if it changes before the comparison.
 
     Raises:
         InvalidInput: The file is not a template.
         Conflict: The file cannot be applied.
     """
-    template = request.api.organization_template
-    return await template.get(), await template.put(document, dry_run=True)
+    return await request.api.organization_template.get(), await effects_of(request, document)
 
 
 async def _applied(request: ConsoleRequest, former: OrganizationTemplate) -> Response[str]:
@@ -97,7 +97,7 @@ async def _page(
     form: Form,
     *,
     current: OrganizationTemplate | None = None,
-    report: TemplateReport | None = None,
+    effects: Effects | None = None,
     status: int = 200,
 ) -> Response[str]:
     return await request.page(
@@ -105,6 +105,6 @@ async def _page(
         area=_AREA,
         status=status,
         form=form,
-        carried={SHOWN_FIELD: digest(report), ETAG_FIELD: current.etag} if current else {},
-        report=report,
+        carried={SHOWN_FIELD: digest(effects), ETAG_FIELD: current.etag} if current else {},
+        effects=effects,
     )
