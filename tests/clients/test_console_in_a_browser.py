@@ -108,12 +108,33 @@ async def test_the_pages_of_clients_claims_and_impersonations_are_accessible(
         "impersonations": "impersonations",
         "impersonation": f"impersonations/{subject_token.impersonation_id}",
         "audit": "audit",
+        "audit-refused": "audit?person=nobody&zone=Nowhere",
         "chain": "audit/chain",
     }.items():
         await page.goto(f"{stack.base_url}{CONSOLE}/{path}")
         await inspector.inspect(page, f"console-{name}")
     management.custom_claims.record("client-credentials", 0)
     management.custom_claims.delete("client-credentials")
+
+
+async def test_the_audit_trail_suggests_names_and_is_asked_in_the_zone_of_the_browser(
+    page: Page, administrator: Administrator
+) -> None:
+    management, mark = administrator.stack.management, secrets.token_hex(4)
+    address = f"{mark}@example.com"
+    management.users.create(name=f"Ada {mark}", primary_email=address)
+    await signed_in(page, administrator, f"{CONSOLE}/audit?from=2026-01-01T00:00")
+    zone = await page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    await expect(page.get_by_label("Time zone")).to_have_value(zone)
+    await page.get_by_label("Person:").press_sequentially(mark)
+    await expect(page.locator(f'#person-list option[value="{address}"]')).to_have_attribute("label", f"Ada {mark}")
+    await page.get_by_label("Person:").fill(address)
+    await page.get_by_label("Event").select_option("created the user …")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page.locator(".events li")).to_have_count(1)
+    await expect(page.locator(".events")).to_contain_text(f"created the user Ada {mark}")
+    given = parse_qs(page.url.partition("?")[2])
+    assert (given["person"], given["event"], given["zone"]) == ([address], ["CreateUser"], [zone])
 
 
 async def test_an_error_of_a_script_is_marked_in_its_line(page: Page, administrator: Administrator) -> None:

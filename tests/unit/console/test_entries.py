@@ -103,6 +103,7 @@ def test_sentences_name_who_did_what_to_whom() -> None:
             operation="AddUserRoles", user_id="u1", ids={"user_id": "u2"}, given={"roleIds": ("r1", "r2", "r3", "r4")}
         ),
         entry(operation="CreateUser", application_id="a2", aggregates=("user/u2",)),
+        entry(operation="ReplaceClaimsFunction", user_id="u1", aggregates=("claims-function/access-token",)),
         entry(operation="UpdateOrganizationRole", user_id="u1", ids={"role_id": "o1"}),
         entry(
             operation="AddOrganizationUsers", user_id="gone", ids={"organization_id": "o1"}, given={"userIds": ("u2",)}
@@ -118,6 +119,7 @@ def test_sentences_name_who_did_what_to_whom() -> None:
         "Ada ended Kim's impersonation of Customer",
         "Ada gave Kim the API role Auditor, r2, r3 (+1)",
         "Support desk created the user Kim",
+        "Ada saved the claims function access-token",
         "Ada changed the organization role Acme",
         "gone added Kim to the organization Acme",
         "Ada did something that this console has no words for",

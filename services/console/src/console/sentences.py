@@ -26,16 +26,13 @@ _PAGES: Final = {
 """Placeholder of a sentence → the page of what it mentions."""
 _OBJECTS: Final = {
     **{name: name for name in ("user", "application", "organization", "resource", "permission", "scope", "key")},
-    "kind": "kind",
     "organization_role": "organization_role",
     "organization_scope": "permission",
-    "version_number": "version",
-    "secret_name": "secret",
     "resource_scope": "scope",
     "role": "role",
 }
 """Parameter of a path or member of a body, without ``Id`` → placeholder."""
-_CREATED: Final = {
+_CHANGED: Final = {
     "CreateUser": "user",
     "CreateRole": "role",
     "CreateApplication": "application",
@@ -44,7 +41,15 @@ _CREATED: Final = {
     "CreateOrganization": "organization",
     "CreateOrganizationRole": "organization_role",
     "CreateOrganizationScope": "permission",
+    **dict.fromkeys(
+        (
+            *("ReplaceClaimsFunction", "UpdateClaimsFunction", "DeleteClaimsFunction", "TestClaimsFunction"),
+            *("DryRunClaimsFunction", "RecordClaimsFunctionInputs", "ActivateClaimsFunctionVersion"),
+        ),
+        "kind",
+    ),
 }
+"""Operation whose object is in neither path nor body of its entry, but in what it changed → placeholder."""
 _OF_TEMPLATE: Final = re.compile(r"(?:Create|Update|Delete|Add|Replace|Remove)OrganizationRole")
 _OF_TEMPLATE_SERVICE: Final = frozenset({"organization", "organization_role", "permission"})
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -86,7 +91,7 @@ def template_objects(entry: AuditEntry) -> list[tuple[str, str]]:
 def _people(entry: AuditEntry) -> list[_Mention]:
     """Return who and what acted, and on whose behalf."""
     parties = entry.impersonation
-    actor = _Mention("actor", "user", entry.actor_id or (parties and parties.actor_id))
+    actor = _Mention("actor", "user", entry.actor_id or (None if parties is None else parties.actor_id))
     if _is_of_tokens(entry):
         if entry.actor_id is None and entry.key.startswith("token.exchange."):
             actor = _Mention("actor", "application", entry.application_id)
@@ -94,18 +99,18 @@ def _people(entry: AuditEntry) -> list[_Mention]:
         user, application = _Mention("user", "user", entry.user_id), entry.application_id
         return [actor, _Mention("who", *requester), user, _Mention("application", "application", application)]
     author = ("user", entry.user_id) if entry.user_id else ("application", entry.application_id)
-    return [actor, _Mention("who", *author), _Mention("user", "user", parties and parties.user_id)]
+    return [actor, _Mention("who", *author), _Mention("user", "user", None if parties is None else parties.user_id)]
 
 
 def _objects(entry: AuditEntry) -> list[_Mention]:
-    """Return the objects of a write: those in its path and body, and the first that it created, which is in neither."""
+    """Return the objects of a write: those in its path and body, and else the first that it changed."""
     operation = entry.operation or ""
     if _is_of_tokens(entry):
         return []
     given = [(name, each) for name, some in entry.given.items() for each in some]
     found = [(_placeholder(name, operation), each) for name, each in (*entry.ids.items(), *given)]
-    if operation in _CREATED and entry.aggregates:
-        found.append((_CREATED[operation], entry.aggregates[0].rpartition("/")[2]))
+    if operation in _CHANGED and entry.aggregates:
+        found.append((_CHANGED[operation], entry.aggregates[0].rpartition("/")[2]))
     return [_Mention(placeholder, placeholder, each) for placeholder, each in found if placeholder is not None]
 
 

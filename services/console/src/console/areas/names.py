@@ -1,18 +1,22 @@
 """Names of users and applications, where a page has only their ids."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from console.requests import HOME, ConsoleRequest
 from console.sentences import template_objects
 from stead import User
-from stead.errors import ApiError, Unavailable
+from stead.errors import ApiError, InvalidId, Unavailable
 from stead.models import AuditEntry
 
 _AT_ONCE: Final = 100
 _LOOKED_UP: Final = 25
 _MAX_LENGTH: Final = 128
+
+
+Reader = tuple[str, Callable[[str], Awaitable[Any]]]
+"""The page that shows objects of a kind, and what returns one."""
 
 
 def shown_name(user: User) -> str:
@@ -59,26 +63,27 @@ async def template_names(request: ConsoleRequest, entries: Iterable[AuditEntry])
 async def _template_names(request: ConsoleRequest, wanted: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the names of those of these kinds and ids that can be read; at most a few of each kind are looked up."""
     wanted = [*wanted]
-    readers = {
+    readers: dict[str, Reader] = {
         "organization": (f"{HOME}/organizations", request.api.organizations.get),
         "organization_role": (f"{HOME}/template", request.api.organization_roles.get),
         "permission": (f"{HOME}/template", request.api.organization_permissions.get),
     }
     looked_up = [
-        (id_, readers[kind][1](id_))
-        for kind, (page, _) in readers.items()
+        _name_of(id_, read)
+        for kind, (page, read) in readers.items()
         if request.may(page)
         for id_ in [each for of, each in wanted if of == kind][:_LOOKED_UP]
     ]
-    found = await asyncio.gather(*(asking for _, asking in looked_up), return_exceptions=True)
-    names = {}
-    for (id_, _), each in zip(looked_up, found, strict=True):
-        if isinstance(each, BaseException):
-            if not isinstance(each, (ApiError, Unavailable)):
-                raise each
-        else:
-            names[id_] = each.name
-    return names
+    return {id_: name for id_, name in await asyncio.gather(*looked_up) if name is not None}
+
+
+async def _name_of(id_: str, read: Callable[[str], Awaitable[Any]]) -> tuple[str, str | None]:
+    """Return an id with its name; None if the object was deleted, or its service does not answer."""
+    try:
+        found = await read(id_)
+    except (ApiError, InvalidId, Unavailable):
+        return id_, None
+    return id_, found.name
 
 
 def batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:
