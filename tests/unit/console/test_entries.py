@@ -40,8 +40,8 @@ def entry(**values: Any) -> AuditEntry:
     return AuditEntry(**{"id": "1", "occurred_at": 1, "key": "management.any.update", "names": NAMES, **values})
 
 
-def shown(entries: list[AuditEntry], language: str = "en", **frame: Any) -> str:
-    """Return the list of entries on the page of the trail."""
+def page_of(entries: list[AuditEntry], language: str = "en", **frame: Any) -> str:
+    """Return the page of the trail."""
     values = {
         "form": Form.of(),
         "given": {},
@@ -55,7 +55,12 @@ def shown(entries: list[AuditEntry], language: str = "en", **frame: Any) -> str:
         "following": None,
     }
     page = Pages(Look("Stead")).render("audit/list.html", language, **{**FRAME, **values, **frame})
-    return str(page.content).partition('<ol class="events">')[2].partition("</ol>")[0]
+    return str(page.content)
+
+
+def shown(entries: list[AuditEntry], language: str = "en", **frame: Any) -> str:
+    """Return the list of entries on the page of the trail."""
+    return page_of(entries, language, **frame).partition('<ol class="events">')[2].partition("</ol>")[0]
 
 
 def sentences(html: str) -> list[str]:
@@ -172,3 +177,7 @@ def test_consecutive_tokens_of_one_application_and_user_are_one_row() -> None:
     ]
     each = "applicationId=a1&amp;userId=u1&amp;from=1970-01-01T00%3A00%3A07&amp;until=1970-01-01T00%3A00%3A09"
     assert f"{each}&amp;last=&amp;zone=UTC&amp;unfolded=yes" in html
+    goes_on = "The last row counts the tokens of this page"
+    assert goes_on in page_of(entries[:2], following="8000.1")
+    assert goes_on not in page_of(entries[:2])
+    assert goes_on not in page_of(entries, following="1000.1")
