@@ -91,6 +91,19 @@ def test_impersonation_with_python(world: World, tokens: DemoTokens, run_directo
 
 
 @pytest.mark.heavy
+def test_the_policy_with_curl(world: World, run_directory: Path, tmp_path: Path) -> None:
+    write_code("impersonation.md", tmp_path)
+    try:
+        answer = json.loads(run(["sh", "-e", tmp_path / "policy.sh"], settings(run_directory)))
+        policy = world.management.impersonation_policy.get()
+    finally:
+        world.management.impersonation_policy.update(require_actor=None, require_context=None)
+        world.caught_up()
+    assert (answer["requireActor"], answer["requireContext"], answer["excludedRoles"]) == (True, ["reason"], [])
+    assert (policy.require_actor, [*policy.require_context]) == (True, ["reason"])
+
+
+@pytest.mark.heavy
 @pytest.mark.usefixtures("world")
 def test_events_with_nats_py(run_directory: Path, tmp_path: Path) -> None:
     write_code("events.md", tmp_path)
