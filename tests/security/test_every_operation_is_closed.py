@@ -74,7 +74,7 @@ def test_every_operation_has_a_row_in_the_table_of_rights_and_no_row_is_left() -
         for operation in operations.values():
             if path.startswith("/api/") and operation["security"]:
                 needed = REQUIREMENTS[operation["operationId"]]
-                assert operation["security"] == [{"bearer": []}, *({"oauth2": [each]} for each in needed.narrowest)]
+                assert operation["security"] == [{"bearer": []}, *({"oauth2": [*each]} for each in needed.narrowest)]
                 assert operation["description"].endswith(f"\n\nNeeds {needed}.")
 
 

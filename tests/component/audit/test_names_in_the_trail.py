@@ -153,3 +153,51 @@ async def test_names_are_beside_the_entry_until_their_object_is_deleted(template
     for parameter in ("person", "q"):
         assert await keys(management.client, 3, **{parameter: administrator["id"]}) == history
     assert refusal(await management.client.get("/api/logs", params={"person": new_id()})) == (422, "log.unknown_name")
+
+
+async def test_names_are_for_callers_that_may_read_what_they_name(management: Management) -> None:
+    user, application = await management.created("users", name=unique("Ada")), management.credentials.client_id
+    await management.client.patch(f"/api/users/{user['id']}", json={"avatar": "https://example.com/a.png"})
+    filters = {"userId": user["id"], "operation": "UpdateUser"}
+    (entry,) = await listed(management.client, 1, **filters)
+    assert entry["names"].keys() == {user["id"], application}
+    for scope, named in (
+        ("audit:read", set()),
+        ("audit:read users:read", {user["id"]}),
+        ("audit:read applications", {application}),
+        ("read", {user["id"], application}),
+    ):
+        async with management.client_with(management.token(scope=scope)) as client:
+            (found,) = await listed(client, 1, **filters)
+            assert found.get("names", {}).keys() == named, scope
+            assert (await client.get(f"/api/logs/{entry['id']}")).json() == found
+    async with management.client_with(management.token(scope="audit:export applications:read")) as client:
+        exported = await client.get("/api/logs/export", params={**filters, "format": "csv"})
+    assert user["name"] not in exported.text
+    assert user["id"] in exported.text
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameter", "scopes", "missing"),
+    [
+        ("ListLogs", "person", "audit:read organizations:read", "users:read"),
+        ("ListLogs", "q", "audit:read users:read applications:read", "organizations:read"),
+        ("ExportLogs", "q", "audit:export", "users:read applications:read organizations:read"),
+        ("ListUsers", "excludeRoleId", "users", "roles:read"),
+        ("ListUsers", "excludeOrganizationId", "users:read", "organizations:read"),
+        ("ListApplications", "excludeRoleId", "applications organizations:read", "roles:read"),
+        ("ListApplications", "excludeOrganizationId", "applications", "organizations:read"),
+    ],
+)
+async def test_a_parameter_that_tells_more_than_the_response_needs_more(
+    management: Management, operation: str, parameter: str, scopes: str, missing: str
+) -> None:
+    paths = {"ListLogs": "logs", "ExportLogs": "logs/export", "ListUsers": "users", "ListApplications": "applications"}
+    path = f"/api/{paths[operation]}"
+    async with management.client_with(management.token(scope=scopes)) as narrow:
+        assert (await narrow.get(path)).status_code == 200
+        refused = await narrow.get(path, params={parameter: "nothing"})
+        assert refusal(refused) == (403, "auth.forbidden")
+        assert f"the parameter {parameter} needs the scope" in refused.json()["message"]
+    async with management.client_with(management.token(scope=f"{scopes} {missing}")) as wide:
+        assert (await wide.get(path, params={parameter: "nothing"})).status_code in {200, 422, 503}

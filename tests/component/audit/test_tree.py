@@ -14,6 +14,7 @@ import nats
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from identity_common.access.callers import Caller
 from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
@@ -288,7 +289,7 @@ async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(gr
     reader = create_async_engine(growing.settings.database_url)
     bus = Bus(growing.settings.nats_url, service="management")  # not connected: nothing asks it
     names = TrailNames(OrganizationNames(bus, tenant_id=growing.tenant_id), tenant_id=growing.tenant_id)
-    export = AuditTrail(reader, names, tenant_id=growing.tenant_id).export(TrailFilters())
+    export = AuditTrail(reader, names, tenant_id=growing.tenant_id).export(TrailFilters(), Caller("auditor"))
     lines = (await anext(export)).splitlines()
     await extend(growing, 2)
     after = await head_of(growing, before.tree_size + 2)

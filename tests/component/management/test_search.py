@@ -226,7 +226,7 @@ def test_each_area_reads_its_groups_and_no_others() -> None:
         **dict.fromkeys(("impersonations:read", "impersonations:end"), ("impersonations",)),
         **dict.fromkeys(("audit:read", "audit:export"), ("logs",)),
     }
-    assert frozenset(GROUP_SCOPES.values()) == frozenset(REQUIREMENTS["Search"].narrowest)
+    assert frozenset(GROUP_SCOPES.values()) == frozenset(name for (name,) in REQUIREMENTS["Search"].narrowest)
 
 
 def test_entries_are_looked_up_by_what_may_be_an_id() -> None:
@@ -404,3 +404,19 @@ async def whole_tables(database: asyncpg.Connection, statement: Select[Any], val
         for scan in scans(plan["Plan"])
         if scan["Node Type"] == "Seq Scan" and scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)
     ]
+
+
+@pytest.mark.heavy
+async def test_searches_beyond_the_first_two_wait_briefly_and_leave_connections_for_lists(own: Management) -> None:
+    waiting, most = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'resources'::regclass", 0
+    async with own.database.transaction():
+        await own.database.execute("LOCK TABLE resources IN ACCESS EXCLUSIVE MODE")
+        searches = [asyncio.create_task(own.client.get(PATH, params={"q": "acme"})) for _ in range(8)]
+        assert (await own.client.get("/api/users", params={"search": "acme"})).status_code == 200
+        while not all(each.done() for each in searches):
+            most = max(most, await own.database.fetchval(waiting))
+        answers = [each.result() for each in searches]
+    assert 0 < most < 3
+    assert {refusal(each) for each in answers} == {(422, "search.too_slow"), (503, "temporarily_unavailable")}
+    assert {each.headers.get("Retry-After") for each in answers if each.status_code == 503} == {"1"}
+    assert (await own.client.get(PATH, params={"q": "acme"})).status_code == 200

@@ -185,6 +185,14 @@ async def test_the_list_shows_users_of_organizations_on_request(template: Templa
     for value in ("false", "0"):
         assert await featured(template, marker, value) == [crowded, empty]
     assert (await template.client.get(PATH, params={"q": marker})).json() == [crowded, empty]
+    counted = [{**crowded, "usersCount": 5}, {**empty, "usersCount": 0}]
+    for scope, expected in (
+        ("organizations:read", counted),
+        ("organizations users:read", [with_users, without]),
+        ("read", [with_users, without]),
+    ):
+        async with template.client_with(template.management.token(scope=scope)) as client:
+            assert (await client.get(PATH, params={"q": marker, "showFeatured": "true"})).json() == expected, scope
     await template.management.client.delete(f"/api/users/{first[0]['id']}")
     await template.caught_up()
     (found, _) = await featured(template, marker)

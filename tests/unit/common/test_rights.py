@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_common.rights.operations import OPEN, REQUIREMENTS
+from identity_common.rights.operations import OPEN, PARAMETERS, REQUIREMENTS, Requirement, allows
 from identity_common.rights.roles import SEEDED_ROLES
 from identity_common.rights.scopes import DESCRIPTIONS, MANAGEMENT_SCOPES, RESERVED, granting, implied
 from identity_common.scope_names import is_scope_name
@@ -50,6 +50,26 @@ def test_a_scope_is_granted_by_what_includes_it_alone(held: frozenset[str], want
     assert (wanted in implied(held)) is not held.isdisjoint(granting([wanted]))
 
 
+@pytest.mark.parametrize(
+    ("held", "is_allowed"),
+    [
+        ({"users:read"}, False),
+        ({"users", "roles:read"}, False),
+        ({"users", "roles:read", "organizations"}, True),
+        ({"read"}, True),
+        ({"all"}, True),
+        (set(), False),
+    ],
+)
+def test_an_operation_with_data_of_several_areas_needs_the_scopes_of_all_of_them(
+    held: set[str], is_allowed: bool
+) -> None:
+    assert allows(frozenset(held), "GetUserEffectivePermissions") is is_allowed
+    assert str(REQUIREMENTS["GetUserEffectivePermissions"]) == (
+        "the scopes users:read, roles:read and organizations:read; read and all suffice too"
+    )
+
+
 def test_reading_never_includes_exporting_or_changing() -> None:
     assert implied(READING) == READING
 
@@ -66,7 +86,7 @@ def test_the_guide_has_every_scope_every_seeded_role_and_every_operation() -> No
     guide = GUIDE.read_text()
     needs: dict[str, list[str]] = {}
     for operation, needed in REQUIREMENTS.items():
-        needs.setdefault(" or ".join(f"`{name}`" for name in needed.narrowest), []).append(operation)
+        needs.setdefault(_row(needed), []).append(operation)
     rows = [
         *(f"| `{name}` | {text} |" for name, text in MANAGEMENT_SCOPES.items()),
         *(
@@ -74,10 +94,22 @@ def test_the_guide_has_every_scope_every_seeded_role_and_every_operation() -> No
             for role in SEEDED_ROLES
         ),
         *(f"| {scopes} | {', '.join(operations)} |" for scopes, operations in needs.items()),
+        *(
+            f"| {operation} | `{parameter}` | {_row(needed)} |"
+            for operation, parameters in PARAMETERS.items()
+            for parameter, needed in parameters.items()
+        ),
     ]
-    headings = {"| scope | allows |", "| role | scopes | for |", "| needs | operations |"}
+    headings = {
+        *("| scope | allows |", "| role | scopes | for |", "| needs | operations |"),
+        "| operation | parameter | needs besides |",
+    }
     assert [line for line in guide.splitlines() if line.startswith("| ") and line not in headings] == rows
     assert all(f"`{name}`" in guide for name in RESERVED | OPEN)
+
+
+def _row(needed: Requirement) -> str:
+    return " or ".join(" and ".join(f"`{name}`" for name in names) for names in needed.narrowest)
 
 
 def test_seeded_roles_grant_scopes_that_exist() -> None:

@@ -6,7 +6,7 @@ What scopes an operation needs is in one table, that of the API: ``identity_comm
 import re
 from typing import Final
 
-from identity_common.rights.operations import REQUIREMENTS, allows
+from identity_common.rights.operations import REQUIREMENTS
 
 _ROWS: Final = (
     ("search", "Search", "Search"),
@@ -45,6 +45,4 @@ def operation_at(path: str, *, changes: bool) -> str | None:
 def missing_scope(scopes: frozenset[str], path: str, *, changes: bool) -> str | None:
     """Return a scope that these lack for a page, or for a change of what it shows; None if they suffice."""
     operation = operation_at(path, changes=changes)
-    if operation is None or allows(scopes, operation):
-        return None
-    return REQUIREMENTS[operation].narrowest[0]
+    return None if operation is None else REQUIREMENTS[operation].missing_from(scopes)

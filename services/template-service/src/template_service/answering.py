@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import msgspec
-from sqlalchemy import bindparam, func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
+from identity_common.stores.database import limited
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -28,8 +28,6 @@ _CONNECTIONS: Final = 3
 _AT_ONCE: Final = 64
 _SHARE: Final = 0.8
 """The part of the time that is spent here; the rest is for the bus."""
-
-_LIMIT: Final = select(func.set_config("statement_timeout", bindparam("ms"), True))
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -64,10 +62,7 @@ def database_responder(
         async with asyncio.timeout(deadline - time.monotonic()):
             await turns.acquire()
         try:
-            async with engine.connect() as connection:
-                await connection.execution_options(isolation_level="REPEATABLE READ")
-                left_ms = max(1, int((deadline - time.monotonic()) * 1000))
-                await connection.execute(_LIMIT, {"ms": str(left_ms)})
+            async with limited(engine, deadline - time.monotonic(), isolation_level="REPEATABLE READ") as connection:
                 return _encode(await answer(connection, asked))
         finally:
             turns.release()

@@ -6,7 +6,7 @@ revoked tokens. Does not own how a token is verified (``stead``), nor where a se
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -22,9 +22,10 @@ from identity_common.http.auditing import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.if_match import Versions
 from identity_common.http.json_body import JsonRequest
+from identity_common.http.pagination import parse_query
 from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
-from identity_common.rights.operations import REQUIREMENTS, Requirement
+from identity_common.rights.operations import PARAMETERS, REQUIREMENTS, Requirement
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 from stead.verify.impersonations import Impersonation
 
@@ -52,10 +53,10 @@ def unauthorized() -> ApiError:
     return _unauthenticated("auth.unauthorized", "The access token is invalid.", 'Bearer error="invalid_token"')
 
 
-def forbidden(needed: Requirement | None = None) -> ApiError:
+def forbidden(needed: Requirement | None = None, *, of: str = "it") -> ApiError:
     """403: the token is valid but does not grant access; the message names the scopes that would."""
     challenge = 'Bearer error="insufficient_scope"'
-    missing = f": it needs {needed}" if needed else ""
+    missing = f": {of} needs {needed}" if needed else ""
     message = f"The access token does not grant access to this part of the Management API{missing}."
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
 
@@ -174,7 +175,7 @@ def require_scope(token: AccessToken, needed: Requirement) -> None:
     """
     if token.actor is not None or token.organization_id is not None:
         raise forbidden()
-    if token.scopes.isdisjoint(needed.one_of):
+    if not needed.is_met_by(token.scopes):
         raise forbidden(needed)
 
 
@@ -266,9 +267,24 @@ async def require_management(connection: Connection, handler: BaseRouteHandler) 
     access: Access = connection.app.state.management_access
     needed = REQUIREMENTS[handler.operation_id]  # type: ignore[attr-defined]  # of every handler with this guard
     caller = await access.require(connection.scope, partial(require_scope, needed=needed))
+    _require_parameters(connection, PARAMETERS.get(handler.operation_id), caller)  # type: ignore[attr-defined]
     access.admit(connection, handler, caller)
     versions: Versions = connection.app.state.versions
     await versions.require(connection.scope)
+
+
+def _require_parameters(connection: Connection, needed: Mapping[str, Requirement] | None, caller: Caller) -> None:
+    """Refuse a query parameter that tells more than the caller may read.
+
+    Raises:
+        ApiError: 403.
+    """
+    query_string: bytes = connection.scope["query_string"]
+    if not needed or not query_string:
+        return
+    for name, _ in parse_query(query_string):
+        if name in needed and not needed[name].is_met_by(caller.scopes):
+            raise forbidden(needed[name], of=f"the parameter {name}")
 
 
 def admitted_caller(request: JsonRequest) -> Caller:

@@ -17,7 +17,6 @@ _ROWS: Final[Mapping[str, str]] = {
     "ListUsers": "users:read",
     "GetUser": "users:read",
     "ListUserConsents": "users:read",
-    "GetUserEffectivePermissions": "users:read",
     "GetUserCustomData": "users:read",
     "ListInvitations": "users:read",
     "CreateUser": "users",
@@ -106,6 +105,8 @@ _ROWS: Final[Mapping[str, str]] = {
     "AddOrganizationUserRoles": "organizations",
     "ReplaceOrganizationUserRoles": "organizations",
     "RemoveOrganizationUserRole": "organizations",
+    # The user, its API roles with what they grant, and its organizations with its roles in them.
+    "GetUserEffectivePermissions": "users:read and roles:read and organizations:read",
     "ListOrganizationRoles": "template:read",
     "GetOrganizationRole": "template:read",
     "ListOrganizationRoleResourceScopes": "template:read",
@@ -171,39 +172,76 @@ _ROWS: Final[Mapping[str, str]] = {
     "EndImpersonation": "impersonations:end or subject-tokens",
     "CreateSubjectToken": "subject-tokens",
 }
-"""Operation → the narrowest scope that allows it, or several that do so independently."""
+"""Operation → the narrowest scope that allows it, several that do so independently, or several that do so together."""
+
+_PARAMETER_ROWS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ListUsers": {"excludeOrganizationId": "organizations:read", "excludeRoleId": "roles:read"},
+    "ListApplications": {"excludeOrganizationId": "organizations:read", "excludeRoleId": "roles:read"},
+    # They tell whether a user has a name, an address or a number, and what else has the name. Filters by id do not.
+    **{
+        operation: {
+            "q": "users:read and applications:read and organizations:read",
+            "person": "users:read",
+            "application": "applications:read",
+            "organization": "organizations:read",
+        }
+        for operation in ("ListLogs", "ExportLogs")
+    },
+}
+"""Operation → query parameter → what a request that has it needs besides: it tells what the response does not show."""
 
 
 class Requirement(msgspec.Struct, frozen=True):
     """What an operation needs.
 
     Attributes:
-        narrowest: Any of these scopes allows it.
-        wider: So does any of these, which include one of them; the widest comes last.
-        one_of: All of them.
+        narrowest: Any of these sets of scopes allows it.
+        wider: So does any of these scopes, which include one of the sets; the widest comes last.
+        groups: One scope of each group.
     """
 
-    narrowest: tuple[str, ...]
+    narrowest: tuple[tuple[str, ...], ...]
     wider: tuple[str, ...]
-    one_of: frozenset[str]
+    groups: tuple[frozenset[str], ...]
+
+    def is_met_by(self, scopes: frozenset[str]) -> bool:
+        """Return whether these scopes of a token suffice."""
+        return not any(scopes.isdisjoint(group) for group in self.groups)
+
+    def missing_from(self, scopes: frozenset[str]) -> str | None:
+        """Return one of the narrowest scopes that these of a token lack; None if they suffice."""
+        if self.is_met_by(scopes):
+            return None
+        lacking = zip(self.narrowest[0], self.groups, strict=True)
+        return next(name for name, group in lacking if scopes.isdisjoint(group))
 
     def __str__(self) -> str:
         *others, last = self.wider
         wider = f"{', '.join(others)} and {last} suffice" if others else f"{last} suffices"
-        return f"the scope {' or '.join(self.narrowest)}; {wider} too"
+        if len(self.narrowest) == 1 and len(self.narrowest[0]) > 1:
+            *first, final = self.narrowest[0]
+            return f"the scopes {', '.join(first)} and {final}; {wider} too"
+        return f"the scope {' or '.join(name for (name,) in self.narrowest)}; {wider} too"
 
 
 def _requirement(row: str) -> Requirement:
-    narrowest = tuple(row.split(" or "))
-    one_of = granting(narrowest)
-    wider = sorted(one_of.difference(narrowest), key=lambda name: (len(implied([name])), name))
-    return Requirement(narrowest, tuple(wider), one_of)
+    alternatives, together = tuple(row.split(" or ")), tuple(row.split(" and "))
+    groups = (granting(alternatives),) if len(together) == 1 else tuple(granting([name]) for name in together)
+    sufficient = frozenset.intersection(*groups).difference(alternatives)
+    wider = sorted(sufficient, key=lambda name: (len(implied([name])), name))
+    narrowest = tuple((name,) for name in alternatives) if len(together) == 1 else (together,)
+    return Requirement(narrowest, tuple(wider), groups)
 
 
 REQUIREMENTS: Final[Mapping[str, Requirement]] = {name: _requirement(row) for name, row in _ROWS.items()}
 """``operationId`` → what it needs."""
 
+PARAMETERS: Final[Mapping[str, Mapping[str, Requirement]]] = {
+    name: {parameter: _requirement(row) for parameter, row in rows.items()} for name, rows in _PARAMETER_ROWS.items()
+}
+"""``operationId`` → query parameter → what a request that has it needs besides."""
+
 
 def allows(scopes: frozenset[str], operation: str) -> bool:
     """Return whether these scopes allow an operation."""
-    return operation in OPEN or not REQUIREMENTS[operation].one_of.isdisjoint(scopes)
+    return operation in OPEN or REQUIREMENTS[operation].is_met_by(scopes)

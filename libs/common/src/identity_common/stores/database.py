@@ -10,9 +10,9 @@ import functools
 import logging
 import time
 import unicodedata
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -22,6 +22,7 @@ from sqlalchemy import (
     Select,
     Subquery,
     Text,
+    bindparam,
     collate,
     event,
     func,
@@ -51,6 +52,7 @@ from identity_common.telemetry.logs import get_logger
 
 P = ParamSpec("P")
 R = TypeVar("R")
+IsolationLevel = Literal["READ COMMITTED", "REPEATABLE READ"]
 
 _log = get_logger(__name__)
 
@@ -179,6 +181,20 @@ def cancelled(refusal: Callable[[], AnyFailure]) -> Generator[None, None, None]:
         if getattr(error.orig, "sqlstate", None) != _CANCELLED:
             raise
         raise refusal() from None
+
+
+_LIMIT: Final = select(func.set_config("statement_timeout", bindparam("ms"), True))
+
+
+@contextlib.asynccontextmanager
+async def limited(
+    engine: AsyncEngine, timeout_s: float, *, isolation_level: IsolationLevel = "READ COMMITTED"
+) -> AsyncGenerator[AsyncConnection, None]:
+    """Provide a connection for reads whose statements the database cancels after this time; see ``cancelled``."""
+    async with engine.connect() as connection:
+        await connection.execution_options(isolation_level=isolation_level)
+        await connection.execute(_LIMIT, {"ms": str(max(1, int(timeout_s * 1000)))})
+        yield connection
 
 
 async def fetch_page(

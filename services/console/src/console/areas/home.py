@@ -16,7 +16,7 @@ from console.console import Area
 from console.forms import Form
 from console.rendering import redirect
 from console.requests import ConsoleRequest
-from identity_common.rights.operations import REQUIREMENTS, allows
+from identity_common.rights.operations import REQUIREMENTS
 from stead import AuditFigure, ClaimsFunctionFailure, Impersonation
 from stead.errors import ApiError, Unavailable
 from stead.manage.lists import ListPage
@@ -69,14 +69,12 @@ class Part(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Which part.
-        scope: A scope that shows it.
-        is_shown: Whether the viewer may see it.
+        missing: A scope that the viewer lacks for it; None for a viewer who may see it.
         content: What it shows; None while it cannot be read.
     """
 
     name: str
-    scope: str
-    is_shown: bool
+    missing: str | None = None
     content: Any = None
 
 
@@ -90,15 +88,15 @@ async def home(request: ConsoleRequest) -> Response[str]:
         _part(request, "figures", "ListLogFigures", partial(request.api.logs.figures, start_time=begin, end_time=now)),
         _part(request, "keys", "ListPrivateKeys", partial(_keys, request, now)),
     )
-    shown = {part.name: part.content for part in parts if part.is_shown and part.content is not None}
+    shown = {part.name: part.content for part in parts if part.content is not None}
     figures: Sequence[AuditFigure] | None = shown.get("figures")
     hours = [] if figures is None else _hours(figures, begin)
     active: ListPage[Impersonation] | None = shown.get("impersonations")
     return await request.page(
         "home.html",
         area="home",
-        missing=[part.scope for part in parts if not part.is_shown],
-        unread=[part.name for part in parts if part.is_shown and part.content is None],
+        missing=[part.missing for part in parts if part.missing],
+        unread=[part.name for part in parts if not part.missing and part.content is None],
         attention=[*shown.get("claims", ()), *_troubles(figures or ()), *shown.get("keys", ())],
         active=active,
         first=[] if active is None else active.items[:_FIRST],
@@ -124,13 +122,13 @@ async def sign_out(request: ConsoleRequest, form: Form) -> Response[str]:
 
 async def _part(request: ConsoleRequest, name: str, operation: str, read: Callable[[], Awaitable[Any]]) -> Part:
     """Read a part of the page, if the viewer may see it; the others are shown even if it fails."""
-    scope = REQUIREMENTS[operation].narrowest[0]
-    if not allows(request.scopes, operation):
-        return Part(name, scope, is_shown=False)
+    missing = REQUIREMENTS[operation].missing_from(request.scopes)
+    if missing is not None:
+        return Part(name, missing)
     try:
-        return Part(name, scope, is_shown=True, content=await read())
+        return Part(name, content=await read())
     except (ApiError, Unavailable):
-        return Part(name, scope, is_shown=True)
+        return Part(name)
 
 
 async def _active(request: ConsoleRequest) -> ListPage[Impersonation]:

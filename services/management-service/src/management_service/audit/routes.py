@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 from litestar.response import Stream
 
+from identity_common.access.management_api import admitted_caller
 from identity_common.failures import Issue, invalid_input
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import JSON, PUBLISHES_NOTHING, Filter, documented
@@ -251,7 +252,9 @@ class LogController(Controller):
         """
         given = _given(request)
         size = read_page(request.scope["query_string"], whole_by_default=False).size or DEFAULT_SIZE
-        page = await audit_trail.page(await _resolved(audit_trail, given), after=given.get("after"), size=size)
+        page = await audit_trail.page(
+            await _resolved(audit_trail, given), admitted_caller(request), after=given.get("after"), size=size
+        )
         address = request.app.state.base_url + request.scope["path"]
         headers = next_page(address, given, after=page.next, size=size)
         return Response(f"[{','.join(page.entries)}]".encode(), media_type=JSON, headers=headers)
@@ -297,8 +300,8 @@ class LogController(Controller):
         given = _given(request)
         filters = await _resolved(audit_trail, given)
         if given.get(_FORMAT.name) == "csv":
-            return Stream(audit_trail.export(filters, form="csv"), media_type=CSV)
-        return Stream(audit_trail.export(filters), media_type=JSON_LINES)
+            return Stream(audit_trail.export(filters, admitted_caller(request), form="csv"), media_type=CSV)
+        return Stream(audit_trail.export(filters, admitted_caller(request)), media_type=JSON_LINES)
 
     @get(
         "/head",
@@ -355,6 +358,8 @@ class LogController(Controller):
         summary="Get an entry",
         opt=documented(answer=ListedEntry, example={**_EXAMPLE, "names": _NAMES}),
     )
-    async def get_entry(self, log_id: FromPath[str], audit_trail: NamedDependency[AuditTrail]) -> Response[bytes]:
+    async def get_entry(
+        self, log_id: FromPath[str], request: JsonRequest, audit_trail: NamedDependency[AuditTrail]
+    ) -> Response[bytes]:
         """Get one entry of the audit trail."""
-        return Response((await audit_trail.get(log_id)).encode(), media_type=JSON)
+        return Response((await audit_trail.get(log_id, admitted_caller(request))).encode(), media_type=JSON)

@@ -125,12 +125,12 @@ class ImpersonationRegister:
     async def person_ids(self, caller: Caller, text: str) -> Sequence[str]:
         """Return the user with this id, address or phone number, or else all with this name.
 
-        A caller that sees only what it requested names users by id: no other answer may tell which addresses exist.
+        A caller that may not read users names them by id: no answer may tell it which addresses exist.
 
         Raises:
             Conflict: There are none, or too many.
         """
-        return await self._names.person_ids(self._reader, text) if caller.may("impersonations:read") else (text,)
+        return await self._names.person_ids(self._reader, text) if caller.may("users:read") else (text,)
 
     async def page(self, filters: RegisterFilters, *, after: str | None, size: int) -> RegisterPage:
         """Return impersonations, newest first.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -10,10 +11,14 @@ from identity_common.clock import Clock, now_ms
 from identity_common.failures import Conflict
 from identity_common.stores.database import cancelled
 from identity_common.stores.searching import search_objects
+from identity_common.turns import Turns
 from identity_common.wire.search import GROUPS, SearchGroup, SearchGroupName
 from management_service.search.organizations import ASKED_GROUPS, OrganizationSearch
 from management_service.search.rules import may_be_an_id
 from management_service.search.store import OBJECTS, search_entries, search_impersonations
+
+_AT_ONCE: Final = 2  # of the searcher's connections: lists of users are searched with the others
+_WAIT_S: Final = 0.5
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,6 +53,7 @@ class Search:
         self._searcher = searcher
         self._organizations = organizations
         self._tenant_id = tenant_id
+        self._turns = Turns(_AT_ONCE, wait_s=_WAIT_S)
         self._clock = clock
 
     async def search(self, text: str, groups: Sequence[SearchGroupName], *, limit: int) -> SearchAnswer:
@@ -55,6 +61,7 @@ class Search:
 
         Raises:
             Conflict: The database has cancelled the search.
+            TemporarilyUnavailable: Too many others search.
         """
         asked = [group for group in groups if group in ASKED_GROUPS]
         own = [group for group in groups if group not in ASKED_GROUPS]
@@ -73,7 +80,7 @@ class Search:
             return []
         tenant_id, objects = self._tenant_id, tuple(each for each in OBJECTS if each.group in groups)
         with cancelled(_too_slow):
-            async with self._searcher.connect() as connection:
+            async with self._turns.turn(), self._searcher.connect() as connection:
                 found = await search_objects(connection, objects, tenant_id, text, limit=limit)
                 if "impersonations" in groups:
                     now = self._clock()

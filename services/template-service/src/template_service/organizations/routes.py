@@ -7,7 +7,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Raw, UnsetType, structs
 
+from identity_common.access.management_api import admitted_caller
 from identity_common.fields import Answer, FreeFormAnswer
+from identity_common.http.json_body import JsonRequest
 from identity_common.http.listing import PAGED, Listing
 from identity_common.http.openapi.declarations import Filter, Flag, documented
 from stead.event_types import MemberType
@@ -59,7 +61,7 @@ class OrganizationListAnswer(OrganizationAnswer):
 
     Attributes:
         users_count: The number of members that are users; on request.
-        featured_users: At most three of them, with the lowest ids; on request.
+        featured_users: At most three of them, with the lowest ids; on request, for callers that may read users.
     """
 
     users_count: int | UnsetType = UNSET
@@ -74,10 +76,12 @@ def organization_answer(organization: Organization) -> OrganizationAnswer:
     return OrganizationAnswer(**fields)
 
 
-def _list_answer(organization: Organization, featured: Featured | None) -> OrganizationListAnswer:
+def _list_answer(organization: Organization, featured: Featured | None, *, shows_users: bool) -> OrganizationListAnswer:
     fields = structs.asdict(organization_answer(organization))
     if featured is not None:
-        fields |= {"users_count": featured.users_count, "featured_users": featured.users}
+        fields["users_count"] = featured.users_count
+        if shows_users:
+            fields["featured_users"] = featured.users
     return OrganizationListAnswer(**fields)
 
 
@@ -102,9 +106,12 @@ class OrganizationController(Controller):
         opt=documented(flags=(_SHOW_FEATURED,), filters=(_WITHOUT_USER, _WITHOUT_APPLICATION)),
     )
     async def list_organizations(
-        self, listing: NamedDependency[Listing], organizations: NamedDependency[Organizations]
+        self, listing: NamedDependency[Listing], request: JsonRequest, organizations: NamedDependency[Organizations]
     ) -> Response[list[OrganizationListAnswer]]:
-        """List organizations by name; ``q`` searches ids, names and descriptions."""
+        """List organizations by name; ``q`` searches ids, names and descriptions.
+
+        ``featuredUsers`` is left out for callers that may not read users.
+        """
         with_featured = listing.flag(_SHOW_FEATURED.name)
         without: dict[MemberType, str | None] = {
             "user": listing.filter(_WITHOUT_USER.name),
@@ -113,7 +120,8 @@ class OrganizationController(Controller):
         found, total = await organizations.list_organizations(
             listing.page, with_featured=with_featured, without=without
         )
-        return listing.answer([_list_answer(*each) for each in found], total)
+        shows_users = admitted_caller(request).may("users:read")
+        return listing.answer([_list_answer(*each, shows_users=shows_users) for each in found], total)
 
     @get("/{organization_id:str}", operation_id="GetOrganization", summary="Get an organization")
     async def get_organization(

@@ -11,7 +11,7 @@ from identity_common.http.openapi.texts import EXAMPLES, HEADERS, REFUSALS
 from identity_common.http.pagination import MAX_NUMBER, MAX_SEARCH_CHARACTERS, MAX_SIZE
 from identity_common.http.problems import ErrorBody
 from identity_common.paging import DEFAULT_SIZE
-from identity_common.rights.operations import REQUIREMENTS
+from identity_common.rights.operations import PARAMETERS, REQUIREMENTS
 
 OAUTH2: Final = "oauth2"
 """The security scheme whose scopes are those of the Management API."""
@@ -67,7 +67,7 @@ class OperationRenderer:
         if operation.credentials is None:
             needed = REQUIREMENTS[operation.operation_id]
             described["description"] += f"\n\nNeeds {needed}."
-            described["security"] = [{BEARER.name: []}, *({OAUTH2: [name]} for name in needed.narrowest)]
+            described["security"] = [{BEARER.name: []}, *({OAUTH2: [*names]} for names in needed.narrowest)]
         else:
             schemes: list[Json] = [{scheme.name: []} for scheme in operation.credentials]
             described["security"] = schemes if operation.credentials_required else [*schemes, {}]
@@ -97,7 +97,9 @@ class OperationRenderer:
             yield _query("q", text, "Return only items whose name or description contains this text, ignoring case.")
             yield _query("search", text, "Same as q; a leading or trailing % is ignored.")
         for each in self._more.filters:
-            yield _query(each.name, _filter_schema(each), each.description)
+            needed = PARAMETERS.get(self._operation.operation_id, {}).get(each.name)
+            description = f"{each.description} Needs {needed}." if needed else each.description
+            yield _query(each.name, _filter_schema(each), description)
         for flag in self._more.flags:
             schema = {"type": "boolean", "default": False}
             yield _optional(flag.name, "query", flag.description, schema, True)

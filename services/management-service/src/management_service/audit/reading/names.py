@@ -4,13 +4,28 @@ Names are those of today: they are in no entry, and no leaf commits to them. A d
 """
 
 import re
-from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import ARRAY, Text, any_, bindparam, case, func, literal, or_, select, union_all
+from sqlalchemy import (
+    ARRAY,
+    CompoundSelect,
+    Select,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.access.callers import Caller
 from identity_common.failures import Conflict, ErrorData, Issue
 from identity_common.names import canonical_name
 from identity_common.search import identity_key
@@ -82,18 +97,24 @@ _APPLICATIONS: Final = (
     .limit(MAX_MATCHES + 1)
 )
 _MATCHES: Final = union_all(_USERS.subquery().select(), _APPLICATIONS.subquery().select())
-_NAMES: Final = union_all(
-    select(
+
+
+def _names_in(table: Table) -> Select[Any]:
+    return select(table.c.id, table.c.name).where(table.c.tenant_id == _tenant, table.c.id == any_(_ids))
+
+
+_NAMES: Final[Mapping[str, Select[Any] | CompoundSelect[Any]]] = {
+    "users:read": select(
         users.c.id,
         func.coalesce(
             func.nullif(users.c.name, ""), users.c.username, users.c.primary_email, users.c.primary_phone
         ).label("name"),
     ).where(users.c.tenant_id == _tenant, users.c.id == any_(_ids)),
-    *(
-        select(table.c.id, table.c.name).where(table.c.tenant_id == _tenant, table.c.id == any_(_ids))
-        for table in (applications, roles, resources, scopes)
-    ),
-)
+    "applications:read": _names_in(applications),
+    "roles:read": _names_in(roles),
+    "resources:read": union_all(_names_in(resources), _names_in(scopes)),
+}
+"""Scope → the names that it lets a caller read."""
 
 
 class _Match(NamedTuple):
@@ -244,8 +265,11 @@ class TrailNames:
         _require("q", "No user, application or organization has", count)
         return concerns
 
-    async def beside(self, connection: AsyncConnection, entries: Sequence[str]) -> list[Beside]:
-        """Return what is found for each entry: names, and whose impersonation it is about where it does not say so."""
+    async def beside(self, connection: AsyncConnection, entries: Sequence[str], caller: Caller) -> list[Beside]:
+        """Return what is found for each entry: names, and whose impersonation it is about where it does not say so.
+
+        The names are those that the caller may read.
+        """
         named = [_decode(entry) for entry in entries]
         parties = await self._parties(connection, {each.ended for each in named if each.ended is not None})
         about = [parties.get(each.ended or "") for each in named]
@@ -253,16 +277,17 @@ class TrailNames:
             [*each.all_ids, *(party for party in (of.user_id, of.actor_id) if party)] if of else each.all_ids
             for each, of in zip(named, about, strict=True)
         ]
-        names = await self._names(connection, {each for several in ids for each in several})
+        names = await self._names(connection, {each for several in ids for each in several}, caller)
         return [
             Beside({each: names[each] for each in several if each in names}, of)
             for several, of in zip(ids, about, strict=True)
         ]
 
-    async def _names(self, connection: AsyncConnection, ids: Collection[str]) -> dict[str, str]:
-        if not ids:
+    async def _names(self, connection: AsyncConnection, ids: Collection[str], caller: Caller) -> dict[str, str]:
+        readable = [statement for scope, statement in _NAMES.items() if caller.may(scope)]
+        if not ids or not readable:
             return {}
-        rows = await connection.execute(_NAMES, {"tenant": self._tenant_id, "ids": sorted(ids)})
+        rows = await connection.execute(union_all(*readable), {"tenant": self._tenant_id, "ids": sorted(ids)})
         return {row.id: row.name for row in rows if row.name is not None}
 
     async def _parties(self, connection: AsyncConnection, impersonations: Collection[str]) -> dict[str, Parties]:

@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
 import msgspec
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
-from identity_common.failures import Issue, invalid_input, missing_by_id
+from identity_common.failures import Conflict, Issue, invalid_input, missing_by_id
+from identity_common.stores.database import cancelled, limited
+from identity_common.turns import Turns
 from management_service.audit.reading.names import Beside, TrailNames
 from management_service.audit.reading.store import (
     Position,
@@ -30,6 +34,15 @@ _EXPORTED_AT_ONCE: Final = 1000
 _DAY_MS: Final = 24 * HOUR_MS
 _MAX_FIGURES_DAYS: Final = 31
 _MAX_FIGURES_MS: Final = _MAX_FIGURES_DAYS * _DAY_MS
+
+_AT_ONCE: Final = 2
+_WAIT_S: Final = 1.0
+_TIMEOUT_S: Final = 5.0
+
+
+def _too_slow() -> Conflict:
+    message = f"The search took longer than {_TIMEOUT_S:.0f} s. Limit its time with start_time and end_time."
+    return Conflict("log.too_slow", message)
 
 
 class TrailPage(msgspec.Struct, frozen=True):
@@ -84,6 +97,7 @@ class AuditTrail:
         self._names = names
         self._tenant_id = tenant_id
         self._clock = clock
+        self._turns = Turns(_AT_ONCE, wait_s=_WAIT_S)
 
     async def concerning(self, filters: TrailFilters, named: Named) -> TrailFilters:
         """Return filters that entries about each of these objects match as well.
@@ -102,27 +116,40 @@ class AuditTrail:
         about = None if named.ticket_id is None else await self._names.ticket(self._reader, named.ticket_id)
         return msgspec.structs.replace(filters, concerning=tuple(groups), impersonations=about)
 
-    async def page(self, filters: TrailFilters, *, after: str | None, size: int) -> TrailPage:
+    async def page(self, filters: TrailFilters, caller: Caller, *, after: str | None, size: int) -> TrailPage:
         """Return entries, newest first.
 
         Raises:
             Invalid: ``after`` is not from an earlier page.
+            Conflict: The database has cancelled the search for entries that concern several objects.
+            TemporarilyUnavailable: Too many of these searches are running.
         """
         beyond = None if after is None else read_position(after)
-        async with self._reader.connect() as connection:
-            rows = await newest_first(connection, self._tenant_id, filters, after=beyond, limit=size + 1)
+        async with self._connection(filters) as connection:
+            with cancelled(_too_slow):
+                rows = await newest_first(connection, self._tenant_id, filters, after=beyond, limit=size + 1)
             shown = [row.entry for row in rows[:size]]
-            found = await self._names.beside(connection, shown)
+            found = await self._names.beside(connection, shown, caller)
         following = Position(rows[size - 1].occurred_at, rows[size - 1].number).format() if len(rows) > size else None
         return TrailPage([*map(_with, shown, found)], following)
 
-    async def get(self, entry_id: str) -> str:
+    @asynccontextmanager
+    async def _connection(self, filters: TrailFilters) -> AsyncGenerator[AsyncConnection, None]:
+        """Provide a connection; where objects are asked for, of which many entries may be read, a limited one."""
+        if filters.concerning:
+            async with self._turns.turn(), limited(self._reader, _TIMEOUT_S) as connection:
+                yield connection
+        else:
+            async with self._reader.connect() as connection:
+                yield connection
+
+    async def get(self, entry_id: str, caller: Caller) -> str:
         """Return the JSON of an entry, with the names beside it."""
         async with self._reader.connect() as connection:
             entry = await find_entry(connection, self._tenant_id, entry_id)
             if entry is None:
                 raise missing_by_id()
-            (found,) = await self._names.beside(connection, [entry])
+            (found,) = await self._names.beside(connection, [entry], caller)
         return _with(entry, found)
 
     async def figures(self, start_time: int | None, end_time: int | None) -> list[Figure]:
@@ -147,7 +174,9 @@ class AuditTrail:
             rows = await hourly_figures(connection, self._tenant_id, first=hour_of(begin), last=until)
         return [Figure(hour=row.hour, key=row.key, entries=row.entries) for row in rows]
 
-    async def export(self, filters: TrailFilters, *, form: ExportForm = "jsonl") -> AsyncGenerator[bytes, None]:
+    async def export(
+        self, filters: TrailFilters, caller: Caller, *, form: ExportForm = "jsonl"
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the entries that match, oldest first: those that are in the tree when the export begins.
 
         No connection is held between batches, so a slow client blocks nothing.
@@ -164,7 +193,7 @@ class AuditTrail:
                 exported = [row for row in rows if row.leaf_index is None or row.leaf_index < size]
                 if form == "csv":
                     entries = [row.entry for row in exported]
-                    beside = await self._names.beside(connection, entries)
+                    beside = await self._names.beside(connection, entries, caller)
                     text = table_rows(entries, [each.names for each in beside])
                 else:
                     text = "".join(map(_exported, exported)).encode()
