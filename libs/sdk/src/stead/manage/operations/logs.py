@@ -55,8 +55,10 @@ def list_log_entries(
         page_size: Entries per request, 1 to 100.
 
     Raises:
-        Conflict: ``log.unknown_name``, ``log.ambiguous_name``: nothing has the id, name or ticket, or too many do.
-        Unavailable: It is not known whether an organization has the name.
+        Conflict: ``log.unknown_name``, ``log.ambiguous_name``: nothing has the id, name or ticket, or too many do;
+            ``log.too_slow``.
+        Forbidden: The client may read the trail, but not what ``q``, ``person``, ``application`` or ``organization`` names.
+        Unavailable: It is not known whether an organization has the name; or too many such searches are running.
     """
     params = {
         "q": q,

@@ -61,7 +61,7 @@ def list_organizations(
 
     Args:
         search: Only organizations with this text in their id, name or description.
-        show_featured: Fill ``users_count`` and ``featured_users``.
+        show_featured: Fill ``users_count`` and, if the client may read users, ``featured_users``.
         without_user_id: Only organizations that this user is not a member of.
         without_application_id: Only organizations that this application is not a member of.
         page_size: Items per request, 1 to 100.
