@@ -95,7 +95,8 @@ def test_each_filter_of_the_list_finds_it_and_an_unknown_name_is_no_empty_list(
     user = stack.management.users.create(name=name).id
     token = stack.management.subject_tokens.create(user, {"reason": "A lost invoice", "ticketId": ticket})
     stack.exchange(token.token, scope=["openid"])
-    eventually(lambda: any(each.issued_to for each in stack.management.impersonations.list(user_id=user)))
+    told = stack.management.impersonations.list
+    eventually(lambda: any(each.issued_to and each.client_id for each in told(user_id=user)))
     (begun_one,) = stack.management.impersonations.list(user_id=user)
     assert begun_one.client_id is not None
     application = stack.management.applications.get(begun_one.client_id).name
