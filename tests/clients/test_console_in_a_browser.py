@@ -45,6 +45,8 @@ async def test_every_page_is_accessible(page: Page, administrator: Administrator
         management.organization_roles.assign_permissions(role.id, [permission.id])
     organization = management.organizations.create(HOSTILE).id
     management.organizations.add_users(organization, [user])
+    management.organizations.assign_user_roles(organization, user, [role.id])
+    management.users.invite(user)
     organizations = f"{CONSOLE}/organizations"
     await signed_in(page, administrator)
     users = f"{CONSOLE}/users"
@@ -53,7 +55,12 @@ async def test_every_page_is_accessible(page: Page, administrator: Administrator
         "users": users,
         "no-users": f"{users}?search=nobody-at-all",
         "new-user": f"{users}/new",
+        "invite": f"{users}/invite",
+        "invitations": f"{users}/invitations",
         "user": f"{users}/{user}",
+        "user-edit": f"{users}/{user}/edit",
+        "user-permissions": f"{users}/{user}/permissions",
+        "user-invitation": f"{users}/{user}/invitation",
         "password": f"{users}/{user}/password",
         "suspension": f"{users}/{user}/suspension",
         "deletion": f"{users}/{user}/delete",
@@ -61,6 +68,7 @@ async def test_every_page_is_accessible(page: Page, administrator: Administrator
         "template": f"{CONSOLE}/template",
         "organizations": organizations,
         "organization": f"{organizations}/{organization}",
+        "organization-edit": f"{organizations}/{organization}/edit",
         "members": f"{organizations}/{organization}/users",
         "add-members": f"{organizations}/{organization}/users/add",
         "member": f"{organizations}/{organization}/users/{user}",
@@ -173,7 +181,7 @@ async def test_the_second_of_two_administrators_decides(
     role = management.organization_roles.create(f"{HOSTILE} {mark}").id
     permission = management.organization_permissions.create(f"read:{mark}").id
     management.organizations.add_users(organization, [user])
-    await signed_in(page, administrator, f"{CONSOLE}/users/{user}")
+    await signed_in(page, administrator, f"{CONSOLE}/users/{user}/edit")
     management.users.update(user, name=HOSTILE * 4)
     await page.get_by_label("Name", exact=True).fill("Augusta")
     await page.get_by_role("button", name="Save").click()
@@ -274,7 +282,7 @@ async def test_leaving_a_page_with_unsaved_work_asks_first(page: Page, administr
     await leaving.is_not_asked()
     management.custom_claims.delete("access-token")
 
-    await page.goto(f"{origin}{CONSOLE}/users/{user}")
+    await page.goto(f"{origin}{CONSOLE}/users/{user}/edit")
     name = page.get_by_label("Name", exact=True)
     await name.fill("Augusta")
     await leaving.is_asked()
@@ -435,3 +443,41 @@ async def test_what_a_support_lead_asks_is_answered_with_the_keyboard(page: Page
     await page.get_by_role("button", name="Sign out").click()
     await page.wait_for_load_state()
     assert await page.evaluate("localStorage.getItem('stead-searches')") is None
+
+
+async def test_the_questions_about_a_person_take_four_steps_with_the_keyboard(
+    page: Page, administrator: Administrator, inspector: Inspector
+) -> None:
+    management, mark = administrator.stack.management, secrets.token_hex(4)
+    scopes = {
+        scope.name: scope.id
+        for resource in management.resources.list()
+        if resource.indicator == administrator.stack.credentials.management_api.resource
+        for scope in management.resources.scopes(resource.id)
+    }
+    auditor = management.roles.create(f"Exports {mark}", "Exports and nothing else", "User", [scopes["audit:export"]])
+    await signed_in(page, administrator, f"{CONSOLE}/users")
+
+    await page.get_by_role("link", name="Invite a person").focus()  # one
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Invite a person")
+    await page.get_by_label("E-mail", exact=True).fill(f"auditor.{mark}@example.com")  # two
+    named = page.get_by_role("textbox", name="API role").or_(page.get_by_role("combobox", name="API role"))
+    if await named.count():
+        await named.fill(auditor.name)  # three
+    else:
+        await page.get_by_role("radio", name=auditor.name).check()
+    await page.keyboard.press("Enter")  # four
+    link = page.locator("#secret")
+    await expect(link).to_contain_text("/console/invitation#")
+    address = await link.inner_text()
+    administrator.stack.recorder.keep(address.partition("#")[2], "invitation")
+    await inspector.inspect(page, "console-invited")
+
+    await expect(page.get_by_role("heading", name="What this user may do, and why")).to_be_visible()
+    await expect(page.locator("details")).to_contain_text(["audit:export"])
+    await expect(page.locator("details a", has_text=auditor.name)).to_be_visible()
+
+    await page.goto(address)
+    await expect(page.get_by_label("Code of the invitation")).to_have_value(address.partition("#")[2])
+    assert "#" not in page.url

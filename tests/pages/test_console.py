@@ -98,7 +98,9 @@ def test_who_may_only_read_sees_everything_and_changes_nothing(
     seen = (
         CONSOLE,
         USERS,
+        f"{USERS}/invitations",
         f"{USERS}/{user}",
+        f"{USERS}/{user}/permissions",
         f"{USERS}/{user}/roles",
         ORGANIZATIONS,
         f"{ORGANIZATIONS}/{organization}",
@@ -112,15 +114,22 @@ def test_who_may_only_read_sees_everything_and_changes_nothing(
         assert "read-only" in page.text
         buttons = re.findall(r'<button [^>]*type="submit"[^>]*>(.*?)</button>', page.text)
         assert set(buttons) <= {"Sign out", "Search", "Filter"}, path
-        assert re.findall(r'href="[^"]*/(?:new|add|password|suspension|delete|remove)"', page.text) == [], path
+        changing = r'href="[^"]*/(?:new|add|edit|invite|invitation|password|suspension|delete|remove)"'
+        assert re.findall(changing, page.text) == [], path
 
-    for path in (f"{USERS}/new", f"{USERS}/{user}/delete", f"{ORGANIZATIONS}/{organization}/users/add"):
+    for path in (
+        f"{USERS}/new",
+        f"{USERS}/{user}/edit",
+        f"{USERS}/{user}/delete",
+        f"{ORGANIZATIONS}/{organization}/users/add",
+    ):
         page = reader.opens(path)
         assert (page.status_code, heading(page)) == (403, "You may not do this"), path
 
-    sent = reader.form(reader.opens(f"{USERS}/{user}"))[1]
+    sent = reader.form(reader.opens(f"{USERS}/{user}/roles"))[1]
     for path in (
-        f"{USERS}/{user}",
+        f"{USERS}/invite",
+        f"{USERS}/{user}/edit",
         f"{USERS}/{user}/delete",
         f"{USERS}/{user}/sign-in-attempts",
         f"{TEMPLATE}/changes",
@@ -148,6 +157,7 @@ CHANGES = {
     f"{TEMPLATE}/roles/new": "template",
     f"{ORGANIZATIONS}/new": "organizations",
     f"{USERS}/new": "users",
+    f"{USERS}/invite": "users",
     f"{CONSOLE}/roles/new": "roles",
     f"{CONSOLE}/applications/new": "applications",
     f"{CONSOLE}/resources/new": "resources",
@@ -184,14 +194,14 @@ def test_a_seeded_role_is_shown_what_it_may_use_and_told_what_it_lacks(
 
 @pytest.mark.parametrize("change", [{"csrf_token": ""}, {"csrf_token": "0" * 64}])
 def test_a_forged_form_does_nothing(administrator: Administrator, user: str, change: dict[str, str]) -> None:
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     answer = administrator.sends(page, name="Mallory", **change)
     assert (answer.status_code, heading(answer)) == (403, "This page is out of date")
     assert administrator.stack.management.users.get(user).name == "Katherine Johnson"
 
 
 def test_a_form_of_another_site_does_nothing(administrator: Administrator, user: str) -> None:
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     target, values = administrator.form(page)
     answer = administrator.browser.post(target, data=values, headers={"Origin": "https://evil.example"})
     assert answer.status_code == 403
@@ -201,8 +211,8 @@ def test_a_form_of_another_site_does_nothing(administrator: Administrator, user:
 def test_a_broken_form_does_nothing(administrator: Administrator, user: str, body: bytes) -> None:
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     administrator.opens()
-    assert administrator.browser.post(f"{USERS}/{user}", content=body, headers=headers).status_code == 403
-    json_body = administrator.browser.post(f"{USERS}/{user}", json={"name": "x"})
+    assert administrator.browser.post(f"{USERS}/{user}/edit", content=body, headers=headers).status_code == 403
+    json_body = administrator.browser.post(f"{USERS}/{user}/edit", json={"name": "x"})
     assert json_body.status_code == 403
 
 
@@ -214,6 +224,7 @@ def test_a_user_is_created_changed_and_deleted(administrator: Administrator) -> 
     assert (heading(page), notices(page)) == (f"<bdi>{name}</bdi>", [f"Created {name}."])
     user_id = page.url.path.rpartition("/")[2]
 
+    page = administrator.opens(f"{USERS}/{user_id}/edit")
     page = administrator.follows(administrator.sends(page, primaryEmail=f"{user_id}@example.com"))
     assert notices(page) == [f"Saved {name}."]
     assert management.users.get(user_id).primary_email == f"{user_id}@example.com"
@@ -239,7 +250,7 @@ def test_what_the_api_refuses_stands_beside_its_field(administrator: Administrat
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_shown_as_they_are(administrator: Administrator, name: str) -> None:
     user_id = administrator.stack.management.users.create(name=name).id
-    page = administrator.opens(f"{USERS}/{user_id}")
+    page = administrator.opens(f"{USERS}/{user_id}/edit")
     assert administrator.form(page)[1]["name"] == [name]
     assert "<script>alert" not in page.text
 
@@ -267,7 +278,7 @@ def test_roles_are_added_and_removed(administrator: Administrator, user: str) ->
 
 def test_what_was_typed_survives_an_expired_session(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     administrator.session_expires()
     answer = administrator.sends(page, name="Typed for a long time")
     page = administrator.follows(answer)
@@ -280,20 +291,20 @@ def test_what_was_typed_survives_an_expired_session(stack: RunningStack, user: s
 
 def test_what_is_too_large_to_be_kept_during_a_sign_in_is_shown(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     administrator.session_expires()
     typed = "<Typed> for a long time. " * 400
     answer = administrator.sends(page, name=typed)
     assert (answer.status_code, heading(answer)) == (413, "You are not signed in")
     assert f"readonly>\n{escape(typed)}</textarea>" in answer.text
     assert "csrf_token" not in answer.text
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     assert (notices(page), administrator.form(page)[1]["name"]) == ([], ["Katherine Johnson"])
 
 
 def test_a_browser_without_a_sign_of_a_session_is_told_that_nothing_was_kept(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     administrator.browser.cookies.delete("identity-console")
     page = administrator.follows(administrator.sends(page, name="Typed for a long time"))
     assert notices(page)[0].startswith("You were not signed in when this was sent.")
@@ -302,7 +313,7 @@ def test_a_browser_without_a_sign_of_a_session_is_told_that_nothing_was_kept(sta
 
 def test_another_sites_form_is_not_put_into_a_page(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     target, values = administrator.form(page)
     administrator.session_expires()
     evil = {"Origin": "https://evil.example"}
@@ -462,9 +473,10 @@ def test_an_organization_is_created_changed_and_deleted(administrator: Administr
     page = administrator.follows(administrator.sends(administrator.opens(f"{ORGANIZATIONS}/new"), name=name))
     assert notices(page) == [f"Created {name}."]
     path = page.url.path
-    page = administrator.follows(administrator.sends(page, description="Ships"))
+    page = administrator.opens(f"{path}/edit")
+    assert administrator.sends(page, description="Ships").status_code == 303
     assert administrator.stack.management.organizations.get(path.rpartition("/")[2]).description == "Ships"
-    refused = administrator.sends(page, name="")
+    refused = administrator.sends(administrator.opens(f"{path}/edit"), name="")
     assert (refused.status_code, list(errors(refused))) == (400, ["name"])
     page = administrator.follows(administrator.sends(administrator.opens(f"{path}/delete"), confirmation=name))
     assert notices(page) == [f"Deleted {name} and its memberships."]

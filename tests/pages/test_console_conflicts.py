@@ -52,7 +52,7 @@ def test_the_second_to_save_sees_both_values_and_decides(
 ) -> None:
     operations: Any = getattr(administrator.stack.management, area)
     subject = user if area == "users" else organization
-    page = administrator.opens(f"{CONSOLE}/{area}/{subject}")
+    page = administrator.opens(f"{CONSOLE}/{area}/{subject}/edit")
     operations.update(subject, name=OTHERS_NAME)
 
     refused = administrator.sends(page, name="Mine")
@@ -72,7 +72,7 @@ def test_the_second_to_save_sees_both_values_and_decides(
 
 def test_what_only_another_administrator_has_changed_stays(administrator: Administrator, user: str) -> None:
     users = administrator.stack.management.users
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     users.update(user, name=OTHERS_NAME, username=None)
 
     refused = administrator.sends(page, primaryEmail=f"{user}@example.com")
@@ -90,7 +90,7 @@ def test_what_only_another_administrator_has_changed_stays(administrator: Admini
 
 def test_a_change_that_no_field_shows_needs_no_decision(administrator: Administrator, user: str) -> None:
     users = administrator.stack.management.users
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     users.update(user, custom_data={"plan": "gold"})
     refused = administrator.sends(page, name="Mine")
     assert (refused.status_code, saved_now(refused)) == (412, {})
@@ -100,7 +100,7 @@ def test_a_change_that_no_field_shows_needs_no_decision(administrator: Administr
 
 def test_the_third_change_is_not_overwritten_by_the_second_decision(administrator: Administrator, user: str) -> None:
     users = administrator.stack.management.users
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     users.update(user, name="First")
     refused = administrator.sends(page, name="Mine")
     users.update(user, name=None)
@@ -111,7 +111,7 @@ def test_the_third_change_is_not_overwritten_by_the_second_decision(administrato
 
 def test_a_change_during_an_expired_session_is_not_overwritten(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
-    page = administrator.opens(f"{USERS}/{user}")
+    page = administrator.opens(f"{USERS}/{user}/edit")
     administrator.session_expires()
     stack.management.users.update(user, name=OTHERS_NAME)
     page = administrator.follows(administrator.sends(page, name="Typed for a long time"))
@@ -122,7 +122,7 @@ def test_a_change_during_an_expired_session_is_not_overwritten(stack: RunningSta
 
 @pytest.mark.parametrize("etag", ["1", "*", 'W/"1"', '"“"', '"1", "2"', '"' + "x" * 200 + '"'])
 def test_a_version_that_no_page_sends_changes_nothing(administrator: Administrator, user: str, etag: str) -> None:
-    answer = administrator.sends(administrator.opens(f"{USERS}/{user}"), name="Mallory", etag=etag)
+    answer = administrator.sends(administrator.opens(f"{USERS}/{user}/edit"), name="Mallory", etag=etag)
     assert (answer.status_code, heading(answer)) == (403, "This page is out of date")
     assert administrator.stack.management.users.get(user).name == "Katherine Johnson"
 

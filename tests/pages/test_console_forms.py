@@ -201,6 +201,7 @@ WITHOUT_TEXTS = {
     "/template/file",
     "/template/{kind:str}/{entry_id:str}/delete",
     "/users/{user_id:str}/consents/{application_id:str}",
+    "/users/invite",
     "/users/{user_id:str}/delete",
     "/users/{user_id:str}/invitation",
     "/users/{user_id:str}/password",

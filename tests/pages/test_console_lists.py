@@ -70,6 +70,8 @@ def populated(stack: RunningStack) -> dict[str, str]:
         management.organizations.add_users(each, [user])
         management.organizations.add_applications(each, [machine])
     management.organizations.assign_user_roles(organization, user, in_template)
+    for each in users:
+        management.users.invite(each)
     for number in numbers:
         management.organization_permissions.create(f"read:{name}-{number}")
         management.applications.create_secret(machine, str(number))
@@ -101,7 +103,9 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/template/{kind:str}": "",
         "/template/{kind:str}/{entry_id:str}": in_template[0],
         "/users": "",
+        "/users/invitations": "",
         "/users/{user_id:str}": user,
+        "/users/{user_id:str}/permissions": user,
         "/users/{user_id:str}/roles": user,
     }
     filled = {

@@ -141,7 +141,7 @@ def signed_out_forms(
             browser.cookies.clear()
             form = {"csrf_token": "x", "name": "n" * size}
             headers = {"Cookie": f"identity-console={cookie}"}
-            answers.append(browser.post(f"{CONSOLE}/users/{secrets.token_hex(4)}", data=form, headers=headers))
+            answers.append(browser.post(f"{CONSOLE}/users/{secrets.token_hex(4)}/edit", data=form, headers=headers))
         return answers
 
 

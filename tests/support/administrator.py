@@ -55,7 +55,7 @@ class Forms(HTMLParser):
             tag == "input"
             and "name" in named
             and self._action
-            and (named.get("type") != "checkbox" or "checked" in named)
+            and (named.get("type") not in {"checkbox", "radio"} or "checked" in named)
         ):
             value = named.get("value", "")
             if named.get("type") != "hidden":

@@ -48,14 +48,14 @@ def mark() -> str:
 def organization(management: ManagementClient) -> Edited:
     made = management.organizations.create(NAME, STORED)
     typed = {"name": long(256), "description": long(1024)}
-    return Edited(f"organizations/{made.id}", f"organizations/{made.id}", typed)
+    return Edited(f"organizations/{made.id}/edit", f"organizations/{made.id}", typed)
 
 
 def user(management: ManagementClient) -> Edited:
     address = f"ü{mark()}@bücher.example"
     made = management.users.create(name=NAME, username=f"ж_{mark()}", primary_email=address)
     typed = {"name": long(256), "username": mark() + long(118), "primaryEmail": f"ÿ{mark()}@bücher.example"}
-    return Edited(f"users/{made.id}", f"users/{made.id}", typed)
+    return Edited(f"users/{made.id}/edit", f"users/{made.id}", typed)
 
 
 def role(management: ManagementClient) -> Edited:
@@ -113,8 +113,8 @@ def claims(management: ManagementClient) -> Edited:
 
 
 EDITED: dict[str, list[Callable[[ManagementClient], Edited]]] = {
-    "/organizations/{organization_id:str}": [organization],
-    "/users/{user_id:str}": [user],
+    "/organizations/{organization_id:str}/edit": [organization],
+    "/users/{user_id:str}/edit": [user],
     "/roles/{role_id:str}": [role],
     "/applications/{application_id:str}": [web_application, machine],
     "/resources/{resource_id:str}": [resource],

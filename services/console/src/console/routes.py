@@ -12,12 +12,14 @@ from console.areas import (
     impersonations,
     members,
     organizations,
+    person,
     resources,
     roles,
     search,
     template,
     template_entries,
     template_file,
+    user_invitations,
     users,
 )
 from console.assets import SCRIPT
@@ -36,6 +38,8 @@ _AREAS = (
     organizations.AREA,
     members.AREA,
     users.AREA,
+    person.AREA,
+    user_invitations.AREA,
     roles.AREA,
     applications.AREA,
     application_secrets.AREA,

@@ -122,6 +122,13 @@ for (const input of document.querySelectorAll("input[type=file][data-fills]")) {
   });
 }
 
+/* The code of an invitation is behind the # of its link: no server sees it there, and it leaves the address bar. */
+const code = document.querySelector("form[action$='/console/invitation'] input[name=invitation]");
+if (code && location.hash.length > 1) {
+  if (!code.value) code.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname);
+}
+
 /* A secret can be copied where the browser lets scripts write to the clipboard. */
 for (const button of document.querySelectorAll("[data-copies]")) {
   button.hidden = !navigator.clipboard;

@@ -7,9 +7,11 @@ from typing import Final
 
 from litestar import Response
 
+from console.areas.names import user_names
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
+from console.page_parts import part
 from console.requests import ConsoleRequest
 from stead import Organization
 from stead.errors import Conflict, InvalidInput, VersionMismatch
@@ -20,6 +22,8 @@ PATH: Final = "/console/organizations"
 
 _PAGE_SIZE: Final = 25
 _ENTRIES: Final = 10
+_MEMBERS: Final = 10
+_LATEST: Final = 5
 _COLOR: Final = re.compile("#(?:[0-9A-Fa-f]{3}){1,2}")
 
 
@@ -56,10 +60,37 @@ async def create_organization(request: ConsoleRequest, form: Form) -> Response[s
 
 @AREA.page("/organizations/{organization_id:str}")
 async def organization(request: ConsoleRequest, organization_id: str) -> Response[str]:
-    return await _page(request, organization_id)
+    api = request.api
+    shown, users, applications, acted, recent = await asyncio.gather(
+        api.organizations.get(organization_id),
+        part(request, "users:read", api.organizations.users(organization_id, page_size=_MEMBERS).page),
+        part(request, "applications:read", api.organizations.applications(organization_id, page_size=_MEMBERS).page),
+        part(
+            request,
+            "impersonations:read",
+            api.impersonations.list(organization_id=organization_id, page_size=_LATEST).page,
+        ),
+        part(request, "audit:read", api.logs.list(organization_id=organization_id, page_size=_ENTRIES).page),
+    )
+    latest = acted.value.items if acted.value else ()
+    return await request.page(
+        "organizations/detail.html",
+        area=NAME,
+        organization=shown,
+        color=_color(shown),
+        members=(("users", users), ("applications", applications)),
+        acted=acted,
+        users=await user_names(request, [user_id for each in latest for user_id in (each.user_id, each.actor_id)]),
+        recent=recent,
+    )
 
 
-@AREA.action("/organizations/{organization_id:str}")
+@AREA.page("/organizations/{organization_id:str}/edit", scope="all")
+async def edited_organization(request: ConsoleRequest, organization_id: str) -> Response[str]:
+    return await _edit_page(request, organization_id)
+
+
+@AREA.action("/organizations/{organization_id:str}/edit")
 async def update_organization(request: ConsoleRequest, organization_id: str, form: Form) -> Response[str]:
     try:
         updated = await request.api.organizations.update(
@@ -70,7 +101,7 @@ async def update_organization(request: ConsoleRequest, organization_id: str, for
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error)
-        return await _page(request, organization_id, form=form, status=error.status)
+        return await _edit_page(request, organization_id, form=form, status=error.status)
     return await request.done(f"{PATH}/{organization_id}", "saved", name=updated.name)
 
 
@@ -84,28 +115,14 @@ async def delete_organization(request: ConsoleRequest, organization_id: str, for
     return await carry_out(request, form, functools.partial(_deletion, request, organization_id))
 
 
-async def _page(
+async def _edit_page(
     request: ConsoleRequest, organization_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
-    shown, users, applications, recent = await asyncio.gather(
-        request.api.organizations.get(organization_id),
-        request.api.organizations.users(organization_id, page_size=1).page(),
-        request.api.organizations.applications(organization_id, page_size=1).page(),
-        request.api.logs.list(organization_id=organization_id, page_size=_ENTRIES).page(),
-    )
+    shown = await request.api.organizations.get(organization_id)
     current = Form.editing(shown.etag, name=shown.name, description=shown.description)
     values = form or request.typed() or current
     values.merge(current)
-    return await request.page(
-        "organizations/detail.html",
-        area=NAME,
-        status=status,
-        organization=shown,
-        color=_color(shown),
-        form=values,
-        counts={"users": users.total, "applications": applications.total},
-        entries=recent.items,
-    )
+    return await request.page("organizations/edit.html", area=NAME, status=status, organization=shown, form=values)
 
 
 def _color(organization: Organization) -> str:

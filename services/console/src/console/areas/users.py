@@ -7,20 +7,19 @@ from typing import Final
 
 from litestar import Response
 
-from console.areas.names import application_names, shown_name
+from console.areas.names import application_names, shown_name, user_names
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
-from console.invitations import ACCEPTING
+from console.page_parts import part
 from console.requests import ConsoleRequest, NoSuchPage
-from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
+from stead.errors import Conflict, Forbidden, InvalidInput, NotFound, VersionMismatch
 
 PATH: Final = "/console/users"
 
 _AREA: Final = "users"
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
-_A_DAY: Final = 24 * 60
+_WAITING: Final = 5
 _FIELDS: Final = {
     "user.username_already_in_use": "username",
     "user.email_already_in_use": "primaryEmail",
@@ -37,8 +36,18 @@ async def users(request: ConsoleRequest) -> Response[str]:
     search = request.parameter("search")
     listed = request.api.users.list(search=search or None, page_size=_PAGE_SIZE)
     number = request.page_number()
-    found = await request.page_of(listed)
-    return await request.page("users/list.html", area=_AREA, users=found, search=search, number=number)
+    found, waiting = await asyncio.gather(
+        request.page_of(listed), request.api.users.invitations(status="Pending", page_size=_WAITING).page()
+    )
+    return await request.page(
+        "users/list.html",
+        area=_AREA,
+        users=found,
+        search=search,
+        number=number,
+        waiting=waiting,
+        invited=await user_names(request, [each.user_id for each in waiting.items]),
+    )
 
 
 @AREA.page("/users/new", scope="all")
@@ -56,18 +65,18 @@ async def create_user(request: ConsoleRequest, form: Form) -> Response[str]:
             primary_phone=form.text("primaryPhone"),
             password=form.optional("password"),
         )
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, Forbidden) as error:
         form.refuse(error, _FIELDS)
         return await request.page("users/new.html", area=_AREA, status=error.status, form=form)
     return await request.done(f"{PATH}/{user.id}", "created", name=shown_name(user))
 
 
-@AREA.page("/users/{user_id:str}")
+@AREA.page("/users/{user_id:str}/edit", scope="all")
 async def user(request: ConsoleRequest, user_id: str) -> Response[str]:
-    return await _user_page(request, user_id)
+    return await _edit_page(request, user_id)
 
 
-@AREA.action("/users/{user_id:str}")
+@AREA.action("/users/{user_id:str}/edit")
 async def update_user(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
     try:
         user = await request.api.users.update(
@@ -78,9 +87,9 @@ async def update_user(request: ConsoleRequest, user_id: str, form: Form) -> Resp
             primary_phone=form.changed("primaryPhone", Form.text),
             if_match=form.etag(),
         )
-    except (InvalidInput, Conflict, VersionMismatch) as error:
+    except (InvalidInput, Conflict, Forbidden, VersionMismatch) as error:
         form.refuse(error, _FIELDS)
-        return await _user_page(request, user_id, form=form, status=error.status)
+        return await _edit_page(request, user_id, form=form, status=error.status)
     return await request.done(f"{PATH}/{user_id}", "saved", name=shown_name(user))
 
 
@@ -95,28 +104,10 @@ async def set_password(request: ConsoleRequest, user_id: str, form: Form) -> Res
     user = await request.api.users.get(user_id)
     try:
         await request.api.users.set_password(user_id, form.value("password"))
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, Forbidden) as error:
         form.refuse(error, _FIELDS)
         return await request.page("users/password.html", area=_AREA, status=error.status, user=user, form=form)
     return await request.done(f"{PATH}/{user_id}", "user.password_set", name=shown_name(user))
-
-
-@AREA.page("/users/{user_id:str}/invitation", scope="all")
-async def invitation(request: ConsoleRequest, user_id: str) -> Response[str]:
-    return await _invitation_page(request, user_id, request.typed() or Form.of(minutes=_A_DAY))
-
-
-@AREA.action("/users/{user_id:str}/invitation")
-async def invite(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
-    if form.value("step") == "withdraw":
-        await request.api.users.withdraw_invitation(user_id)
-        return await request.done(f"{PATH}/{user_id}", "user.invitation_withdrawn")
-    try:
-        invitation = await request.api.users.invite(user_id, minutes=form.number("minutes"))
-    except InvalidInput as error:
-        form.refuse(error)
-        return await _invitation_page(request, user_id, form, status=error.status)
-    return await request.done(f"{PATH}/{user_id}", "user.invited", secret=invitation.invitation)
 
 
 @AREA.page("/users/{user_id:str}/suspension", scope="all")
@@ -129,7 +120,7 @@ async def suspend(request: ConsoleRequest, user_id: str, form: Form) -> Response
     suspended = form.value("suspended") == "yes"
     try:
         await request.api.users.suspend(user_id, suspended=suspended)
-    except Conflict as error:
+    except (Conflict, Forbidden) as error:
         form.refuse(error)
         return await _suspension_page(request, user_id, form, status=error.status)
     user = await request.api.users.get(user_id)
@@ -168,7 +159,7 @@ async def change_roles(request: ConsoleRequest, user_id: str, form: Form) -> Res
         for role_id in removed:
             with suppress(NotFound):  # another administrator has removed it already
                 await request.api.users.remove_role(user_id, role_id)
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, Forbidden) as error:
         form.refuse(error)
         return await _roles_page(request, user_id, form, status=error.status)
     kind = "roles_changed" if added or removed else "unchanged"
@@ -185,18 +176,10 @@ async def withdraw_consent(request: ConsoleRequest, user_id: str, application_id
     return await carry_out(request, form, functools.partial(_withdrawal, request, user_id, application_id))
 
 
-async def _user_page(
+async def _edit_page(
     request: ConsoleRequest, user_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
-    number = request.page_number()
-    user, roles, consents, organizations, recent = await asyncio.gather(
-        request.api.users.get(user_id),
-        request.api.users.roles(user_id, page_size=_PAGE_SIZE).page(),
-        request.api.users.consents(user_id),
-        request.page_of(request.api.users.organizations(user_id, page_size=_PAGE_SIZE)),
-        request.api.logs.list(user_id=user_id, page_size=_ENTRIES).page(),
-    )
-    names = await application_names(request, [consent.application_id for consent in consents])
+    user = await request.api.users.get(user_id)
     current = Form.editing(
         user.etag,
         username=user.username,
@@ -207,30 +190,7 @@ async def _user_page(
     values = form or request.typed() or current
     values.merge(current)
     return await request.page(
-        "users/detail.html",
-        area=_AREA,
-        status=status,
-        user=user,
-        name=shown_name(user),
-        form=values,
-        roles=roles,
-        consents=consents,
-        application_names=names,
-        organizations=organizations,
-        number=number,
-        entries=recent.items,
-    )
-
-
-async def _invitation_page(request: ConsoleRequest, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    user = await request.api.users.get(user_id)
-    return await request.page(
-        "users/invitation.html",
-        area=_AREA,
-        status=status,
-        user=user,
-        form=form,
-        address=f"{request.base_url}{ACCEPTING}",
+        "users/edit.html", area=_AREA, status=status, user=user, name=shown_name(user), form=values
     )
 
 
@@ -241,13 +201,14 @@ async def _suspension_page(request: ConsoleRequest, user_id: str, form: Form, *,
 
 async def _deletion(request: ConsoleRequest, user_id: str) -> Deletion:
     user, organizations = await asyncio.gather(
-        request.api.users.get(user_id), request.api.users.organizations(user_id, page_size=1).page()
+        request.api.users.get(user_id),
+        part(request, "organizations:read", request.api.users.organizations(user_id, page_size=1).page),
     )
     name = shown_name(user)
     return Deletion(
         template="users/delete.html",
         area=_AREA,
-        values={"user": user, "name": name, "organizations": organizations.total},
+        values={"user": user, "name": name, "organizations": organizations.value and organizations.value.total},
         etag=user.etag,
         name=name,
         delete=functools.partial(request.api.users.delete, user_id),
@@ -261,12 +222,12 @@ async def _withdrawal(request: ConsoleRequest, user_id: str, application_id: str
     """Return the withdrawal of a consent, to be confirmed.
 
     Raises:
-        NotFound: There is no such user or application.
+        NotFound: There is no such user.
         NoSuchPage: The user has not consented.
     """
-    user, application, consents = await asyncio.gather(
+    user, names, consents = await asyncio.gather(
         request.api.users.get(user_id),
-        request.api.applications.get(application_id),
+        application_names(request, [application_id]),
         request.api.users.consents(user_id),
     )
     given = next((each for each in consents if each.application_id == application_id), None)
@@ -275,7 +236,7 @@ async def _withdrawal(request: ConsoleRequest, user_id: str, application_id: str
     return Deletion(
         template="users/consent.html",
         area=_AREA,
-        values={"consent": given, "user_id": user_id, "name": shown_name(user), "application": application.name},
+        values={"consent": given, "user_id": user_id, "name": shown_name(user), "application": names[application_id]},
         delete=functools.partial(request.api.users.withdraw_consent, user_id, application_id),
         then=f"{PATH}/{user_id}",
         notice="user.consent_withdrawn",

@@ -1,0 +1,153 @@
+"""The page of a person in the console: what it may do and why, each part by the viewer's own rights."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from html import unescape
+from urllib.parse import urlsplit
+
+import asyncpg
+import httpx2 as httpx
+import pytest
+
+from tests.support.administrator import CONSOLE, Administrator
+from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
+
+USERS = f"{CONSOLE}/users"
+LARGEST_PAGE = 100_000
+
+
+@pytest.fixture(scope="module")
+def administrator(stack: RunningStack) -> Administrator:
+    return Administrator(stack, "all")
+
+
+def text(page: httpx.Response) -> str:
+    return " ".join(unescape(re.sub("<[^>]+>", " ", page.text)).split())
+
+
+def groups(page: httpx.Response) -> list[str]:
+    """Return what each group of permissions says."""
+    found = re.findall(r"<details.*?</details>", page.text, re.DOTALL)
+    return [" ".join(unescape(re.sub("<[^>]+>", " ", each)).split()) for each in found]
+
+
+@pytest.fixture
+def person(stack: RunningStack) -> str:
+    """A user with a permission from an API role, and two in an organization from different roles."""
+    management, mark = stack.management, secrets.token_hex(4)
+    user = management.users.create(name=f"Ada {mark}", username=f"ada_{mark}", primary_email=f"ada.{mark}@example.com")
+    resource = management.resources.create(f"Orders {mark}", f"https://{mark}.example.com")
+    scope = management.resources.create_scope(resource.id, f"write:{mark}")
+    for name in ("Clerk", "Driver"):
+        role = management.roles.create(f"{name} {mark}", "", "User", [scope.id])
+        management.users.assign_roles(user.id, [role.id])
+    organization = management.organizations.create(f"Engines {mark}")
+    permission = management.organization_permissions.create(f"read:{mark}")
+    keeper = management.organization_roles.create(
+        f"Keeper {mark}", permission_ids=[permission.id], resource_scope_ids=[scope.id]
+    )
+    management.organizations.add_users(organization.id, [user.id])
+    management.organizations.assign_user_roles(organization.id, user.id, [keeper.id])
+    return user.id
+
+
+def test_it_says_what_the_person_may_do_and_why(stack: RunningStack, administrator: Administrator, person: str) -> None:
+    user = stack.management.users.get(person)
+    mark = (user.username or "").removeprefix("ada_")
+    page = administrator.opens(f"{USERS}/{person}")
+    of_api, within = groups(page)
+    assert of_api.startswith(f"Orders {mark} 1 permission · https://{mark}.example.com")
+    assert of_api.endswith(f"write:{mark} Clerk {mark} , Driver {mark}")
+    assert f"read:{mark} the organization Keeper {mark} write:{mark} Orders {mark} Keeper {mark}" in within
+    assert f'<a href="{CONSOLE}/template/roles/' in page.text
+    for shown in ("cannot sign in: no password", user.primary_email, "none in the audit trail"):
+        assert str(shown) in text(page)
+    assert [*administrator.form(page, f"{USERS}/{person}/sign-in-attempts")[1]] == ["csrf_token"]
+
+    reader = Administrator(stack, "users:read")
+    told = text(reader.opens(f"{USERS}/{person}"))
+    for scope in ("roles:read", "organizations:read", "impersonations:read", "audit:read"):
+        assert f"Not shown: none of your roles has the permission {scope} of the Management API." in told
+    assert f"write:{mark}" in told
+    assert f"{CONSOLE}/roles/" not in reader.opens(f"{USERS}/{person}").text
+
+
+def test_it_says_when_the_person_signed_in_and_who_acted_as_it(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    other = Administrator(stack, "audit:read")
+    other.opens()
+    token = stack.management.subject_tokens.create(other.user_id, {"reason": "The customer cannot see it."})
+    signed_in = stack.management.logs.list(user_id=other.user_id, key="token.sign-in.succeeded")
+    eventually(lambda: any(signed_in) and any(stack.management.impersonations.list(user_id=other.user_id)))
+    page = administrator.opens(f"{USERS}/{other.user_id}")
+    told = text(page)
+    (entry,) = signed_in
+    assert f'<a href="{CONSOLE}/audit/{entry.id}">' in page.text
+    assert "The customer cannot see it." in told
+    assert f"{CONSOLE}/impersonations/{token.impersonation_id}" in page.text
+    assert "State active" in told
+    stack.management.users.suspend(other.user_id)
+    assert "State suspended" in text(administrator.opens(f"{USERS}/{other.user_id}"))
+
+
+@pytest.mark.heavy
+def test_many_permissions_are_folded_and_lead_to_all_of_them(stack: RunningStack, administrator: Administrator) -> None:
+    management, mark = stack.management, secrets.token_hex(4)
+    user = management.users.create(name="Ada").id
+    resource = management.resources.create(f"Orders {mark}", f"https://{mark}.example.com")
+    scopes = [management.resources.create_scope(resource.id, f"p{number:03}:{mark}").id for number in range(65)]
+    for number in range(5):
+        role = management.roles.create(f"{'r' * 200} {mark} {number}", "", "User", scopes)
+        management.users.assign_roles(user, [role.id])
+    page = administrator.opens(f"{USERS}/{user}")
+    assert len(page.content) < LARGEST_PAGE
+    (group,) = groups(page)
+    assert "65 permissions" in group
+    assert "and 2 other roles" in group
+    assert "20 of 65 Show all" in group
+    here = f"{USERS}/{user}/permissions"
+    first = administrator.opens(f"{here}?resource={resource.id}")
+    assert "1 to 60 of 65" in text(first)
+    second = administrator.opens(f"{here}?resource={resource.id}&page=2")
+    assert f"p064:{mark}" in second.text
+    assert f"p059:{mark}" not in second.text
+    assert len(first.content) < LARGEST_PAGE
+    for query in (f"resource={resource.id}&page=3", "resource=none", "resource=..%2F", "page=9", "resource=%22%3E"):
+        assert administrator.opens(f"{here}?{query}").status_code == 404, query
+    for query in ("search=nowhere", "search=%3Cb%3E", "page=x"):
+        assert administrator.opens(f"{here}?{query}").status_code == 200, query
+
+
+async def test_a_part_whose_service_does_not_answer_says_so_in_its_place(
+    stack: RunningStack, administrator: Administrator, person: str
+) -> None:
+    administrator.opens()
+    template = await asyncpg.connect(stack.addresses.template_database_url.replace("+asyncpg", ""))
+    async with template.transaction():
+        await template.execute("LOCK TABLE members")
+        page = await asyncio.to_thread(administrator.opens, f"{USERS}/{person}")
+    await template.close()
+    assert page.status_code == 200
+    assert text(page).count("Not shown: the service that knows this does not answer.") == 2
+    assert groups(page) == []
+    assert "Consents None." in text(page)
+
+
+def test_an_organization_is_shown_by_parts_and_edited_behind_a_button(
+    stack: RunningStack, administrator: Administrator, person: str
+) -> None:
+    (membership,) = stack.management.users.organizations(person)
+    path = f"{CONSOLE}/organizations/{membership.id}"
+    page = administrator.opens(path)
+    keeper = membership.organization_roles[0].name
+    assert f"1 user Change Name Roles Ada {keeper[-8:]} {keeper}" in text(page)
+    links = {urlsplit(link).path for link in re.findall(r'href="([^"]+)"', page.text)}
+    assert {f"{path}/edit", f"{path}/users/{person}", f"{USERS}/invite"} <= links
+    narrow = text(Administrator(stack, "organizations:read").opens(path))
+    for scope in ("users:read", "applications:read", "impersonations:read", "audit:read"):
+        assert f"Not shown: none of your roles has the permission {scope} of the Management API." in narrow
