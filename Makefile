@@ -137,8 +137,8 @@ bench: $(INSTALLED) ## throughput and latency compared with a floor, in one run
 bench-compare: $(INSTALLED) ##+ requests of this tree and of a commit in turn, REV=<commit>; prints ratios
 	@$(BIN)/python -m benchmarks.compare $(or $(REV),$(error name a commit: make bench-compare REV=<commit>))
 
-screenshots: $(INSTALLED) ##+ screenshots of every page of the console into build/screenshots (needs Debian's chromium)
-	@$(BIN)/python -m tests.screenshots build/screenshots
+screenshots: $(INSTALLED) ##+ screenshots of every page into build/screenshots and docs/images (ONLY=, IN=; needs Debian's chromium)
+	@$(BIN)/python -m tests.screenshots build/screenshots docs/images --only '$(ONLY)' --language '$(or $(IN),en)'
 
 openapi: $(INSTALLED) ##+ write the OpenAPI document of the three services together
 	@$(BIN)/python -m all_in_one.openapi

@@ -1,13 +1,18 @@
-"""``make screenshots``: a picture of every page of the console, in both themes and two widths, of a system of its own.
+"""``make screenshots``: pictures of every page of the console, of the sign-in and of the support desk.
 
-Follows the links of the console, the first of each kind of page. Not a test.
+Starts a system of its own, follows the links of the console, the first of each kind of page, and takes each page in
+both themes, on a phone and on a desktop. Replaces the pictures in docs/images as well, unless it is limited to pages
+whose names match ``ONLY=``, or takes another language, ``IN=``. Not a test.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -20,12 +25,22 @@ from provision.credentials import Credentials, read_credentials
 from stead import ManagementClient, OidcClientMetadata, exchange_subject_token
 from tests.support.processes import free_port
 from tests.support.serving import serving
+from tests.support.support_desk import RunningDesk
 from tests.support.waiting import eventually
 
 CONSOLE = "/console"
 CHROMIUM = "/usr/bin/chromium"
-WIDTHS = (1280, 390)
+WIDTHS = (1440, 390)
+HEIGHTS = {1440: 900, 390: 844}
+DOCUMENTED = (1200, 780)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+UNLINKED = {
+    "search": "/console/search?q=a",
+    "search-nothing": "/console/search?q=nothing-at-all",
+    "users-none": "/console/users?search=nothing-at-all",
+    "shortcuts": "/console/shortcuts",
+    "not-found": "/console/users/nobody",
+}
 ID = re.compile(r"/(?=[a-z]*\d)[0-9a-z]{12,21}(?=/|$)")
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Annie Easley", "Edsger Dijkstra", "Grace Hopper", "Katherine Johnson")
 PERMISSIONS = ("invite:member", "read:invoice", "pay:invoice", "delete:invoice", "export:report")
@@ -39,8 +54,8 @@ SCRIPT = """const getCustomJwtClaims = async ({ context, environmentVariables })
 """
 
 
-def populate(base_url: str, credentials: Credentials) -> None:
-    """Create what a small company would have."""
+def populate(base_url: str, credentials: Credentials) -> str:
+    """Create what a small company would have; return the id of an impersonation that was ended."""
     access, application = credentials.management_api, credentials.traditional
     _, actor_token = sign_in_agent(credentials)
     with ManagementClient(
@@ -83,6 +98,7 @@ def populate(base_url: str, credentials: Credentials) -> None:
             ended = asked.impersonation_id
         management.impersonations.end(ended)
         eventually(lambda: len(list(management.impersonations.list())) == len(REASONS))
+        return ended
 
 
 def sign_in(page: Page, base_url: str, credentials: Credentials) -> None:
@@ -108,28 +124,122 @@ def pages(page: Page, base_url: str) -> dict[str, str]:
     return {kind.strip("/").replace("/", "-") or "home": address for kind, address in found.items()}
 
 
-def main(directory: Path) -> None:
+class Camera:
+    """Takes the pictures of a tab.
+
+    Attributes:
+        page: The tab.
+    """
+
+    def __init__(self, page: Page, directory: Path, documents: Path) -> None:
+        self.page = page
+        self._directory = directory
+        self._documents = documents
+
+    def take(self, name: str, *, widths: tuple[int, ...] = WIDTHS) -> None:
+        """Take the pictures of the present page."""
+        for width, theme in product(widths, THEMES):
+            self._look(theme, width, HEIGHTS[width])
+            self.page.screenshot(path=self._directory / f"{name}-{theme}-{width}.png", full_page=True)
+
+    def document(self, name: str) -> None:
+        """Replace a picture in the documents by one of what is visible of the present page."""
+        self._look("light", *DOCUMENTED)
+        self.page.screenshot(path=self._documents / f"{name}.png")
+
+    def _look(self, theme: Literal["light", "dark"], width: int, height: int) -> None:
+        self.page.emulate_media(color_scheme=theme)
+        self.page.set_viewport_size({"width": width, "height": height})
+
+
+def take_console(camera: Camera, base_url: str, only: str) -> dict[str, str]:
+    """Take the pictures of the console's pages with such names; return the addresses of all of them."""
+    addresses = pages(camera.page, base_url) | UNLINKED
+    for name, address in addresses.items():
+        if re.search(only, name):
+            camera.page.goto(base_url + address)
+            camera.take(name)
+    return addresses
+
+
+def take_states(camera: Camera, base_url: str) -> None:
+    """Take the pictures of what appears only after a click."""
+    page = camera.page
+    page.goto(f"{base_url}{CONSOLE}")
+    page.set_viewport_size({"width": 390, "height": HEIGHTS[390]})
+    page.get_by_role("button", name="Menu").click()
+    camera.take("menu", widths=(390,))
+    page.goto(f"{base_url}{CONSOLE}/template")
+    page.locator(".matrix input[type=checkbox]").first.click()
+    page.locator("form:has(.matrix) button[type=submit]").first.click()
+    camera.take("template-changes")
+
+
+def take_desk(camera: Camera, url: str, credentials: Credentials) -> None:
+    """Take the pictures of the support desk, where an agent acts as a customer."""
+    page, agent = camera.page, credentials.demo.users[0]
+    page.goto(url)
+    camera.take("desk-welcome")
+    page.get_by_role("link", name="Sign in").click()
+    camera.take("sign-in")
+    page.get_by_label("User name, e-mail or phone").fill(agent.username)
+    page.get_by_label("Password").fill(agent.password)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_role("heading", level=1, name="Customers").wait_for()
+    camera.take("desk-customers")
+    page.get_by_role("link", name="Act as Customer").click()
+    page.get_by_label("Ticket").fill("T-1042")
+    page.get_by_label("Reason").fill("Cannot see an order since the move")
+    camera.take("desk-reason")
+    page.get_by_role("button", name="Act as Customer").click()
+    page.get_by_role("heading", level=1, name="Orders of Customer").wait_for()
+    camera.take("desk-customer")
+    camera.document("support-desk")
+
+
+def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
     """Take all pictures."""
     directory.mkdir(parents=True, exist_ok=True)
     port, home = free_port(), Path(tempfile.mkdtemp(prefix="stead-screenshots-"))
     command = [sys.executable, "-m", "all_in_one", "--port", str(port), "--directory", str(home)]
-    with serving(command, port) as base_url, sync_playwright() as playwright:
+    with serving(command, port) as base_url, browser_tab(language) as page:
         eventually(lambda: read_credentials(home) is not None)
         credentials = read_credentials(home)
         assert credentials is not None
-        populate(base_url, credentials)
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(reduced_motion="reduce")
+        ended = populate(base_url, credentials)
+        camera = Camera(page, directory, documents)
         sign_in(page, base_url, credentials)
-        for name, path in pages(page, base_url).items():
-            page.goto(base_url + path)
-            for theme, width in product(THEMES, WIDTHS):
-                page.emulate_media(color_scheme=theme)
-                page.set_viewport_size({"width": width, "height": 800})
-                page.screenshot(path=directory / f"{name}-{theme}-{width}.png", full_page=True)
-        browser.close()
+        addresses = take_console(camera, base_url, only)
+        if not only and language == "en":
+            for name, address in {
+                "console-impersonation": f"{CONSOLE}/impersonations/{ended}",
+                "console-template": f"{CONSOLE}/template",
+                "console-member": addresses["organizations-id-users-id"],
+            }.items():
+                page.goto(base_url + address)
+                camera.document(name)
+            take_states(camera, base_url)
+            page.context.clear_cookies()
+            desk = RunningDesk(home)
+            take_desk(camera, desk.url, credentials)
+            desk.stop()
     sys.stdout.write(f"the pictures are in {directory}\n")
 
 
+@contextmanager
+def browser_tab(language: str) -> Iterator[Page]:
+    """Yield a tab of the installed Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser.new_page(reduced_motion="reduce", extra_http_headers={"Accept-Language": language})
+        browser.close()
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("documents", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--language", default="en")
+    given = parser.parse_args()
+    main(given.directory, given.documents, only=given.only, language=given.language)
