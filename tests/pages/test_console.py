@@ -393,7 +393,7 @@ def test_a_search_leads_to_the_page_of_each_object(stack: RunningStack, administ
         page = by.opens(f"{CONSOLE}/search?q={q}")
         assert page.status_code == 200
         assert "<i>" not in page.text
-        return re.findall(r'<li><a href="([^"]+)"><bdi>', page.text)
+        return re.findall(r'<a href="([^"]+)"><bdi>', page.text)
 
     def leads(object_id: str) -> str:
         return administrator.opens(f"{CONSOLE}/search?q={object_id}").url.path
@@ -419,7 +419,7 @@ def test_a_search_says_what_it_does_not_show(stack: RunningStack, administrator:
             stack.management.resources.create(f"API {number}", f"https://{mark}.example.com/{number}").id, mark
         )
     page = administrator.opens(f"{search}?q={mark}")
-    assert len(re.findall('<li><a href="[^"]+"><bdi>', page.text)) == 30
+    assert len(re.findall('<a href="[^"]+"><bdi>', page.text)) == 30
     assert f'<a href="{USERS}?search={mark}">Show all</a>' in page.text
     assert page.text.count("There are more: type further words.") == 1
     eventually(lambda: "Nothing matches." in administrator.opens(f"{search}?q={secrets.token_hex(9)}").text)
