@@ -269,10 +269,10 @@ def test_roles_are_added_and_removed(administrator: Administrator, user: str) ->
     management = administrator.stack.management
     role = management.roles.create(f"role {secrets.token_hex(5)}", "", "User")
     page = administrator.opens(f"{USERS}/{user}/roles?search={role.name}")
-    page = administrator.follows(administrator.sends(page, add=[role.id]))
+    page = administrator.follows(administrator.sends(page, step="save", held=[role.id]))
     assert [each.id for each in management.users.roles(user)] == [role.id]
     assert notices(page) == [f"Changed the roles. {STALE}"]
-    administrator.sends(administrator.opens(f"{USERS}/{user}/roles"), remove=[role.id])
+    administrator.sends(administrator.opens(f"{USERS}/{user}/roles"), step="save", held=[])
     assert list(management.users.roles(user)) == []
 
 

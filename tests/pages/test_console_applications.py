@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import secrets
+import subprocess
+import sys
 from html import unescape
 
+import httpx2 as httpx
 import pytest
 
 from stead import NotFound
@@ -192,7 +197,7 @@ def test_a_resource_its_permissions_and_a_role_that_grants_them(
     role_id = created(administrator, ROLES, name=unique(HTML), description="", type="User")
     granting = f"{ROLES}/{role_id}/scopes"
     page = administrator.opens(f"{granting}?resource={resource_id}")
-    page = administrator.follows(administrator.sends(page, add=stored.id))
+    page = administrator.follows(administrator.sends(page, step="save", held=stored.id))
     assert notices(page) == [f"Changed what the role grants. {STALE}"]
     assert [each.id for each in stack.management.roles.scopes(role_id)] == [stored.id]
     assert "read:&lt;things&gt;" in administrator.opens(f"{ROLES}/{role_id}").text
@@ -200,10 +205,12 @@ def test_a_resource_its_permissions_and_a_role_that_grants_them(
     user = stack.management.users.create(name=unique(HTML))
     holding = administrator.opens(f"{ROLES}/{role_id}/holders?search={user.id}")
     assert user.id in holding.text
-    assert administrator.sends(holding, add=user.id).status_code == 303
+    assert administrator.sends(holding, step="save", held=user.id).status_code == 303
     assert [each.id for each in stack.management.roles.users(role_id)] == [user.id]
     assert user.id in administrator.opens(f"{ROLES}/{role_id}").text
-    assert administrator.sends(administrator.opens(f"{ROLES}/{role_id}/holders"), remove=user.id).status_code == 303
+    assert (
+        administrator.sends(administrator.opens(f"{ROLES}/{role_id}/holders"), step="save", held=[]).status_code == 303
+    )
     assert list(stack.management.roles.users(role_id)) == []
 
     changing = administrator.opens(f"{here}/scopes/{stored.id}")
@@ -249,15 +256,15 @@ def test_roles_of_machines_are_given_from_both_sides(stack: RunningStack, admini
     ]
     roles = f"{APPLICATIONS}/{application_id}/roles"
     page = administrator.opens(f"{roles}?search={stack.management.roles.get(first).name}")
-    assert administrator.sends(page, add=first).status_code == 303
+    assert administrator.sends(page, step="save", held=first).status_code == 303
     holders = administrator.opens(f"{ROLES}/{second}/holders?search={application_id}")
-    assert administrator.sends(holders, add=application_id).status_code == 303
+    assert administrator.sends(holders, step="save", held=application_id).status_code == 303
     held = {each.id for each in stack.management.applications.roles(application_id)}
     assert held == {first, second}
-    assert administrator.sends(administrator.opens(roles), remove=[first, second]).status_code == 303
+    assert administrator.sends(administrator.opens(roles), step="save", held=[]).status_code == 303
     assert list(stack.management.applications.roles(application_id)) == []
     user = stack.management.users.create().id
-    refused = administrator.sends(holders, add=user)
+    refused = administrator.sends(holders, step="save", held=user)
     assert refused.status_code == 422
     assert 'class="problem"' in refused.text
 
@@ -296,18 +303,65 @@ def test_an_id_that_no_path_can_hold_is_not_found(administrator: Administrator, 
 
 
 @pytest.mark.heavy
+def test_what_is_checked_is_held_and_kept_on_other_pages_of_the_lists(
+    stack: RunningStack, administrator: Administrator, reader: Administrator
+) -> None:
+    management, mark = stack.management, secrets.token_hex(4)
+    role = management.roles.create(f"Role {mark}", "", "User")
+    users = [management.users.create(name=f"{mark} {number:02}").id for number in range(28)]
+    management.roles.assign_users(role.id, users[:26])
+    path = f"{ROLES}/{role.id}/holders"
+    held, page = [each.id for each in management.roles.users(role.id)], administrator.opens(path)
+    assert administrator.form(page)[1]["held"] == held[:25]
+    found = administrator.sends(page, held=held[1:25], search=users[26], step="search")
+    assert (found.status_code, next(iter(management.roles.users(role.id))).id) == (200, held[0])
+    assert administrator.form(found)[1]["held"] == held[1:25]
+    picked = [*held[1:25], users[26]]
+    sent = {**administrator.form(found)[1], "held": picked, "search": users[27]}
+    second = administrator.browser.post(f"{path}?page=2", data=sent)
+    assert administrator.form(second, path)[1]["held"] == [users[26], held[25]]
+    assert "2 changes on other pages of the lists are kept, and saved with this one." in second.text
+    assert administrator.sends(second, path, step="save", held=[users[26]]).status_code == 303
+    assert {each.id for each in management.roles.users(role.id)} == {*held[1:25], users[26]}
+
+    seen = reader.opens(f"{path}?search={users[27]}")
+    assert (seen.status_code, users[27] in seen.text) == (200, True)
+    assert "csrf_token" not in seen.text.partition("<main")[2].partition("</main>")[0]
+
+
+@pytest.mark.heavy
+def test_a_part_of_a_page_that_may_not_be_seen_names_the_missing_scope(stack: RunningStack) -> None:
+    management = stack.management
+    machine = management.applications.create(name=unique("Machine"), type="MachineToMachine").id
+    role = management.roles.create(unique("Role"), "", "User").id
+    resource = management.resources.create(unique("API"), f"https://{secrets.token_hex(4)}.example.com").id
+    for scope, path, missing in (
+        ("applications:read", f"{APPLICATIONS}/{machine}", ["roles:read", "organizations:read", "audit:read"]),
+        ("roles", f"{ROLES}/{role}", ["users:read", "audit:read"]),
+        ("resources:read", f"{RESOURCES}/{resource}", ["audit:read"]),
+    ):
+        page = Administrator(stack, scope).opens(path)
+        assert page.status_code == 200, path
+        assert re.findall(r"permission <code><bdi>(.*?)</bdi></code>", page.text) == missing
+    own = Administrator(stack, "roles")
+    assert own.opens(f"{ROLES}/{role}/holders").status_code == 403
+    deletion = own.opens(f"{ROLES}/{role}/delete")
+    assert own.sends(deletion, confirmation=management.roles.get(role).name).status_code == 303
+
+
+@pytest.mark.heavy
 def test_what_another_administrator_removed_first_is_removed(stack: RunningStack, administrator: Administrator) -> None:
     role_id = created(administrator, ROLES, name=unique("Race"), description="", type="User")
     first, second = (stack.management.users.create(name=unique("Ada")).id for _ in range(2))
     stack.management.roles.assign_users(role_id, [first])
     page = administrator.opens(f"{ROLES}/{role_id}/holders")
     stack.management.roles.remove_user(role_id, first)
-    assert administrator.sends(page, add=second, remove=first).status_code == 303
+    assert administrator.sends(page, step="save", held=second).status_code == 303
     assert [each.id for each in stack.management.roles.users(role_id)] == [second]
     for wrong in ("", "..", "a/b"):
-        assert administrator.sends(page, remove=wrong).status_code == 404
+        assert administrator.sends(page, step="save", **{"was.held": wrong}).status_code == 404
     scopes = administrator.opens(f"{ROLES}/{role_id}/scopes")
-    sent = administrator.sends(scopes, resource="\u0639&x=1#y", remove="unknown")
+    sent = administrator.sends(scopes, step="save", resource="\u0639&x=1#y", **{"was.held": "unknown"})
     assert sent.status_code == 303
     assert sent.headers["Location"].endswith("?resource=%D8%B9%26x%3D1%23y")
 
@@ -345,3 +399,56 @@ def test_pages_show_what_happened_to_what_they_are_of(stack: RunningStack, admin
     listed = administrator.opens(f"{CONSOLE}/audit?targetId={application}").text
     assert ".assignment.update<" in listed
     assert ".resource.create<" not in listed
+
+
+def code(page: httpx.Response, kind: str) -> dict[str, str]:
+    """Return the code that a page shows for one use of an application, by language."""
+    found = re.findall(rf'<summary>(\w+)</summary>\s*<pre[^>]*><code id="{kind}-\d">(.*?)</code>', page.text, re.DOTALL)
+    return {language: unescape(text) for language, text in found}
+
+
+def run(command: list[str], **environment: str) -> str:
+    """Run a program with these variables and no others of ours; return what it prints."""
+    known = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        command, env={**known, **environment}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.heavy
+def test_the_code_that_a_page_shows_works(stack: RunningStack, administrator: Administrator) -> None:
+    management = stack.management
+    resource = management.resources.create(
+        unique("Orders"), f"https://orders.example.com/{secrets.token_hex(4)}?a='$(b)'"
+    )
+    scopes = [management.resources.create_scope(resource.id, name).id for name in ("read:$HOME", "pay:`id`")]
+    machine = management.applications.create(name=unique("Backend"), type="MachineToMachine")
+    role = management.roles.create(unique("Payer"), "", "MachineToMachine", scopes)
+    management.applications.assign_roles(machine.id, [role.id])
+    secret = management.applications.create_secret(machine.id, "first").value
+    shown = code(administrator.opens(f"{APPLICATIONS}/{machine.id}"), "machine")
+    assert secret not in "".join(shown.values())
+    answer = json.loads(run(["bash", "-c", shown["curl"]], CLIENT_SECRET=secret))
+    assert set(answer["scope"].split()) == {"read:$HOME", "pay:`id`"}
+    printed = run([sys.executable, "-c", shown["Python"] + "\nprint(tokens.scope)"], CLIENT_SECRET=secret)
+    assert set(printed.split()) == {"read:$HOME", "pay:`id`"}
+
+    desk = management.applications.create(
+        name=unique("Desk"),
+        type="SPA",
+        custom_client_metadata={"allowTokenExchange": True},
+        oidc_client_metadata={"redirectUris": ["https://desk.example.com/it's?a=$(b)"]},
+    )
+    page = administrator.opens(f"{APPLICATIONS}/{desk.id}")
+    subject_token = management.subject_tokens.create(management.users.create().id).token
+    exchanged = json.loads(run(["bash", "-c", code(page, "exchange")["curl"]], SUBJECT_TOKEN=subject_token))
+    assert exchanged["token_type"] == "Bearer"
+    begin, _, redeem = code(page, "sign-in")["curl"].partition("CODE=")
+    address, verifier = run(["bash", "-c", f'{begin}echo "$VERIFIER"']).split()
+    answer = administrator.browser.get(address)
+    while not (callback := answer.headers["Location"]).startswith("https://desk.example.com/it's?a=$(b)&code="):
+        answer = administrator.browser.get(callback)
+    redeemed = run(["bash", "-c", redeem], CODE=re.findall("code=([^&]+)", callback)[0], VERIFIER=verifier)
+    assert json.loads(redeemed)["id_token"]

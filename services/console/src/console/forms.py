@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from litestar import Request
@@ -33,6 +33,13 @@ class BadForm(Exception):  # noqa: N818 - the name is what happened
 
 class InvalidField(Exception):  # noqa: N818
     """A field cannot be read; the form has the error."""
+
+
+class Choices(NamedTuple):
+    """Values of checkboxes with one name that were checked, and those that were cleared."""
+
+    added: list[str]
+    removed: list[str]
 
 
 class Form:
@@ -118,6 +125,11 @@ class Form:
     def lines(self, name: str) -> list[str]:
         """Return the lines of a field that are not blank."""
         return [line.strip() for line in self.value(name).split("\n") if line.strip()]
+
+    def choices(self, name: str) -> Choices:
+        """Return what was checked and what was cleared, compared with what the page showed as held."""
+        was, now = self.all(_WAS + name), self.all(name)
+        return Choices([each for each in now if each not in was], [each for each in was if each not in now])
 
     def json_object(self, name: str) -> dict[str, Any]:
         """Return the JSON object in a field.

@@ -2,26 +2,29 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from litestar import Response
 from msgspec import UNSET, UnsetType
 
+from console.areas.application_usage import usage
+from console.areas.history import history_of
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form, InvalidField
-from console.requests import ConsoleRequest
+from console.requests import HOME, ConsoleRequest
 from stead import Application
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
+
+T = TypeVar("T")
 
 PATH: Final = "/console/applications"
 
 _AREA: Final = "applications"
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
 _SECRETS: Final = 100
 """As many as an application may have."""
 
@@ -122,7 +125,9 @@ async def roles(request: ConsoleRequest, application_id: str) -> Response[str]:
 
 @AREA.action("/applications/{application_id:str}/roles")
 async def change_roles(request: ConsoleRequest, application_id: str, form: Form) -> Response[str]:
-    added, removed = form.all("add"), form.all("remove")
+    if form.value("step") != "save":
+        return await _roles_page(request, application_id, form)
+    added, removed = form.choices("held")
     try:
         if added:
             await request.api.applications.assign_roles(application_id, added)
@@ -149,14 +154,20 @@ async def delete_application(request: ConsoleRequest, application_id: str, form:
 async def _page(
     request: ConsoleRequest, application_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
-    number = request.page_number()
-    application, secrets, organizations, recent = await asyncio.gather(
-        request.api.applications.get(application_id),
-        request.api.applications.secrets(application_id, page_size=_SECRETS).page(),
-        request.page_of(request.api.applications.organizations(application_id, page_size=_PAGE_SIZE)),
-        request.api.logs.list(target_id=application_id, page_size=_ENTRIES).page(),
-    )
+    application = await request.api.applications.get(application_id)
     is_machine = application.type == _MACHINE
+    here = f"{PATH}/{application_id}"
+    api = request.api.applications
+    secrets, roles, organizations, code, recent = await asyncio.gather(
+        api.secrets(application_id, page_size=_SECRETS).page(),
+        _seen(api.roles(application_id, page_size=_PAGE_SIZE).page, request.may(f"{here}/roles") and is_machine),
+        _seen(
+            functools.partial(request.page_of, api.organizations(application_id, page_size=_PAGE_SIZE)),
+            request.may(f"{HOME}/organizations") and is_machine,
+        ),
+        usage(request, application),
+        history_of(request, application_id),
+    )
     current = Form.editing(application.etag, **_values(application))
     values = form or request.typed() or current
     values.merge(current)
@@ -169,11 +180,17 @@ async def _page(
         is_machine=is_machine,
         may_have_secrets=application.type in _WITH_SECRETS,
         secrets=secrets,
-        roles=await request.api.applications.roles(application_id, page_size=_PAGE_SIZE).page() if is_machine else None,
+        roles=roles,
         organizations=organizations,
-        number=number,
-        entries=recent.items,
+        code=code,
+        number=request.page_number(),
+        entries=recent,
     )
+
+
+async def _seen(read: Callable[[], Awaitable[T]], may_see: bool) -> T | None:
+    """Return what the administrator may see; None for what not."""
+    return await read() if may_see else None
 
 
 def _values(application: Application) -> dict[str, object]:
@@ -222,7 +239,7 @@ def _pretty(data: dict[str, Any]) -> str:
 
 
 async def _roles_page(request: ConsoleRequest, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    search, number = request.parameter("search"), request.page_number()
+    search, number = form.text("search") or request.parameter("search"), request.page_number()
     unheld = request.api.roles.list(
         search=search or None, type=_MACHINE, without_application_id=application_id, page_size=_PAGE_SIZE
     )

@@ -6,6 +6,7 @@ from typing import Final
 
 from litestar import Response
 
+from console.areas.history import history_of
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
@@ -18,7 +19,6 @@ PATH: Final = "/console/resources"
 
 _AREA: Final = "resources"
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
 _FIELDS: Final = {
     "resource.resource_identifier_in_use": "indicator",
     "resource.invalid_indicator": "indicator",
@@ -141,7 +141,7 @@ async def _page(
     resource, scopes, recent = await asyncio.gather(
         request.api.resources.get(resource_id),
         request.page_of(request.api.resources.scopes(resource_id, page_size=_PAGE_SIZE)),
-        request.api.logs.list(target_id=resource_id, page_size=_ENTRIES).page(),
+        history_of(request, resource_id),
     )
     current = Form.editing(resource.etag, name=resource.name, accessTokenTtl=resource.access_token_ttl)
     values = form or request.typed() or current
@@ -154,7 +154,7 @@ async def _page(
         form=values,
         scopes=scopes,
         number=number,
-        entries=recent.items,
+        entries=recent,
     )
 
 

@@ -8,11 +8,12 @@ from urllib.parse import urlencode
 
 from litestar import Response
 
+from console.areas.history import history_of
 from console.areas.names import shown_name
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
-from console.requests import ConsoleRequest
+from console.requests import HOME, ConsoleRequest, NoRights
 from stead import Role
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
@@ -20,8 +21,9 @@ PATH: Final = "/console/roles"
 
 _AREA: Final = "roles"
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
 _TYPES: Final = ("User", "MachineToMachine")
+_HOLDERS: Final = {"User": f"{HOME}/users", "MachineToMachine": f"{HOME}/applications"}
+"""Pages of the holders of each kind of role."""
 
 AREA: Final = Area()
 
@@ -81,7 +83,9 @@ async def scopes(request: ConsoleRequest, role_id: str) -> Response[str]:
 
 @AREA.action("/roles/{role_id:str}/scopes")
 async def change_scopes(request: ConsoleRequest, role_id: str, form: Form) -> Response[str]:
-    added, removed = form.all("add"), form.all("remove")
+    if form.value("step") != "save":
+        return await _scopes_page(request, role_id, form)
+    added, removed = form.choices("held")
     try:
         if added:
             await request.api.roles.assign_scopes(role_id, added)
@@ -103,13 +107,15 @@ async def holders(request: ConsoleRequest, role_id: str) -> Response[str]:
 
 @AREA.action("/roles/{role_id:str}/holders")
 async def change_holders(request: ConsoleRequest, role_id: str, form: Form) -> Response[str]:
+    if form.value("step") != "save":
+        return await _holders_page(request, role_id, form)
     role = await request.api.roles.get(role_id)
     api = request.api.roles
     is_of_users = role.type == "User"
     assign, remove = (
         (api.assign_users, api.remove_user) if is_of_users else (api.assign_applications, api.remove_application)
     )
-    added, removed = form.all("add"), form.all("remove")
+    added, removed = form.choices("held")
     try:
         if added:
             await assign(role_id, added)
@@ -139,7 +145,7 @@ async def _page(request: ConsoleRequest, role_id: str, *, form: Form | None = No
         request.api.roles.scopes(role_id, page_size=_PAGE_SIZE).page(),
         _indicators(request),
         _held_by(request, role),
-        request.api.logs.list(target_id=role_id, page_size=_ENTRIES).page(),
+        history_of(request, role_id),
     )
     current = Form.editing(role.etag, name=role.name, description=role.description, isDefault=role.is_default)
     values = form or request.typed() or current
@@ -153,12 +159,17 @@ async def _page(request: ConsoleRequest, role_id: str, *, form: Form | None = No
         scopes=granted,
         indicators=indicators,
         holders=held,
-        entries=recent.items,
+        entries=recent,
     )
 
 
-async def _held_by(request: ConsoleRequest, role: Role, *, is_paged: bool = False) -> dict[str, Any]:
-    """Return the first page of a role's holders, or the one that the URL names: ids and names, the total, the next."""
+async def _held_by(request: ConsoleRequest, role: Role, *, is_paged: bool = False) -> dict[str, Any] | None:
+    """Return the first page of a role's holders, or the one that the URL names: ids and names, the total, the next.
+
+    None for an administrator who may not see users or applications.
+    """
+    if not request.may(_HOLDERS[role.type]):
+        return None
     if role.type == "User":
         listed = request.api.roles.users(role.id, page_size=_PAGE_SIZE)
         users = await (request.page_of(listed) if is_paged else listed.page())
@@ -171,14 +182,16 @@ async def _held_by(request: ConsoleRequest, role: Role, *, is_paged: bool = Fals
 
 
 async def _indicators(request: ConsoleRequest) -> dict[str, str]:
-    """Return the indicators of the API resources by id."""
+    """Return the indicators of the API resources by id; none for an administrator who may not see them."""
+    if not request.may(f"{HOME}/resources"):
+        return {}
     return {each.id: each.indicator async for each in request.api.resources.list()}
 
 
 async def _scopes_page(request: ConsoleRequest, role_id: str, form: Form, *, status: int = 200) -> Response[str]:
     role, indicators = await asyncio.gather(request.api.roles.get(role_id), _indicators(request))
     granted = [each async for each in request.api.roles.scopes(role_id)]
-    wanted = request.parameter("resource") or form.value("resource")
+    wanted = form.value("resource") or request.parameter("resource")
     chosen = wanted if wanted in indicators else next(iter(indicators), None)
     offered = [each async for each in request.api.resources.scopes(chosen)] if chosen else []
     held = {each.id for each in granted}
@@ -190,14 +203,18 @@ async def _scopes_page(request: ConsoleRequest, role_id: str, form: Form, *, sta
         granted=granted,
         indicators=indicators,
         chosen=chosen,
-        available=[each for each in offered if each.id not in held],
+        offered=offered,
+        held=held,
         form=form,
     )
 
 
 async def _holders_page(request: ConsoleRequest, role_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    role, search, number = await request.api.roles.get(role_id), request.parameter("search"), request.page_number()
+    role, number = await request.api.roles.get(role_id), request.page_number()
+    search = form.text("search") or request.parameter("search")
     held = await _held_by(request, role, is_paged=True)
+    if held is None:
+        raise NoRights(f"{_HOLDERS[role.type].rpartition('/')[2]}:read")
     if role.type == "User":
         users = await request.api.users.list(
             search=search or None, without_role_id=role_id, page_size=_PAGE_SIZE
@@ -224,11 +241,13 @@ async def _holders_page(request: ConsoleRequest, role_id: str, form: Form, *, st
 
 async def _deletion(request: ConsoleRequest, role_id: str) -> Deletion:
     role = await request.api.roles.get(role_id)
-    held, policy = await asyncio.gather(_held_by(request, role), request.api.impersonation_policy.get())
+    held = await _held_by(request, role)
+    may_see_policy = request.may(f"{HOME}/impersonations/policy")
+    excluded = (await request.api.impersonation_policy.get()).excluded_roles if may_see_policy else []
     return Deletion(
         template="roles/delete.html",
         area=_AREA,
-        values={"role": role, "holders": held["total"], "is_excluded": role_id in policy.excluded_roles},
+        values={"role": role, "holders": held["total"] if held else None, "is_excluded": role_id in excluded},
         etag=role.etag,
         name=role.name,
         delete=functools.partial(request.api.roles.delete, role_id),

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
+from console.areas.history import history_of
 from console.areas.template_effects import download, effects_of
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
@@ -21,7 +22,6 @@ _AREA: Final = "template"
 _ROLES: Final = "roles"
 _PERMISSIONS: Final = "permissions"
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
 
 AREA: Final = Area()
 
@@ -127,9 +127,7 @@ async def _new_page(request: ConsoleRequest, kind: str, form: Form, *, status: i
 async def _page(
     request: ConsoleRequest, kind: str, entry_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
-    found, recent = await asyncio.gather(
-        _api(request, kind).get(entry_id), request.api.logs.list(target_id=entry_id, page_size=_ENTRIES).page()
-    )
+    found, recent = await asyncio.gather(_api(request, kind).get(entry_id), history_of(request, entry_id))
     current = Form.editing(found.etag, name=found.name, description=found.description)
     values = form or request.typed() or current
     values.merge(current)
@@ -140,7 +138,7 @@ async def _page(
         kind=kind,
         entry=found,
         form=values,
-        entries=recent.items,
+        entries=recent,
     )
 
 

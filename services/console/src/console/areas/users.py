@@ -152,7 +152,9 @@ async def roles(request: ConsoleRequest, user_id: str) -> Response[str]:
 
 @AREA.action("/users/{user_id:str}/roles")
 async def change_roles(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
-    added, removed = form.all("add"), form.all("remove")
+    if form.value("step") != "save":
+        return await _roles_page(request, user_id, form)
+    added, removed = form.choices("held")
     try:
         if added:
             await request.api.users.assign_roles(user_id, added)
@@ -244,7 +246,7 @@ async def _withdrawal(request: ConsoleRequest, user_id: str, application_id: str
 
 
 async def _roles_page(request: ConsoleRequest, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    search, number = request.parameter("search"), request.page_number()
+    search, number = form.text("search") or request.parameter("search"), request.page_number()
     user, held, available = await asyncio.gather(
         request.api.users.get(user_id),
         request.page_of(request.api.users.roles(user_id, page_size=_PAGE_SIZE)),
