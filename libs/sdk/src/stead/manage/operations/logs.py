@@ -57,7 +57,8 @@ def list_log_entries(
     Raises:
         Conflict: ``log.unknown_name``, ``log.ambiguous_name``: nothing has the id, name or ticket, or too many do;
             ``log.too_slow``.
-        Forbidden: The client may read the trail, but not what ``q``, ``person``, ``application`` or ``organization`` names.
+        Forbidden: The client may read the trail, but not what ``q``, ``person``, ``application`` or ``organization``
+            names.
         Unavailable: It is not known whether an organization has the name; or too many such searches are running.
     """
     params = {
