@@ -21,8 +21,8 @@ from tests.unit.console.test_look import FRAME
 from token_service.audit.token_requests import OBJECTS
 
 DOCUMENT = Path(__file__).parents[3] / "services/management-service/src/management_service/openapi.json"
-NOT_RECORDED = {"PostUserinfo", "Token", "Introspect", "Revoke"}
-"""Operations that are no writes of the Management API; what they do is told by the keys of tokens."""
+NOT_RECORDED = {"PostUserinfo", "Token", "Introspect", "Revoke", "ListAffectedMembers", "ExportAffectedMembers"}
+"""Operations that are no writes of the Management API; what they do with tokens is told by the keys of tokens."""
 KEYS = {
     *BEGINNINGS,
     *("subject-token.refused", "token.exchange.unknown", "token.other.refused", GAP_KEY),

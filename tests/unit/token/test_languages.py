@@ -22,7 +22,7 @@ from identity_common.pages.rendering import environment
 from token_service.sign_in.pages.languages import CATALOGUES, LANGUAGES
 from token_service.sign_in.pages.views import TEMPLATES
 
-PROPER_NAMES = {"Stead"}
+PROPER_NAMES = {"Stead", "UTC"}
 SHOWN_ATTRIBUTES = {"alt", "aria-label", "aria-description", "placeholder", "title", "value", "label", "data-text"}
 
 
