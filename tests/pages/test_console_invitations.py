@@ -207,7 +207,7 @@ def test_a_role_beyond_ones_own_is_refused_in_words_and_the_user_is_deleted_agai
     assert "none of your roles has the permission organizations of the Management API" in text(page)
     refused = inviter.sends(page, primaryEmail=email, role=role.name)
     assert refused.status_code == 403
-    assert "scopes of the Management API that the access token does not have: keys." in text(refused)
+    assert "the access token needs more scopes of the Management API: keys." in text(refused)
     assert "Nothing was kept: the user that had been created is deleted again." in text(refused)
     assert found(stack, email) == []
     page = inviter.follows(inviter.sends(refused, role=""))

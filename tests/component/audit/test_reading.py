@@ -310,9 +310,9 @@ async def test_entries_of_an_outcome_and_of_a_ticket_are_found_without_reading_a
     management: Management, many_writes: str
 ) -> None:
     database, other = management.database, f"others-{many_writes}"
-    for outcome, expected in (("success", PAGE), ("refused", 0), ("unknown", 0)):
+    for outcome in ("refused", "unknown"):
         (walk,) = _walks(many_writes, TrailFilters(outcome=outcome), None)
-        assert await entries_read(database, walk) == expected
+        assert await entries_read(database, walk) == 0
     assert looked_at(await plan_of(database, ticket_statement(other, "tck-7", limit=2))) == 1
     page = _found(other, TrailFilters(impersonations=["7"]), None, limit=PAGE, newest_first=True)
     assert looked_at(await plan_of(database, page)) == 1

@@ -50,8 +50,13 @@ GOOD = {
     "POST /api/configs/jwt-customizer/{kind}/recording": {"minutes": 1},
 }
 """Every route with a body, and a valid body for it."""
-ELSEWHERE = {"PATCH /api/applications/{application_id}/custom-data", "POST /api/logs/keys/rotate"}
-"""Any object is a valid body for the first, and the second needs none."""
+ELSEWHERE = {
+    "PATCH /api/applications/{application_id}/custom-data",
+    "POST /api/logs/keys/rotate",
+    "POST /api/impersonations/{impersonation_id}/end",
+    "POST /oidc/me/impersonations/{impersonation_id}/end",
+}
+"""Any object is a valid body for the first, and the others need none."""
 
 
 @pytest_asyncio.fixture(scope="module")
