@@ -386,19 +386,21 @@ def test_pages_show_what_happened_to_what_they_are_of(stack: RunningStack, admin
     permission = api.organization_permissions.create(f"sign:{secrets.token_hex(4)}").id
     api.roles.assign_applications(role, [application])
     api.organization_roles.assign_permissions(template_role, [permission])
-    for path, id_, keys in (
-        (APPLICATIONS, application, {"application.create", "assignment.update"}),
-        (ROLES, role, {"role.create", "assignment.update"}),
-        (RESOURCES, resource, {"resource.create"}),
-        (f"{CONSOLE}/template/roles", template_role, {"role.create", "role.update"}),
-        (f"{CONSOLE}/template/permissions", permission, {"permission.create"}),
+    for path, id_, operations in (
+        (APPLICATIONS, application, {"CreateApplication", "AddRoleApplications"}),
+        (ROLES, role, {"CreateRole", "AddRoleApplications"}),
+        (RESOURCES, resource, {"CreateResource"}),
+        (f"{CONSOLE}/template/roles", template_role, {"CreateOrganizationRole", "AddOrganizationRoleScopes"}),
+        (f"{CONSOLE}/template/permissions", permission, {"CreateOrganizationScope"}),
     ):
         page = f"{path}/{id_}"
-        eventually(lambda page=page, keys=keys: all(f".{key}<" in administrator.opens(page).text for key in keys))
+        eventually(
+            lambda page=page, names=operations: all(f">{each}<" in administrator.opens(page).text for each in names)
+        )
         assert f"?targetId={id_}" in administrator.opens(page).text
     listed = administrator.opens(f"{CONSOLE}/audit?targetId={application}").text
-    assert ".assignment.update<" in listed
-    assert ".resource.create<" not in listed
+    assert ">AddRoleApplications<" in listed
+    assert ">CreateResource<" not in listed
 
 
 def code(page: httpx.Response, kind: str) -> dict[str, str]:

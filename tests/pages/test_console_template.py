@@ -208,11 +208,11 @@ def test_who_may_change_only_the_template_sees_how_many_members_a_change_affects
     template.member(template.organization(), stack.management.users.create(name=f"Ada {mark}").id, role)
     own = Administrator(stack, "template")
     page = own.opens(f"{TEMPLATE}?permissions={mark}&roles={stack.management.organization_roles.get(role).name}")
-    assert "API permissions that no role grants : not shown" in text(page)
+    assert "API permissions that no role grants Not shown: none" in text(page)
     changes = f"{TEMPLATE}/changes"
     preview = own.browser.post(changes, data={**own.form(page, changes)[1], "cell": []})
     assert f"1 member in 1 organization loses read:{mark}" in text(preview)
-    assert "Who they are : not shown, since none of your roles has the permission organizations:read ." in text(preview)
+    assert "Who they are Not shown: none of your roles has the permission organizations:read of the" in text(preview)
     assert (f"Ada {mark}" in preview.text, 'value="members"' in preview.text) == (False, False)
     assert own.sends(preview, changes, step=["save", "members"]).status_code == 403
     assert own.browser.get(f"{TEMPLATE}/roles/{role}/delete/export").status_code == 403

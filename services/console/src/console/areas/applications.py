@@ -2,24 +2,23 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from litestar import Response
 from msgspec import UNSET, UnsetType
 
 from console.areas.application_usage import usage
-from console.areas.history import history_of
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form, InvalidField
-from console.requests import HOME, ConsoleRequest
-from stead import Application
+from console.page_parts import Part, latest, part
+from console.requests import ConsoleRequest
+from stead import Application, OrganizationMembership, Role
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
-
-T = TypeVar("T")
+from stead.manage.lists import ListPage
 
 PATH: Final = "/console/applications"
 
@@ -155,18 +154,11 @@ async def _page(
     request: ConsoleRequest, application_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
     application = await request.api.applications.get(application_id)
-    is_machine = application.type == _MACHINE
-    here = f"{PATH}/{application_id}"
-    api = request.api.applications
-    secrets, roles, organizations, code, recent = await asyncio.gather(
-        api.secrets(application_id, page_size=_SECRETS).page(),
-        _seen(api.roles(application_id, page_size=_PAGE_SIZE).page, request.may(f"{here}/roles") and is_machine),
-        _seen(
-            functools.partial(request.page_of, api.organizations(application_id, page_size=_PAGE_SIZE)),
-            request.may(f"{HOME}/organizations") and is_machine,
-        ),
+    secrets, (roles, organizations), code, recent = await asyncio.gather(
+        request.api.applications.secrets(application_id, page_size=_SECRETS).page(),
+        _rights(request, application),
         usage(request, application),
-        history_of(request, application_id),
+        latest(request, target_id=application_id),
     )
     current = Form.editing(application.etag, **_values(application))
     values = form or request.typed() or current
@@ -177,20 +169,29 @@ async def _page(
         status=status,
         application=application,
         form=values,
-        is_machine=is_machine,
+        is_machine=application.type == _MACHINE,
         may_have_secrets=application.type in _WITH_SECRETS,
         secrets=secrets,
         roles=roles,
         organizations=organizations,
         code=code,
         number=request.page_number(),
-        entries=recent,
+        recent=recent,
     )
 
 
-async def _seen(read: Callable[[], Awaitable[T]], may_see: bool) -> T | None:
-    """Return what the administrator may see; None for what not."""
-    return await read() if may_see else None
+async def _rights(
+    request: ConsoleRequest, application: Application
+) -> tuple[Part[ListPage[Role]], Part[ListPage[OrganizationMembership]]]:
+    """Read the roles and organizations of an application; only those of machine-to-machine applications have any."""
+    if application.type != _MACHINE:
+        return Part(), Part()
+    api = request.api.applications
+    organizations = api.organizations(application.id, page_size=_PAGE_SIZE)
+    return await asyncio.gather(
+        part(request, "ListApplicationRoles", api.roles(application.id, page_size=_PAGE_SIZE).page),
+        part(request, "ListApplicationOrganizations", lambda: request.page_of(organizations)),
+    )
 
 
 def _values(application: Application) -> dict[str, object]:

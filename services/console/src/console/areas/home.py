@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -14,11 +14,11 @@ from console.areas.impersonations import named
 from console.charts import HEIGHT, WIDTH, Chart, stacked_columns
 from console.console import Area
 from console.forms import Form
+from console.page_parts import Part, part
 from console.rendering import redirect
 from console.requests import ConsoleRequest
-from identity_common.rights.operations import REQUIREMENTS
 from stead import AuditFigure, ClaimsFunctionFailure, Impersonation
-from stead.errors import ApiError, Unavailable
+from stead.errors import Unavailable
 from stead.manage.lists import ListPage
 
 _HOUR_MS: Final = 3_600_000
@@ -64,48 +64,33 @@ class Attention(msgspec.Struct, frozen=True):
     last: ClaimsFunctionFailure | None = None
 
 
-class Part(msgspec.Struct, frozen=True):
-    """What a part of the page shows.
-
-    Attributes:
-        name: Which part.
-        missing: A scope that the viewer lacks for it; None for a viewer who may see it.
-        content: What it shows; None while it cannot be read.
-    """
-
-    name: str
-    missing: str | None = None
-    content: Any = None
-
-
 @AREA.page()
 async def home(request: ConsoleRequest) -> Response[str]:
     now = int(time.time() * 1000)
     begin = now - (_HOURS - 1) * _HOUR_MS
-    parts = await asyncio.gather(
-        _part(request, "impersonations", "ListImpersonations", partial(_active, request)),
-        _part(request, "claims", "ListClaimsFunctionFailures", partial(_failing, request, begin)),
-        _part(request, "figures", "ListLogFigures", partial(request.api.logs.figures, start_time=begin, end_time=now)),
-        _part(request, "keys", "ListPrivateKeys", partial(_keys, request, now)),
+    active, claims, figures, keys = await asyncio.gather(
+        part(request, "ListImpersonations", partial(_active, request)),
+        part(request, "ListClaimsFunctionFailures", partial(_failing, request, begin)),
+        part(request, "ListLogFigures", partial(request.api.logs.figures, start_time=begin, end_time=now)),
+        part(request, "ListPrivateKeys", partial(_keys, request, now)),
     )
-    shown = {part.name: part.content for part in parts if part.content is not None}
-    figures: Sequence[AuditFigure] | None = shown.get("figures")
-    hours = [] if figures is None else _hours(figures, begin)
-    active: ListPage[Impersonation] | None = shown.get("impersonations")
+    parts: dict[str, Part[Any]] = {"impersonations": active, "claims": claims, "figures": figures, "keys": keys}
+    first = active.value.items[:_FIRST] if active.value else ()
+    hours = [] if figures.value is None else _hours(figures.value, begin)
     return await request.page(
         "home.html",
         area="home",
-        missing=[part.missing for part in parts if part.missing],
-        unread=[part.name for part in parts if not part.missing and part.content is None],
-        attention=[*shown.get("claims", ()), *_troubles(figures or ()), *shown.get("keys", ())],
-        active=active,
-        first=[] if active is None else active.items[:_FIRST],
+        missing=[each.missing for each in parts.values() if each.missing],
+        unread=[name for name, each in parts.items() if each.value is None and not each.missing],
+        attention=[*(claims.value or ()), *_troubles(figures.value or ()), *(keys.value or ())],
+        active=active.value,
+        first=first,
         hours=hours,
         totals=[sum(counts) for counts in zip(*(hour.counts for hour in hours), strict=True)],
         chart=_chart(hours) if hours else None,
         width=WIDTH,
         height=HEIGHT,
-        **await named(request, [] if active is None else active.items[:_FIRST]),
+        **await named(request, first),
     )
 
 
@@ -118,17 +103,6 @@ async def shortcuts(request: ConsoleRequest) -> Response[str]:
 async def sign_out(request: ConsoleRequest, form: Form) -> Response[str]:
     del form
     return redirect(await request.sign_out())
-
-
-async def _part(request: ConsoleRequest, name: str, operation: str, read: Callable[[], Awaitable[Any]]) -> Part:
-    """Read a part of the page, if the viewer may see it; the others are shown even if it fails."""
-    missing = REQUIREMENTS[operation].missing_from(request.scopes)
-    if missing is not None:
-        return Part(name, missing)
-    try:
-        return Part(name, content=await read())
-    except (ApiError, Unavailable):
-        return Part(name)
 
 
 async def _active(request: ConsoleRequest) -> ListPage[Impersonation]:

@@ -9,6 +9,7 @@ from litestar import Response
 from console.areas.names import batches
 from console.console import Area
 from console.forms import Form
+from console.page_parts import latest
 from console.requests import ConsoleRequest
 from stead import ImpersonationPolicy, Role
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
@@ -17,7 +18,6 @@ PATH: Final = "/console/impersonations/policy"
 
 _AREA: Final = "impersonations"
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
 _ROLES: Final = "excludedRoles"
 
 AREA: Final = Area()
@@ -48,7 +48,7 @@ async def _page(request: ConsoleRequest, *, form: Form | None = None, status: in
     found, offered, recent = await asyncio.gather(
         request.api.impersonation_policy.get(),
         request.api.roles.list(type="User", search=search or None, page_size=_PAGE_SIZE).page(),
-        request.api.logs.list(operation="UpdateImpersonationPolicy", page_size=_ENTRIES).page(),
+        latest(request, operation="UpdateImpersonationPolicy"),
     )
     current = _form(found)
     values = form or request.typed() or current
@@ -63,7 +63,7 @@ async def _page(request: ConsoleRequest, *, form: Form | None = None, status: in
         offered=[each for each in offered.items if each.id not in {role.id for role in named}],
         total=offered.total if offered.following else None,
         search=search,
-        entries=recent.items,
+        recent=recent,
     )
 
 

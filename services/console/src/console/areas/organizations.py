@@ -11,7 +11,7 @@ from console.areas.names import user_names
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
-from console.page_parts import part
+from console.page_parts import latest, part
 from console.requests import ConsoleRequest
 from stead import Organization
 from stead.errors import Conflict, InvalidInput, VersionMismatch
@@ -21,7 +21,6 @@ NAME: Final = "organizations"
 PATH: Final = "/console/organizations"
 
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
 _MEMBERS: Final = 10
 _LATEST: Final = 5
 _COLOR: Final = re.compile("#(?:[0-9A-Fa-f]{3}){1,2}")
@@ -63,16 +62,20 @@ async def organization(request: ConsoleRequest, organization_id: str) -> Respons
     api = request.api
     shown, users, applications, acted, recent = await asyncio.gather(
         api.organizations.get(organization_id),
-        part(request, "users:read", api.organizations.users(organization_id, page_size=_MEMBERS).page),
-        part(request, "applications:read", api.organizations.applications(organization_id, page_size=_MEMBERS).page),
+        part(request, "ListOrganizationUsers", api.organizations.users(organization_id, page_size=_MEMBERS).page),
         part(
             request,
-            "impersonations:read",
+            "ListOrganizationApplications",
+            api.organizations.applications(organization_id, page_size=_MEMBERS).page,
+        ),
+        part(
+            request,
+            "ListImpersonations",
             api.impersonations.list(organization_id=organization_id, page_size=_LATEST).page,
         ),
-        part(request, "audit:read", api.logs.list(organization_id=organization_id, page_size=_ENTRIES).page),
+        latest(request, organization_id=organization_id),
     )
-    latest = acted.value.items if acted.value else ()
+    listed = acted.value.items if acted.value else ()
     return await request.page(
         "organizations/detail.html",
         area=NAME,
@@ -80,7 +83,7 @@ async def organization(request: ConsoleRequest, organization_id: str) -> Respons
         color=_color(shown),
         members=(("users", users), ("applications", applications)),
         acted=acted,
-        users=await user_names(request, [user_id for each in latest for user_id in (each.user_id, each.actor_id)]),
+        users=await user_names(request, [user_id for each in listed for user_id in (each.user_id, each.actor_id)]),
         recent=recent,
     )
 

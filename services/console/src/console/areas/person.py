@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from litestar import Response
@@ -9,7 +10,7 @@ from litestar import Response
 from console.areas.granted import Group, Rows
 from console.areas.names import application_names, shown_name, user_names
 from console.console import Area
-from console.page_parts import Part, part
+from console.page_parts import Part, latest, part
 from console.requests import BeyondTheEnd, ConsoleRequest, NoSuchPage
 from stead import (
     AuditEntry,
@@ -27,7 +28,6 @@ AREA: Final = Area()
 
 _AREA: Final = "users"
 _PAGE_SIZE: Final = 25
-_ENTRIES: Final = 10
 _LATEST: Final = 5
 _ORGANIZATIONS: Final = 5
 _ROWS: Final = 60
@@ -147,8 +147,8 @@ async def _account(
     users = request.api.users
     user, invitation, consents = await asyncio.gather(
         users.get(user_id),
-        part(request, "users:read", users.invitations(user_id=user_id, page_size=1).page),
-        part(request, "users:read", lambda: users.consents(user_id)),
+        part(request, "ListInvitations", users.invitations(user_id=user_id, page_size=1).page),
+        part(request, "ListUserConsents", lambda: users.consents(user_id)),
     )
     return user, invitation, consents
 
@@ -158,10 +158,11 @@ async def _rights(
 ) -> tuple[Part[ListPage[Role]], Part[EffectivePermissions], Part[ListPage[OrganizationMembership]]]:
     users = request.api.users
     organizations = users.organizations(user_id, page_size=_PAGE_SIZE)
+    effective_permissions = partial(users.effective_permissions, user_id, page=1, page_size=_ORGANIZATIONS)
     return await asyncio.gather(
-        part(request, "roles:read", users.roles(user_id, page_size=_PAGE_SIZE).page),
-        part(request, "users:read", lambda: users.effective_permissions(user_id, page=1, page_size=_ORGANIZATIONS)),
-        part(request, "organizations:read", lambda: request.page_of(organizations)),
+        part(request, "ListUserRoles", users.roles(user_id, page_size=_PAGE_SIZE).page),
+        part(request, "GetUserEffectivePermissions", effective_permissions),
+        part(request, "ListUserOrganizations", lambda: request.page_of(organizations)),
     )
 
 
@@ -170,12 +171,12 @@ async def _past(
 ) -> tuple[
     Part[ListPage[Impersonation]], Part[ListPage[Impersonation]], Part[ListPage[AuditEntry]], Part[ListPage[AuditEntry]]
 ]:
-    impersonations, logs = request.api.users.impersonations, request.api.logs
+    impersonations = request.api.users.impersonations
     return await asyncio.gather(
-        part(request, "impersonations:read", impersonations(user_id, role="subject", page_size=_LATEST).page),
-        part(request, "impersonations:read", impersonations(user_id, role="actor", page_size=_LATEST).page),
-        part(request, "audit:read", logs.list(user_id=user_id, key=_SIGNED_IN, page_size=1).page),
-        part(request, "audit:read", logs.list(user_id=user_id, page_size=_ENTRIES).page),
+        part(request, "ListUserImpersonations", impersonations(user_id, role="subject", page_size=_LATEST).page),
+        part(request, "ListUserImpersonations", impersonations(user_id, role="actor", page_size=_LATEST).page),
+        part(request, "ListLogs", request.api.logs.list(user_id=user_id, key=_SIGNED_IN, page_size=1).page),
+        latest(request, user_id=user_id),
     )
 
 

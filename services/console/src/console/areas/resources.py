@@ -6,10 +6,10 @@ from typing import Final
 
 from litestar import Response
 
-from console.areas.history import history_of
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
+from console.page_parts import latest
 from console.requests import ConsoleRequest, NoSuchPage
 from stead import Resource
 from stead.errors import Conflict, InvalidInput, VersionMismatch
@@ -141,7 +141,7 @@ async def _page(
     resource, scopes, recent = await asyncio.gather(
         request.api.resources.get(resource_id),
         request.page_of(request.api.resources.scopes(resource_id, page_size=_PAGE_SIZE)),
-        history_of(request, resource_id),
+        latest(request, target_id=resource_id),
     )
     current = Form.editing(resource.etag, name=resource.name, accessTokenTtl=resource.access_token_ttl)
     values = form or request.typed() or current
@@ -154,7 +154,7 @@ async def _page(
         form=values,
         scopes=scopes,
         number=number,
-        entries=recent,
+        recent=recent,
     )
 
 

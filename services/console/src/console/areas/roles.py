@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 
 from litestar import Response
 
-from console.areas.history import history_of
 from console.areas.names import shown_name
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
+from console.page_parts import Part, latest, part
 from console.requests import HOME, ConsoleRequest, NoRights
+from identity_common.rights.operations import REQUIREMENTS
 from stead import Role
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
@@ -22,8 +23,8 @@ PATH: Final = "/console/roles"
 _AREA: Final = "roles"
 _PAGE_SIZE: Final = 25
 _TYPES: Final = ("User", "MachineToMachine")
-_HOLDERS: Final = {"User": f"{HOME}/users", "MachineToMachine": f"{HOME}/applications"}
-"""Pages of the holders of each kind of role."""
+_HOLDERS: Final = {"User": "ListRoleUsers", "MachineToMachine": "ListRoleApplications"}
+"""Operations that list the holders of each kind of role."""
 
 AREA: Final = Area()
 
@@ -145,7 +146,7 @@ async def _page(request: ConsoleRequest, role_id: str, *, form: Form | None = No
         request.api.roles.scopes(role_id, page_size=_PAGE_SIZE).page(),
         _indicators(request),
         _held_by(request, role),
-        history_of(request, role_id),
+        latest(request, target_id=role_id),
     )
     current = Form.editing(role.etag, name=role.name, description=role.description, isDefault=role.is_default)
     values = form or request.typed() or current
@@ -159,17 +160,16 @@ async def _page(request: ConsoleRequest, role_id: str, *, form: Form | None = No
         scopes=granted,
         indicators=indicators,
         holders=held,
-        entries=recent,
+        recent=recent,
     )
 
 
-async def _held_by(request: ConsoleRequest, role: Role, *, is_paged: bool = False) -> dict[str, Any] | None:
-    """Return the first page of a role's holders, or the one that the URL names: ids and names, the total, the next.
+async def _held_by(request: ConsoleRequest, role: Role) -> Part[dict[str, Any]]:
+    return await part(request, _HOLDERS[role.type], functools.partial(_holders, request, role))
 
-    None for an administrator who may not see users or applications.
-    """
-    if not request.may(_HOLDERS[role.type]):
-        return None
+
+async def _holders(request: ConsoleRequest, role: Role, *, is_paged: bool = False) -> dict[str, Any]:
+    """Return the first page of a role's holders, or the one that the URL names: ids and names, the total, the next."""
     if role.type == "User":
         listed = request.api.roles.users(role.id, page_size=_PAGE_SIZE)
         users = await (request.page_of(listed) if is_paged else listed.page())
@@ -212,9 +212,10 @@ async def _scopes_page(request: ConsoleRequest, role_id: str, form: Form, *, sta
 async def _holders_page(request: ConsoleRequest, role_id: str, form: Form, *, status: int = 200) -> Response[str]:
     role, number = await request.api.roles.get(role_id), request.page_number()
     search = form.text("search") or request.parameter("search")
-    held = await _held_by(request, role, is_paged=True)
-    if held is None:
-        raise NoRights(f"{_HOLDERS[role.type].rpartition('/')[2]}:read")
+    missing = REQUIREMENTS[_HOLDERS[role.type]].missing_from(request.scopes)
+    if missing is not None:
+        raise NoRights(missing)
+    held = await _holders(request, role, is_paged=True)
     if role.type == "User":
         users = await request.api.users.list(
             search=search or None, without_role_id=role_id, page_size=_PAGE_SIZE
@@ -247,7 +248,11 @@ async def _deletion(request: ConsoleRequest, role_id: str) -> Deletion:
     return Deletion(
         template="roles/delete.html",
         area=_AREA,
-        values={"role": role, "holders": held["total"] if held else None, "is_excluded": role_id in excluded},
+        values={
+            "role": role,
+            "holders": held.value["total"] if held.value else None,
+            "is_excluded": role_id in excluded,
+        },
         etag=role.etag,
         name=role.name,
         delete=functools.partial(request.api.roles.delete, role_id),

@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
-from console.areas.history import history_of
 from console.areas.template_effects import download, effects_of
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
+from console.page_parts import latest
 from console.requests import ConsoleRequest, NoSuchPage
 from stead import OrganizationTemplate
 from stead.errors import Conflict, InvalidInput, VersionMismatch
@@ -127,7 +127,7 @@ async def _new_page(request: ConsoleRequest, kind: str, form: Form, *, status: i
 async def _page(
     request: ConsoleRequest, kind: str, entry_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
-    found, recent = await asyncio.gather(_api(request, kind).get(entry_id), history_of(request, entry_id))
+    found, recent = await asyncio.gather(_api(request, kind).get(entry_id), latest(request, target_id=entry_id))
     current = Form.editing(found.etag, name=found.name, description=found.description)
     values = form or request.typed() or current
     values.merge(current)
@@ -138,7 +138,7 @@ async def _page(
         kind=kind,
         entry=found,
         form=values,
-        entries=recent,
+        recent=recent,
     )
 
 

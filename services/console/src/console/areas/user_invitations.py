@@ -242,8 +242,10 @@ async def _page(
 
 async def _offered(request: ConsoleRequest) -> Offered:
     roles, in_organizations = await asyncio.gather(
-        part(request, "roles", request.api.roles.list(type="User", page_size=_OFFERED).page),
-        part(request, "template:read", request.api.organization_roles.list(type="User", page_size=_OFFERED).page),
+        part(request, "AddUserRoles", request.api.roles.list(type="User", page_size=_OFFERED).page),
+        part(
+            request, "ListOrganizationRoles", request.api.organization_roles.list(type="User", page_size=_OFFERED).page
+        ),
     )
     return Offered(roles, in_organizations, "organizations" in request.scopes)
 
