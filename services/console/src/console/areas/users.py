@@ -204,7 +204,7 @@ async def _suspension_page(request: ConsoleRequest, user_id: str, form: Form, *,
 async def _deletion(request: ConsoleRequest, user_id: str) -> Deletion:
     user, organizations = await asyncio.gather(
         request.api.users.get(user_id),
-        part(request, "organizations:read", request.api.users.organizations(user_id, page_size=1).page),
+        part(request, "ListUserOrganizations", request.api.users.organizations(user_id, page_size=1).page),
     )
     name = shown_name(user)
     return Deletion(
