@@ -126,7 +126,7 @@ def test_who_may_only_read_sees_everything_and_changes_nothing(
         page = reader.opens(path)
         assert (page.status_code, heading(page)) == (403, "You may not do this"), path
 
-    sent = reader.form(reader.opens(f"{USERS}/{user}/roles"))[1]
+    sent = reader.form(reader.opens(), f"{CONSOLE}/sign-out")[1]
     for path in (
         f"{USERS}/invite",
         f"{USERS}/{user}/edit",

@@ -30,8 +30,8 @@ def totals(figures: list[AuditFigure]) -> Counter[str]:
 def shown(page: str) -> tuple[list[int], list[list[int]]]:
     """Return the figures of the legend and the rows of the table."""
     legend = [int(count) for count in re.findall(r"</svg>[^<:]+: (\d+)</li>", page)]
-    rows = re.findall(r'<th scope="row">[^<]+</th>((?:<td>\d+</td>)+)', page)
-    return legend, [[int(count) for count in re.findall(r"\d+", row)] for row in rows]
+    rows = re.findall(r'<th scope="row">[^<]+</th>((?:<td[^>]*>\d+</td>)+)', page)
+    return legend, [[int(count) for count in re.findall(r">(\d+)<", row)] for row in rows]
 
 
 @pytest.mark.heavy
