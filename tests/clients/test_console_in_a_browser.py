@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from playwright.async_api import Dialog, Page, expect
+from playwright.async_api import Dialog, Locator, Page, expect
 
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.at_a_browser import PASSWORD
@@ -15,6 +17,7 @@ from tests.support.browser import Inspector
 from tests.support.edited_objects import EDITED, KIND, members, received
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually, eventually_here
+from tests.support.world import World
 
 pytestmark = pytest.mark.clients
 
@@ -481,3 +484,73 @@ async def test_the_questions_about_a_person_take_four_steps_with_the_keyboard(
     await page.goto(address)
     await expect(page.get_by_label("Code of the invitation")).to_have_value(address.partition("#")[2])
     assert "#" not in page.url
+
+
+async def test_what_happened_takes_four_steps_with_the_keyboard(
+    page: Page, administrator: Administrator, world: World
+) -> None:
+    """Who acted as a customer last week and why, what was recorded about one person, and who changed a role."""
+    stack, management, mark = administrator.stack, administrator.stack.management, secrets.token_hex(4)
+    agent, customer = (management.users.create(name=f"{name} {mark}").id for name in ("Agent", "Customer"))
+    role = management.roles.create(f"Clerk {mark}", "", "User")
+    actor_token = world.userinfo_token(agent)
+    ids = []
+    for number in range(2):
+        context = {"reason": f"why {number} {mark}", "ticketId": f"TCK-{mark}{number}"}
+        token = management.subject_tokens.create(customer, context)
+        stack.exchange(token.token, scope=["openid"], actor_token=actor_token)
+        ids.append(token.impersonation_id)
+    eventually(lambda: len(list(management.logs.list(person=customer, key="token.exchange.succeeded"))) == 2)
+    management.impersonations.end(ids[0])
+    eventually(lambda: management.impersonations.get(ids[0]).ended_at is not None)
+    await signed_in(page, administrator, f"{CONSOLE}/roles/{role.id}")
+    await page.get_by_label("Description").fill("Sees orders")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Saved")
+    eventually(lambda: any(management.logs.list(target_id=role.id, operation="UpdateRole")))
+
+    async def follow(link: Locator) -> None:
+        await link.focus()
+        await page.keyboard.press("Enter")
+
+    async def find(name: str) -> None:
+        await page.keyboard.press("/")  # one
+        await page.keyboard.type(name)
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Search")
+        await page.keyboard.press("ArrowDown")  # two
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+    await find(f"Customer {mark}")
+    acted = page.get_by_role("region", name="Who acted as this user").locator("tbody tr")
+    await expect(acted).to_contain_text([f"Agent {mark}"] * 2)
+    await expect(acted).to_contain_text([f"why 1 {mark}", f"why 0 {mark}"])
+    await expect(acted).to_contain_text(["active", "ended"])
+    await follow(page.get_by_role("link", name="In the audit trail"))  # three
+    await follow(page.get_by_role("link", name="Last 7 days"))  # four
+    await expect(page.get_by_role("link", name="Last 7 days")).to_have_attribute("aria-current", "true")
+    entries = page.locator(".events li")
+    await expect(entries.filter(has_text=f"Agent {mark} began to act as Customer {mark}")).to_have_count(2)
+    issued = entries.filter(has_text=f"got a subject token to act as Customer {mark}")
+    await expect(issued).to_contain_text([f"why 1 {mark}", f"why 0 {mark}"])
+
+    await page.goto(f"{stack.base_url}{CONSOLE}")
+    await page.keyboard.type("gl")  # one
+    await page.get_by_label("Person:").focus()  # two
+    await page.keyboard.type(f"Customer {mark}")
+    await page.keyboard.press("Enter")  # three
+    await expect(page).to_have_url(re.compile("person=Customer"))
+    async with page.expect_download() as started:
+        await follow(page.get_by_role("link", name="Export as JSON lines"))  # four
+    exported = Path(await (await started.value).path()).read_text().splitlines()
+    recorded = [each.id for each in management.logs.list(person=customer)]
+    assert [json.loads(line)["id"] for line in exported] == recorded[::-1]
+    assert len(recorded) > 2 * len(ids)
+
+    await find(role.name)
+    changed = entries.filter(has_text=f"changed the API role {role.name}")
+    await expect(changed).to_contain_text(HOSTILE)
+    await follow(page.get_by_role("link", name="In the audit trail"))  # three
+    await expect(page).to_have_url(re.compile(f"targetId={role.id}"))
+    await expect(changed.get_by_role("link", name=HOSTILE)).to_have_attribute("href", re.compile(administrator.user_id))
