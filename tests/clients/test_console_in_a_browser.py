@@ -486,6 +486,10 @@ async def test_the_questions_about_a_person_take_four_steps_with_the_keyboard(
     assert "#" not in page.url
 
 
+def lines_of(file: Path) -> list[str]:
+    return file.read_text().splitlines()
+
+
 async def test_what_happened_takes_four_steps_with_the_keyboard(
     page: Page, administrator: Administrator, world: World
 ) -> None:
@@ -543,7 +547,7 @@ async def test_what_happened_takes_four_steps_with_the_keyboard(
     await expect(page).to_have_url(re.compile("person=Customer"))
     async with page.expect_download() as started:
         await follow(page.get_by_role("link", name="Export as JSON lines"))  # four
-    exported = Path(await (await started.value).path()).read_text().splitlines()
+    exported = lines_of(await (await started.value).path())
     recorded = [each.id for each in management.logs.list(person=customer)]
     assert [json.loads(line)["id"] for line in exported] == recorded[::-1]
     assert len(recorded) > 2 * len(ids)

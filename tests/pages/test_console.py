@@ -11,8 +11,6 @@ from html import escape
 import asyncpg
 import pytest
 
-from identity_common.rights.roles import SEEDED_ROLES, SeededRole
-from identity_common.rights.scopes import implied
 from tests.support.administrator import CONSOLE, ENDED, STALE, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -139,57 +137,6 @@ def test_who_may_only_read_sees_everything_and_changes_nothing(
     assert "<code><bdi>template</bdi></code>" in answer.text
     assert stack.management.users.get(user).name == "Katherine Johnson"
     assert reader.follows(reader.sends(reader.opens(), f"{CONSOLE}/sign-out")).status_code == 200
-
-
-PAGES = {
-    f"{TEMPLATE}": "template:read",
-    f"{ORGANIZATIONS}": "organizations:read",
-    f"{USERS}": "users:read",
-    f"{CONSOLE}/roles": "roles:read",
-    f"{CONSOLE}/applications": "applications:read",
-    f"{CONSOLE}/resources": "resources:read",
-    f"{CONSOLE}/claims": "claims:read",
-    f"{CONSOLE}/impersonations": "impersonations:read",
-    f"{CONSOLE}/audit": "audit:read",
-}
-"""Address in the navigation → what the page needs."""
-CHANGES = {
-    f"{TEMPLATE}/roles/new": "template",
-    f"{ORGANIZATIONS}/new": "organizations",
-    f"{USERS}/new": "users",
-    f"{USERS}/invite": "users",
-    f"{CONSOLE}/roles/new": "roles",
-    f"{CONSOLE}/applications/new": "applications",
-    f"{CONSOLE}/resources/new": "resources",
-    f"{CONSOLE}/impersonations/new": "subject-tokens",
-    f"{CONSOLE}/impersonations/end": "impersonations:end",
-    f"{CONSOLE}/audit/export": "audit:export",
-}
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("role", SEEDED_ROLES, ids=lambda role: role.name)
-def test_a_seeded_role_is_shown_what_it_may_use_and_told_what_it_lacks(
-    stack: RunningStack, user: str, role: SeededRole
-) -> None:
-    person, granted = Administrator(stack, *role.scopes), implied(role.scopes)
-    home = person.opens()
-    assert home.status_code == 200
-    linked = set(re.findall(r'<a href="([^"]*)" data-go', home.text)) - {CONSOLE}
-    assert linked == {path for path, scope in PAGES.items() if scope in granted}
-    buttons: set[str] = set()
-    for path, scope in (PAGES | CHANGES).items():
-        page = person.opens(path)
-        assert page.status_code == (200 if scope in granted else 403), path
-        if scope not in granted:
-            assert f"<code><bdi>{scope}</bdi></code>" in page.text, path
-        elif path in PAGES:
-            buttons |= set(re.findall(r'href="([^"?]*)', page.text))
-    for path in CHANGES.keys() - {f"{TEMPLATE}/roles/new", f"{CONSOLE}/impersonations/end"}:
-        assert (path in buttons) is (CHANGES[path] in granted), path
-
-    page = person.opens(f"{USERS}/{user}")
-    assert page.status_code == (200 if "users:read" in granted else 403)
 
 
 @pytest.mark.parametrize("change", [{"csrf_token": ""}, {"csrf_token": "0" * 64}])

@@ -4,6 +4,7 @@ What scopes an operation needs is in one table, that of the API: ``identity_comm
 """
 
 import re
+from itertools import islice
 from typing import Final
 
 from identity_common.rights.operations import REQUIREMENTS
@@ -29,20 +30,33 @@ _ROWS: Final = (
 )
 """Addresses, and the operations that show and change what is there; the first that matches counts."""
 
+_BESIDES: Final = (
+    ("organizations/[^/]+/(?:users(?:/.*)?|delete)", "GetUser"),
+    ("organizations/[^/]+/(?:applications(?:/.*)?|delete)", "GetApplication"),
+    ("organizations/.*", "GetOrganization"),
+    ("users/[^/]+/permissions", "GetUserEffectivePermissions"),
+    ("users/[^/]+/roles", "GetUser"),
+    ("applications/[^/]+/roles", "GetApplication"),
+    ("applications/[^/]+/delete", "ListApplicationOrganizations"),
+    ("template/[^/]+/[^/]+/delete/export", "ListOrganizations"),
+    ("impersonations/policy", "ListRoles"),
+)
+"""Addresses of pages that cannot be shown without a further operation, and that operation; all that match count."""
+
 _OPERATIONS: Final = tuple(
     (re.compile(f"/console/{address}"), showing, changing) for address, showing, changing in _ROWS
 )
+_FURTHER: Final = tuple((re.compile(f"/console/{address}"), operation) for address, operation in _BESIDES)
 
 
-def operation_at(path: str, *, changes: bool) -> str | None:
-    """Return the operation with which a page shows something, or changes what it shows; None for pages of no area."""
-    for address, showing, changing in _OPERATIONS:
-        if address.fullmatch(path):
-            return changing if changes else showing
-    return None
+def operations_at(path: str, *, changes: bool) -> list[str]:
+    """Return the operations with which a page shows something, or changes what it shows; none for pages of no area."""
+    own = (changing if changes else showing for address, showing, changing in _OPERATIONS if address.fullmatch(path))
+    further = (operation for address, operation in _FURTHER if address.fullmatch(path))
+    return [*islice(own, 1), *further]
 
 
 def missing_scope(scopes: frozenset[str], path: str, *, changes: bool) -> str | None:
     """Return a scope that these lack for a page, or for a change of what it shows; None if they suffice."""
-    operation = operation_at(path, changes=changes)
-    return None if operation is None else REQUIREMENTS[operation].missing_from(scopes)
+    lacking = (REQUIREMENTS[operation].missing_from(scopes) for operation in operations_at(path, changes=changes))
+    return next((scope for scope in lacking if scope is not None), None)
