@@ -37,3 +37,20 @@ def test_a_column_of_the_matrix_may_have_line_breaks_in_its_name() -> None:
     assert _differences(Form({**shown, "cell": ["0.0"]})) == ([Cell("a\r\nb", Permission("read"))], [])
     with pytest.raises(BadForm):
         _differences(Form({**shown, "role": ["a"], "cell": ["0.0"]}))
+
+
+def test_choices_of_the_largest_form_are_told_apart_without_comparing_each_with_each() -> None:
+    compared: list[object] = []
+
+    class Value(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return str.__eq__(self, other)
+
+    now, was = ([Value(f"{name}{number}") for number in range(2_000)] for name in ("a", "b"))
+    added, removed = Form({"held": [*now, "kept"], "was.held": [*was, "kept"]}).choices("held")
+    assert (added, removed) == (now, was)
+    assert len(compared) < 20_000

@@ -128,7 +128,7 @@ class Form:
 
     def choices(self, name: str) -> Choices:
         """Return what was checked and what was cleared, compared with what the page showed as held."""
-        was, now = self.all(_WAS + name), self.all(name)
+        was, now = dict.fromkeys(self.all(_WAS + name)), dict.fromkeys(self.all(name))
         return Choices([each for each in now if each not in was], [each for each in was if each not in now])
 
     def json_object(self, name: str) -> dict[str, Any]:
