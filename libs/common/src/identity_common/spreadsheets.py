@@ -8,8 +8,8 @@ from typing import Final
 
 CSV: Final = "text/csv"
 
-_FORMULA: Final = re.compile(r"^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@])")
-"""Where a formula would begin: in the cell, or in what a spreadsheet with other separators takes for one."""
+_FORMULA: Final = re.compile(r"^(?=[=+\-@\t\r\n])|(?<=[;\t\r\n])(?=\"*[=+\-@])")
+"""Where a formula would begin: in the cell, or in one, even quoted, of a spreadsheet with other separators."""
 
 
 def csv_rows(rows: Iterable[Sequence[str]]) -> bytes:
