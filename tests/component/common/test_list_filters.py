@@ -135,11 +135,14 @@ async def test_a_search_that_takes_too_long_ends_and_says_so(management: Managem
         f"search.name=%25{name}%25",
         f"search.username={name}&mode.username=exact",
     ]
+    assert (await management.client.post(f"/api/users/{user}/invitation", json={})).is_success
     async with reading_takes(management, user, seconds=1.5):
         for query in queries:
             answer = await management.client.get(f"/api/users?{query}")
             assert refusal(answer) == (422, "user.search_too_slow"), query
             assert "Retry-After" not in answer.headers
+        answer = await management.client.get(f"/api/invitations?q={name}")
+        assert refusal(answer) == (422, "user.search_too_slow")
     for query in queries:
         assert (await management.client.get(f"/api/users?{query}")).status_code == 200
 

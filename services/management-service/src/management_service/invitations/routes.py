@@ -86,7 +86,7 @@ class OpenInvitationController(Controller):
         "/",
         operation_id="ListInvitations",
         summary="List open invitations",
-        opt=documented(filters=(_STATUS, _USER)),
+        opt=documented(filters=(_STATUS, _USER), refuses=(422,)),
     )
     async def list_invitations(
         self, listing: NamedDependency[Listing], invitations: NamedDependency[Invitations]

@@ -107,9 +107,13 @@ class Invitations:
     async def list_open(
         self, page: Page, *, status: InvitationStatus | None, user_id: str | None
     ) -> tuple[Sequence[OpenInvitation], int]:
-        """Return a page of the invitations that have not been accepted, and their total."""
+        """Return a page of the invitations that have not been accepted, and their total.
+
+        Raises:
+            Conflict: The search in their users takes too long.
+        """
         now = self._clock()
-        async with self._reader.connect() as connection:
+        async with self._users.listing(is_search=bool(page.search)) as connection:
             found, total = await store.list_open(
                 connection, self._tenant_id, page, now=now, status=status, user_id=user_id
             )

@@ -1,12 +1,12 @@
 """Creates, reads, changes, suspends and deletes users."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import (
@@ -194,10 +194,20 @@ class Users:
         Raises:
             Conflict: The search takes too long.
         """
-        reader = self._searcher if search.text or search.fields else self._reader
+        async with self.listing(is_search=bool(search.text or search.fields)) as connection:
+            return await store.list_users(connection, self._tenant_id, page, search, without=without)
+
+    @asynccontextmanager
+    async def listing(self, *, is_search: bool) -> AsyncGenerator[AsyncConnection, None]:
+        """Provide a connection for a list; a search in users takes none of those of other requests, and not long.
+
+        Raises:
+            Conflict: The search takes too long.
+        """
+        reader = self._searcher if is_search else self._reader
         with cancelled(_search_too_slow):
             async with reader.connect() as connection:
-                return await store.list_users(connection, self._tenant_id, page, search, without=without)
+                yield connection
 
     @retry_on_conflict
     async def update(self, user_id: str, update: rules.UserUpdate) -> User:
