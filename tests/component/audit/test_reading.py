@@ -32,6 +32,7 @@ from tests.support.waiting import WAIT_S
 
 NOON = now_ms() - 10 * 86_400_000
 HOUR = 3_600_000
+WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'audit_entries'::regclass"
 USER, ACTOR, OTHER = "user", "actor", "other"
 TICKET = AuditContext(ticket_id="TCK-2077")
 
@@ -383,6 +384,19 @@ async def test_the_export_honours_every_filter_alone_and_with_each_other(own: Ma
         assert all(line.pop("leaf") for line in lines)
         stored = [{name: each[name] for name in each if name != "impersonation"} for each in listed.json()[::-1]]
         assert lines == stored, pair
+
+
+async def test_many_exports_at_once_leave_connections_for_others_and_are_whole(own: Management) -> None:
+    count = own.settings.database_connections + 2
+    async with own.database.transaction():
+        await own.database.execute("LOCK TABLE audit_entries IN ACCESS EXCLUSIVE MODE")
+        exports = [asyncio.create_task(own.client.get("/api/logs/export")) for _ in range(count)]
+        async with asyncio.timeout(WAIT_S):
+            while await own.database.fetchval(WAITING) < 2:
+                pass
+        for _ in range(20):
+            assert (await own.client.get("/api/users")).status_code == 200
+    assert [len((await each).content.splitlines()) for each in exports] == [len(ENTRIES)] * count
 
 
 async def test_the_export_is_a_table_too(own: Management) -> None:

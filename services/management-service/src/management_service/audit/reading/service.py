@@ -1,5 +1,6 @@
 """Reads the audit trail."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -98,6 +99,7 @@ class AuditTrail:
         self._tenant_id = tenant_id
         self._clock = clock
         self._turns = Turns(_AT_ONCE, wait_s=_WAIT_S)
+        self._exporting = asyncio.Semaphore(_AT_ONCE)
 
     async def concerning(self, filters: TrailFilters, named: Named) -> TrailFilters:
         """Return filters that entries about each of these objects match as well.
@@ -179,7 +181,8 @@ class AuditTrail:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the entries that match, oldest first: those that are in the tree when the export begins.
 
-        No connection is held between batches, so a slow client blocks nothing.
+        No connection is held between batches, so a slow client blocks nothing. Few batches are read at once: an export
+        that has begun cannot be refused, so it waits.
         """
         async with self._reader.connect() as connection:
             size = await tree_size(connection, self._tenant_id)
@@ -187,7 +190,7 @@ class AuditTrail:
             yield table_head()
         after = None
         while True:
-            async with self._reader.connect() as connection:
+            async with self._exporting, self._reader.connect() as connection:
                 rows = await oldest_first(connection, self._tenant_id, filters, after=after, limit=_EXPORTED_AT_ONCE)
                 # Entries outside the tree, which the service never stores, are exported too: none may be hidden.
                 exported = [row for row in rows if row.leaf_index is None or row.leaf_index < size]
