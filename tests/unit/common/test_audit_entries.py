@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest, audit_reason
 from identity_common.wire.audit import AuditContext, AuditEntry
 from identity_common.wire.audit_entries import MAX_ENTRY_BYTES, entry_json
 from management_service.audit.storing.messages import read_entries
@@ -71,3 +72,17 @@ def test_what_a_publisher_says_was_altered_is_not_trusted(altered: object) -> No
 def test_of_an_entry_that_is_too_large_the_largest_members_are_left_out() -> None:
     published = entry(given={"userIds": ("é" * 128,) * 100}, aggregates=("user/u",) * 100, user_agent="a")
     assert read(entry_json(published)) == entry(aggregates=("user/u",) * 100, user_agent="a", altered=("given",))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [(None, None), ("", None), ("  \t", None), ("\u200b\u2800 \u2060", None), (" found \n", "found")],
+)
+def test_a_reason_that_does_not_show_is_none(text: str | None, kept: str | None) -> None:
+    request = AuditedRequest(
+        operation="EndImpersonation", application_id=None, user_id=None, token_id="", address="", user_agent="", ids={}
+    )
+    before = AUDITED_REQUEST.set(request)
+    audit_reason(text)
+    AUDITED_REQUEST.reset(before)
+    assert request.reason == kept

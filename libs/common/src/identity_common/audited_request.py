@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from identity_common.names import is_blank
+
 
 class AuditedRequest(msgspec.Struct, kw_only=True):
     """A request to the Management API that was admitted.
@@ -53,7 +55,7 @@ def audit_reason(reason: str | None) -> None:
     """Record why a request ends impersonations; a blank reason is none."""
     request = AUDITED_REQUEST.get()
     if request is not None:
-        request.reason = (reason or "").strip() or None
+        request.reason = None if reason is None or is_blank(reason) else reason.strip()
 
 
 def audited_request() -> AuditedRequest | None:
