@@ -34,14 +34,17 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def page(browser: Browser) -> AsyncIterator[Page]:
-    """A tab with a fresh profile; no page violates its own Content-Security-Policy."""
+    """A tab with a fresh profile; no page violates its own Content-Security-Policy, and no script of one fails."""
     context = await browser.new_context()
     complaints: list[str] = []
+    errors: list[str] = []
     await context.add_init_script(REPORT_VIOLATIONS)
     context.on("console", lambda message: complaints.append(message.text))
+    context.on("weberror", lambda error: errors.append(str(error.error)))
     yield await context.new_page()
     await context.close()
     assert [complaint for complaint in complaints if "Content Security Policy" in complaint] == []
+    assert errors == []
 
 
 @pytest.fixture(scope="session")

@@ -231,6 +231,16 @@ async def test_the_matrix_counts_what_differs(page: Page, administrator: Adminis
     assert granted == {f"read:{mark}", f"write:{mark}"}
 
 
+async def test_scripts_run_for_those_who_may_only_look(page: Page, stack: RunningStack) -> None:
+    mark = secrets.token_hex(4)
+    stack.management.organization_permissions.create(f"read:{mark}")
+    stack.management.organization_roles.create(f"clerk {mark}")
+    await signed_in(page, Administrator(stack, "read", name=HOSTILE), f"{CONSOLE}/template?permissions={mark}")
+    await expect(page.locator(".matrix input[type=checkbox]").first).to_be_disabled()
+    await page.keyboard.press("/")
+    await expect(page.get_by_label("Search everywhere")).to_be_focused()
+
+
 class Leaving:
     """Follows links, and stays where the browser asks whether to."""
 

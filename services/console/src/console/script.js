@@ -54,8 +54,8 @@ if (confirmation) {
 
 /* The matrix shows which cells differ from what is stored, and sends only these. */
 const matrix = document.querySelector(".matrix");
-if (matrix) {
-  const count = document.getElementById("changed");
+const count = document.getElementById("changed"); // not for those who may only look
+if (matrix && count) {
   const boxes = [...matrix.querySelectorAll("input[type=checkbox]")];
   const differs = (box) => box.checked !== box.defaultChecked;
   const update = () => {
