@@ -400,6 +400,9 @@ def test_the_outcome_of_each_entry_is_that_of_its_key(stack: RunningStack, admin
     assert min(counted["success"], counted["refused"]) > 0
 
 
+_BY_NAME = {"person": "users", "application": "applications", "organization": "organizations"}
+
+
 def test_suggestions_are_names_that_begin_so_and_only_those_that_one_may_see(
     stack: RunningStack, administrator: Administrator
 ) -> None:
@@ -422,6 +425,13 @@ def test_suggestions_are_names_that_begin_so_and_only_those_that_one_may_see(
     narrow = Administrator(stack, "audit:read", name="Narrow")
     assert {kind: narrow.opens(path + kind).json() for kind in expected} == {kind: [] for kind in expected}
     assert Administrator(stack, "users:read", name="Other").opens(path + "person").status_code == 403
+
+    page = narrow.opens(AUDIT).text  # without the rights for names, only ids are asked for
+    assert [field for field in (*_BY_NAME, "userId") if f'id="{field}"' in page] == ["userId"]
+    for field, area in _BY_NAME.items():
+        refused = narrow.opens(f"{AUDIT}?{field}={name}&ticketId=T-{name}")
+        assert refused.status_code == 403
+        assert (f"{area}:read" in refused.text, f'value="T-{name}"' in refused.text) == (True, True)
 
 
 @pytest.mark.parametrize(

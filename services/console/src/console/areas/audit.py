@@ -14,7 +14,7 @@ from console.forms import Form
 from console.requests import ConsoleRequest
 from stead.audit import Head, InvalidHead, KeySet, is_consistent, is_included, read_head
 from stead.audit.heads import decoded
-from stead.errors import ApiError, Conflict, InvalidInput
+from stead.errors import ApiError, Conflict, Forbidden, InvalidInput
 from stead.models import AuditEntry, InclusionProof, SearchResult, SignedHead
 
 _AREA: Final = "audit"
@@ -37,7 +37,7 @@ async def audit(request: ConsoleRequest) -> Response[str]:
     try:
         filters.require_readable()
         entries, following = await _entries(request, filters, after)
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, Forbidden) as error:
         return await _refused(request, filters, error)
     except UnreadableFilters:
         return await _refused(request, filters)
@@ -50,7 +50,7 @@ async def export(request: ConsoleRequest) -> Response[Any]:
     try:
         filters.require_readable()
         await request.api.logs.list(page_size=1, **filters.wanted).page()
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, Forbidden) as error:
         return await _refused(request, filters, error)
     except UnreadableFilters:
         return await _refused(request, filters)
