@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import (
+    CTE,
     BigInteger,
     ColumnElement,
     Select,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    true,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -32,9 +34,12 @@ from identity_common.words import prefix_query
 
 _MAX_MATCHES: Final = 200
 """How many objects that have the words are ordered by name: a word may be in all of them."""
+_READ_PER_RESULT: Final = 3
+"""How many objects are read first, in the order of names: the index of words lists all matches, whatever the limit."""
 _BEGINNING_OF_AN_ID: Final = re.compile("[0-9a-z]{6,}")
 _LAST: Final = "\U0010ffff"
 _LINKS: Final = ("resource_id",)
+_SIZE: Final = bindparam("size", type_=BigInteger)
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -106,20 +111,36 @@ def _of_kind(kind: int, searched: Searched) -> Select[Any]:
         of_tenant = table.c.tenant_id == bindparam("tenant", type_=Text)
         return select(literal_column(str(rank)).label("rank"), *shown).where(of_tenant, condition)
 
-    size = bindparam("size", type_=BigInteger)
     of_id = table.c.id.between(bindparam("id", type_=Text), bindparam("id_end", type_=Text))
-    parts = [part(0, of_id).limit(size)]
+    parts = [part(0, of_id).limit(_SIZE)]
     parts += [part(0, table.c[column] == bindparam(f"key_{column}", type_=Text)) for column in searched.keys]
+    words = words_of(*searched.words)
+    with_words = part(2, has_words(words)).limit(literal_column(str(_MAX_MATCHES)))
     if searched.is_long:
+        by_name = (table.c.sort_key, table.c.name, table.c.id)
         first, last = bindparam("first", type_=Text), bindparam("last", type_=Text)
-        named = part(1, (table.c.sort_key >= first) & (table.c.sort_key < last))
-        parts.append(named.order_by(table.c.sort_key, table.c.name, table.c.id).limit(size))
-    parts.append(part(2, has_words(words_of(*searched.words))).limit(literal_column(str(_MAX_MATCHES))))
+        named = part(1, (table.c.sort_key >= first) & (table.c.sort_key < last)).order_by(*by_name).limit(_SIZE).cte()
+        with_their_words = part(2, true()).add_columns(literal_column(words).label("words")).order_by(*by_name)
+        frequent = _first_of(with_their_words).where(_are_too_few(named)).limit(_SIZE).cte()
+        parts += [select(named), select(frequent)]
+        with_words = with_words.where(_are_too_few(named), _are_too_few(frequent))
+    parts.append(with_words)
     found = union_all(*(each.subquery().select() for each in parts)).subquery()
     rank = func.min(found.c.rank)
     others = [column for column in found.c if column.name != "rank"]
     ordered = select(literal_column(str(kind)).label("kind"), rank.label("rank"), *others).group_by(*others)
-    return ordered.order_by(rank, found.c.sort_key, found.c.id).limit(size)
+    return ordered.order_by(rank, found.c.sort_key, found.c.id).limit(_SIZE)
+
+
+def _first_of(with_their_words: Select[Any]) -> Select[Any]:
+    """Return the statement that finds, among the first objects of these, those that have the words."""
+    first = with_their_words.limit(_SIZE * literal_column(str(_READ_PER_RESULT))).subquery()
+    return select(*(column for column in first.c if column.name != "words")).where(has_words("words"))
+
+
+def _are_too_few(found: CTE) -> ColumnElement[bool]:
+    """Return whether these do not fill an answer; PostgreSQL asks this before it reads rows for the same condition."""
+    return select(func.count()).select_from(found).scalar_subquery() < _SIZE
 
 
 def _group(searched: Searched, rows: Sequence[Any], *, limit: int) -> SearchGroup:
