@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 
 Question = TypeVar("Question", bound=msgspec.Struct)
 
-_CONNECTIONS: Final = 3
+_CONNECTIONS: Final = 2
 """Connections that the questions of one kind take at most."""
 
 _AT_ONCE: Final = 64
