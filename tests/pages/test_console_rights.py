@@ -21,10 +21,11 @@ from tests.support.waiting import eventually
 
 SCRIPT = "const getCustomJwtClaims = async () => ({});"
 REFUSED: Final = "does not grant access to this part of the Management API"
+SCRIPTED: Final = "client-credentials"
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "organizations": ("users", "applications"),
     "template": ("roles", "permissions"),
-    "claims": ("client-credentials",),
+    "claims": (SCRIPTED,),
 }
 QUERIES: Final = {
     "/audit/export": "?last=hour",
@@ -91,7 +92,7 @@ class Objects:
         management.organizations.add_users(organization, [person.user_id])
         management.organizations.assign_user_roles(organization, person.user_id, [organization_role])
         management.organizations.add_applications(organization, [machine])
-        management.custom_claims.save(KINDS["claims"][0], SCRIPT)
+        management.custom_claims.save(SCRIPTED, SCRIPT)
         subject_token = management.subject_tokens.create(person.user_id)
         stack.exchange(subject_token.token, scope=["openid"])
         eventually(lambda: any(management.impersonations.list(user_id=person.user_id)))
@@ -103,7 +104,7 @@ class Objects:
             "scope_id": scope,
             "role_id": role,
             "impersonation_id": subject_token.impersonation_id,
-            "number": str(management.custom_claims.get(KINDS["claims"][0]).version),
+            "number": str(management.custom_claims.get(SCRIPTED).version),
             "users.member_id": person.user_id,
             "applications.member_id": machine,
             "roles.entry_id": organization_role,
@@ -134,7 +135,7 @@ def objects(stack: RunningStack) -> Iterator[Objects]:
     person = Administrator(stack, "all")
     person.opens()
     yield Objects(stack, person)
-    stack.management.custom_claims.delete(KINDS["claims"][0])
+    stack.management.custom_claims.delete(SCRIPTED)
 
 
 @pytest.mark.heavy
