@@ -66,6 +66,10 @@ def test_it_says_what_the_person_may_do_and_why(stack: RunningStack, administrat
     assert f'<a href="{CONSOLE}/template/roles/' in page.text
     for shown in ("cannot sign in: no password", user.primary_email, "none in the audit trail"):
         assert str(shown) in text(page)
+    organization = next(iter(stack.management.users.organizations(person)))
+    for path in (f"{USERS}/{person}", f"{CONSOLE}/organizations/{organization.id}"):
+        told = f"gave the member {user.name} the role Keeper {mark} in Engines {mark}"
+        eventually(lambda path=path, told=told: told in text(administrator.opens(path)))
     assert [*administrator.form(page, f"{USERS}/{person}/sign-in-attempts")[1]] == ["csrf_token"]
 
     reader = Administrator(stack, "users:read")
@@ -74,6 +78,7 @@ def test_it_says_what_the_person_may_do_and_why(stack: RunningStack, administrat
         assert f"Not shown: none of your roles has the permission {scope} of the Management API." in told
     assert f"write:{mark}" not in told
     assert f"{CONSOLE}/roles/" not in reader.opens(f"{USERS}/{person}").text
+    assert reader.opens(f"{USERS}/{person}/permissions").status_code == 403
 
 
 def test_it_says_when_the_person_signed_in_and_who_acted_as_it(

@@ -7,7 +7,7 @@ from typing import Final
 
 from litestar import Response
 
-from console.areas.names import user_names
+from console.areas.names import template_names, user_names
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
@@ -85,6 +85,7 @@ async def organization(request: ConsoleRequest, organization_id: str) -> Respons
         acted=acted,
         users=await user_names(request, [user_id for each in listed for user_id in (each.user_id, each.actor_id)]),
         recent=recent,
+        known={organization_id: shown.name} | await template_names(request, recent.value.items if recent.value else ()),
     )
 
 

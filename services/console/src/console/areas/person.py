@@ -8,7 +8,7 @@ from typing import Final
 from litestar import Response
 
 from console.areas.granted import Group, Rows
-from console.areas.names import application_names, shown_name, user_names
+from console.areas.names import application_names, shown_name, template_names, user_names
 from console.console import Area
 from console.page_parts import Part, latest, part
 from console.requests import BeyondTheEnd, ConsoleRequest, NoSuchPage
@@ -44,7 +44,10 @@ async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
         _account(request, user_id), _rights(request, user_id), _past(request, user_id)
     )
     acted_as, acted, signed_in, recent = past
-    users, applications = await _names(request, acted_as, acted, consents)
+    (users, applications), known = await asyncio.gather(
+        _names(request, acted_as, acted, consents),
+        template_names(request, recent.value.items if recent.value else ()),
+    )
     groups, rest = _shown(request, user_id, permissions)
     open_invitation = invitation.value.items[0] if invitation.value and invitation.value.items else None
     return await request.page(
@@ -67,6 +70,7 @@ async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
         users=users,
         applications=applications,
         recent=recent,
+        known=known,
     )
 
 
