@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from functools import partial
 from html import unescape
 from urllib.parse import urlsplit
 
@@ -27,6 +28,10 @@ def administrator(stack: RunningStack) -> Administrator:
 
 def text(page: httpx.Response) -> str:
     return " ".join(unescape(re.sub("<[^>]+>", " ", page.text)).split())
+
+
+def _is_told(administrator: Administrator, path: str, told: str) -> bool:
+    return told in text(administrator.opens(path))
 
 
 def groups(page: httpx.Response) -> list[str]:
@@ -69,7 +74,7 @@ def test_it_says_what_the_person_may_do_and_why(stack: RunningStack, administrat
     organization = next(iter(stack.management.users.organizations(person)))
     for path in (f"{USERS}/{person}", f"{CONSOLE}/organizations/{organization.id}"):
         told = f"gave the member {user.name} the role Keeper {mark} in Engines {mark}"
-        eventually(lambda path=path, told=told: told in text(administrator.opens(path)))
+        eventually(partial(_is_told, administrator, path, told))
     assert [*administrator.form(page, f"{USERS}/{person}/sign-in-attempts")[1]] == ["csrf_token"]
 
     reader = Administrator(stack, "users:read")
