@@ -1,18 +1,19 @@
 """``python -m benchmarks.console``: pages of the console, their size and time, and searches, over many objects.
 
-The pages are those that links lead to from the first one, some of each kind, the last page of each list, and filters
-that nearly all or few objects match.
+The pages are those that links lead to from the first one, some of each kind, the last page of each list, filters that
+nearly all or few objects match, and the preview of a change of the matrix.
 The services and the reader are one process, and one request is sent at a time.
 """
 
 import argparse
 import asyncio
+import functools
 import re
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from html import unescape
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import asyncpg
+import httpx2 as httpx
 
 from all_in_one.embedded import EmbeddedServers
 from benchmarks.audit_logs import add_entries
@@ -43,6 +45,7 @@ _SEARCHED: Final = (
 """Words of one object, of all objects of a kind, and of none."""
 _OF_EACH: Final = 4
 _AT_ONCE: Final = 100
+_WITH_ROLES: Final = 60
 _ROLES: Final = 20
 _INVITED: Final = 50
 
@@ -131,7 +134,8 @@ def populate(stack: RunningStack, size: Size) -> list[str]:
     for first in range(0, size.members, _AT_ONCE):
         management.organizations.add_users(organization, members[first : first + _AT_ONCE])
     held = [role.id for role, _ in zip(management.organization_roles.list(), range(5), strict=False)]
-    management.organizations.assign_user_roles(organization, members[0], held)
+    for user in members[:_WITH_ROLES]:
+        management.organizations.assign_user_roles(organization, user, held)
     management.users.assign_roles(members[0], api_roles[:_ROLES])
     for user in members[:_INVITED]:
         management.users.invite(user)
@@ -185,11 +189,15 @@ def measured(administrator: Administrator, large: list[str], rounds: int) -> Ite
         page = administrator.opens(address)
         if not page.is_success or not page.headers["Content-Type"].startswith("text/html"):
             continue
-        found[kind].append(_page(administrator, address, rounds))
+        found[kind].append(_page(functools.partial(administrator.opens, address), rounds))
         for link in map(unescape, re.findall(r'<a [^>]*href="([^"]+)"', page.text)):
             if link.startswith(CONSOLE) and link not in seen:
                 seen.add(link)
                 waiting.append(link)
+    matrix = administrator.opens(f"{CONSOLE}/template")
+    preview = functools.partial(administrator.sends, matrix, f"{CONSOLE}/template/changes", cell=[])
+    assert preview().status_code == 200
+    found[f"{CONSOLE}/template/changes (preview)"].append(_page(preview, rounds))
     for kind in sorted(found):
         yield kind, Page(*map(max, zip(*found[kind], strict=True)))
 
@@ -206,12 +214,12 @@ def _search(management: ManagementClient, text: str) -> tuple[int, float, float]
     return groups, times[len(times) // 2], times[int(len(times) * 0.95)]
 
 
-def _page(administrator: Administrator, address: str, rounds: int) -> Page:
+def _page(asked: Callable[[], httpx.Response], rounds: int) -> Page:
     times = []
     length = 0
     for _ in range(rounds):
         begun_at = time.perf_counter()
-        answer = administrator.opens(address)
+        answer = asked()
         times.append((time.perf_counter() - begun_at) * 1000)
         length = len(answer.content)
     times.sort()
