@@ -174,6 +174,7 @@ def test_the_log_says_version_address_and_changed_settings_but_no_secret(running
     settings = {line["variable"]: line["message"] for line in lines if line["event"] == "stack.setting"}
     assert settings == {
         "ENVIRONMENT": "development",
+        "ALLOW_HTTP_LOOPBACK_REDIRECTS": "True",
         "CONSOLE_CREDENTIALS": str(running.directory / "console"),
         **SETTINGS,
     }
