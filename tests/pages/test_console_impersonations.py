@@ -65,8 +65,11 @@ def test_an_impersonation_is_seen_told_and_ended(stack: RunningStack, administra
 
     story = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
     assert heading(story) == "As <bdi><i>Katherine</i></bdi>"
-    told = set(re.findall(r"<code>([a-z.-]+)</code></td>", story.text))
-    assert told == {event.key for event in stack.management.impersonations.get(impersonation_id).events}
+    events = stack.management.impersonations.get(impersonation_id).events
+    entries = story.text.partition('<ol class="events">')[2].partition("</ol>")[0]
+    assert re.findall(r"<code>([A-Za-z.-]+)</code>", entries) == [event.operation or event.key for event in events]
+    assert entries.count("<i>Katherine") == 0
+    assert entries.count(f"{CONSOLE}/users/{user}") == len(events)
 
     asked = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}/end")
     assert re.search(r"(?s)This one expires at .* UTC</bdi>\.", asked.text)

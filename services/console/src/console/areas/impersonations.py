@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
+import msgspec
 from litestar import Response
 
 from console.areas.names import application_names, organization_names, user_names
@@ -15,6 +16,7 @@ from console.requests import ConsoleRequest, NoSuchPage
 from stead import AuditEntry, Impersonation, ImpersonationPolicy
 from stead.errors import Conflict, InvalidInput, NotFound
 from stead.manage.lists import ListPage
+from stead.models import ImpersonationParties
 
 PATH: Final = "/console/impersonations"
 
@@ -105,12 +107,14 @@ async def end_many(request: ConsoleRequest, form: Form) -> Response[str]:
 @AREA.page("/impersonations/{impersonation_id:str}")
 async def impersonation(request: ConsoleRequest, impersonation_id: str) -> Response[str]:
     found = await request.api.impersonations.get(impersonation_id)
+    called = await _called(request, [found], {}, found.events)
     return await request.page(
         "impersonations/detail.html",
         area=_AREA,
         each=found,
         is_active=_is_active(found),
-        **await _called(request, [found], {}, found.events),
+        events=_told(found, {**called["users"], **called["applications"]}),
+        **called,
     )
 
 
@@ -289,6 +293,12 @@ async def _called(
     client_ids = [each.client_id for each in found] + [each.issued_to for each in found]
     client_ids += [party.get("clientId"), *(each.application_id for each in events)]
     return {"users": await user_names(request, user_ids), "applications": await application_names(request, client_ids)}
+
+
+def _told(found: Impersonation, names: dict[str, str]) -> list[AuditEntry]:
+    """Return the entries of an impersonation with what the list of the trail would have beside them."""
+    parties = ImpersonationParties(user_id=found.user_id, actor_id=found.actor_id)
+    return [msgspec.structs.replace(each, names=names, impersonation=parties) for each in found.events]
 
 
 def _is_active(found: Impersonation) -> bool:
