@@ -67,6 +67,8 @@ OBJECTS: Final = (
 _DAY_MS: Final = 86_400_000
 _SPANS_MS: Final = (7 * _DAY_MS, 30 * _DAY_MS, 120 * _DAY_MS)
 _EVER: Final = 2**53
+_MOST: Final = 10_000
+"""Impersonations of a span that are compared: where more have the words, these need not include the newest."""
 
 _TENANT: Final = audit_entries.c.tenant_id == bindparam("tenant", type_=Text)
 _SIZE: Final = bindparam("size", type_=BigInteger)
@@ -82,13 +84,15 @@ def _newest(statement: Select[Any]) -> Select[Any]:
 
 
 OF_WORDS: Final = _newest(
-    select(*_SHOWN).where(
+    select(*_SHOWN)
+    .where(
         _TENANT,
         IS_ISSUED,
         has_words(CONTEXT_WORDS),
         audit_entries.c.occurred_at >= bindparam("first", type_=BigInteger),
         audit_entries.c.occurred_at < bindparam("last", type_=BigInteger),
     )
+    .limit(_MOST)
 )
 OF_IMPERSONATION: Final = _newest(
     select(*_SHOWN).where(
