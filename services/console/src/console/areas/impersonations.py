@@ -140,7 +140,7 @@ async def _found(request: ConsoleRequest, form: Form, party: dict[str, str]) -> 
 
     Raises:
         InvalidInput: The API refuses a filter.
-        Conflict: Nobody is called so, or too many.
+        Conflict: No user is called so, or too many are.
     """
     arguments = _arguments(party)
     if application := form.text("application"):

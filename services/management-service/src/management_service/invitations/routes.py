@@ -76,7 +76,7 @@ class InvitationController(Controller):
 
 
 class OpenInvitationController(Controller):
-    """The invitations that nobody has accepted."""
+    """The invitations that were not accepted."""
 
     path = "/invitations"
     tags = (_TAG,)
