@@ -551,7 +551,7 @@ async def test_what_happened_takes_four_steps_with_the_keyboard(
 
     await page.goto(f"{stack.base_url}{CONSOLE}")
     await page.keyboard.type("gl")  # one
-    await page.get_by_label("Person:").focus()  # two
+    await page.get_by_label("User", exact=True).focus()  # two
     await page.keyboard.type(f"Customer {mark}")
     await page.keyboard.press("Enter")  # three
     await expect(page).to_have_url(re.compile("person=Customer"))
