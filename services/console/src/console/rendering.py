@@ -103,9 +103,7 @@ class Pages:
         html = environment.get_template(template).render(nonce=nonce, **values)
         protection = page_headers(nonce=nonce, logo=self._logo_uri or None)
         protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
-        protection["Content-Security-Policy"] += (
-            "; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
-        )
+        protection["Content-Security-Policy"] += f"; {_OF_SCRIPTS}"
         return Response(
             html,
             status_code=status,
