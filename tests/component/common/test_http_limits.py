@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -228,7 +229,7 @@ def test_connections_beyond_the_limit_get_a_503(quick: int) -> None:
         with connect(quick) as one_more:
             received = rest(one_more)
         assert status(received) == 503
-        assert b"retry-after: 1" in received
+        assert re.search(rb"retry-after: [123]\r\n", received)
     finally:
         for connection in held:
             connection.close()

@@ -15,6 +15,7 @@ from console.rendering import Pages
 from console.requests import HOME, AnyRequest, BeyondTheEnd, NoRights, NoSuchPage, language_of
 from identity_common.failures import log_fields
 from identity_common.http.problems import API_EXCEPTION_HANDLERS, refusal_of, temporary_failure
+from identity_common.http.retrying import retry_after
 from identity_common.telemetry.logs import get_logger
 from stead.errors import ApiError, InvalidId, NotFound, Unavailable
 
@@ -32,12 +33,14 @@ def _show_forged(pages: Pages, request: AnyRequest, error: Exception) -> Respons
 
 def _show_not_configured(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
     del error
-    return pages.render("not_configured.html", language_of(request), status=503, headers={"Retry-After": "5"})
+    return pages.render(
+        "not_configured.html", language_of(request), status=503, headers={"Retry-After": retry_after(5)}
+    )
 
 
 def _show_unavailable(pages: Pages, request: AnyRequest, error: Exception, *, retry_after_s: int = 1) -> Response[str]:
     _log.warning("console.unavailable", **log_fields(error))
-    headers = {"Retry-After": str(retry_after_s)}
+    headers = {"Retry-After": retry_after(retry_after_s)}
     return pages.render("unavailable.html", language_of(request), status=503, headers=headers)
 
 

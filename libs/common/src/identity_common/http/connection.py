@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from identity_common.http.retrying import retry_after
 from identity_common.stopping import notify_stopping
 
 _SLICE_BYTES: Final = 16 * 1024
@@ -59,7 +60,7 @@ class HttpConnection(HttpToolsProtocol):
         """Take the connection, or refuse it when there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
-            self._refuse(503, b"too many connections", b"retry-after: 1\r\n")
+            self._refuse(503, b"too many connections", b"retry-after: %b\r\n" % retry_after(1).encode())
             return
         self._waits_since = self.loop.time()
         _watch(self)

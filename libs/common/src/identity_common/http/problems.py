@@ -30,6 +30,7 @@ from identity_common.failures import (
     invalid_input,
 )
 from identity_common.http.layers.head import supports_head
+from identity_common.http.retrying import retry_after
 from identity_common.stores.database import failure_of
 from identity_common.telemetry.logs import get_logger
 
@@ -148,7 +149,7 @@ def _of_failure(failure: Failure) -> ApiError:
     status = status_of(failure)
     headers = {}
     if status == 503 and isinstance(failure, NotYetThere | TemporarilyUnavailable):
-        headers["Retry-After"] = str(failure.retry_after_s)
+        headers["Retry-After"] = retry_after(failure.retry_after_s)
     if failure.code == "auth.scopes_missing" and failure.data is not None:
         headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{" ".join(failure.data.missing)}"'
     return ApiError(status, failure.code, failure.message, data=failure.data, headers=headers)

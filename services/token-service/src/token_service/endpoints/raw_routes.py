@@ -13,6 +13,7 @@ from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values
+from identity_common.http.retrying import retry_after
 from identity_common.revisions import HEADER, MalformedRevisionError, parse_revisions
 from identity_common.telemetry.logs import get_logger
 from token_service.audit import AuditedTokenRequest
@@ -120,13 +121,13 @@ def refusal_headers(error: OAuthError, *, allow: bytes) -> Headers:
         allow: The method that the endpoint accepts.
     """
     if error.status == 401:
-        return [(b"www-authenticate", _CHALLENGE), *retry_after(error)]
-    return [(b"allow", allow)] if error.status == 405 else retry_after(error)
+        return [(b"www-authenticate", _CHALLENGE), *retry_headers(error)]
+    return [(b"allow", allow)] if error.status == 405 else retry_headers(error)
 
 
-def retry_after(error: OAuthError) -> Headers:
+def retry_headers(error: OAuthError) -> Headers:
     """Return ``Retry-After``, if the error has one."""
-    return [] if error.retry_after_s is None else [(b"retry-after", str(error.retry_after_s).encode())]
+    return [] if error.retry_after_s is None else [(b"retry-after", retry_after(error.retry_after_s).encode())]
 
 
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:

@@ -16,7 +16,7 @@ from token_service.endpoints.raw_routes import (
     encode,
     error_body,
     read_form,
-    retry_after,
+    retry_headers,
     send_answer,
     unexpected,
 )
@@ -130,7 +130,7 @@ def _challenge(error: OAuthError | None) -> tuple[bytes, bytes]:
 
 
 async def _refuse(error: OAuthError, send: Send) -> None:
-    headers = [*HEADERS, *retry_after(error)]
+    headers = [*HEADERS, *retry_headers(error)]
     if error.status in {400, 401, 403}:
         headers.append(_challenge(error))
     elif error.status == 405:

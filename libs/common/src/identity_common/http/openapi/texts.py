@@ -222,7 +222,7 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         "example": '<https://identity.example.com/api/users?page=2&page_size=20>; rel="next"',
     },
     "Retry-After": {
-        "description": "Seconds to wait before retrying.",
+        "description": "Seconds to wait before retrying, spread at random: refused clients should not return together.",
         "schema": {"type": "integer", "minimum": 1},
         "example": 1,
     },

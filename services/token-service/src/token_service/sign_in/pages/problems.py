@@ -7,6 +7,7 @@ from litestar.types import ExceptionHandlersMap
 
 from identity_common.failures import log_fields
 from identity_common.http.problems import API_EXCEPTION_HANDLERS, temporary_failure
+from identity_common.http.retrying import retry_after
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.pages.browser import language_of
@@ -45,7 +46,7 @@ def _show_failure(request: AnyRequest, error: Exception) -> Response[str]:
         _log.error("page.failed", **log_fields(error), exc_info=error)
         return page("failure.html", language_of(request), status=500)
     _log.warning("page.unavailable", **log_fields(failure))
-    headers = {"Retry-After": str(failure.retry_after_s)}
+    headers = {"Retry-After": retry_after(failure.retry_after_s)}
     return page("unavailable.html", language_of(request), status=503, headers=headers)
 
 
