@@ -29,7 +29,7 @@ ON_NATS = {*WITH_DATABASE, RESTORED["management-service"], RESTORED["template-se
 GATEWAYS = "stead/edge=true"
 MONITORING = "stead/monitoring=true"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-DNS = "kubernetes.io/metadata.name=kube-system:53"
+DNS = ("kubernetes.io/metadata.name=kube-system:53", "stead/dns=true:53")
 API_SERVER = {"anywhere:443": {"bootstrap"}, "anywhere:6443": {"bootstrap"}}
 
 
@@ -44,7 +44,7 @@ def test_the_connections_of_the_overlay_local() -> None:
         "postgres:5432": on_postgres,
         "redis:6379": ON_REDIS,
         "nats:4222": {*ON_NATS, "stead/subscriber=true"},
-        DNS: {*on_postgres, "console", "edge", "postgres", "redis", "nats"},
+        **{key: {*on_postgres, "console", "edge", "postgres", "redis", "nats"} for key in DNS},
         **API_SERVER,
     }
 
@@ -55,10 +55,10 @@ def test_the_connections_of_the_overlay_production() -> None:
         "management-service:8000": {GATEWAYS, "console"},
         "template-service:8000": {GATEWAYS, "console"},
         "console:8000": {GATEWAYS},
-        "192.0.2.10/32:5432": ON_DATABASES,
-        "192.0.2.20/32:6379": ON_REDIS,
-        "192.0.2.30/32:4222": ON_NATS,
-        DNS: {*ON_DATABASES, "console"},
+        "192.0.2.16/28:5432": ON_DATABASES,
+        "192.0.2.32/28:6379": ON_REDIS,
+        "192.0.2.48/28:4222": ON_NATS,
+        **{key: {*ON_DATABASES, "console"} for key in DNS},
         **API_SERVER,
     }
 

@@ -11,7 +11,7 @@ import time
 import httpx2 as httpx
 import pytest
 
-from stead import IdentityError, ManagementClient
+from stead import IdentityError, ManagementClient, Unavailable
 from tests.support.cluster import SERVICES, kubectl, secret
 from tests.support.cluster_journeys import enter_the_console, hear_a_permission_and_use_it, impersonate, sign_in
 from tests.support.impersonation import Impersonation, client_token, make_machine
@@ -62,6 +62,19 @@ def test_no_secret_is_in_what_describe_shows() -> None:
     values |= {password for file in files for users in file.values() for password in users.values()}
     assert len(values) > 20
     assert [value for value in values if len(value) >= 16 and value in shown] == []
+
+
+def test_postgresql_returns_in_another_pod(management: ManagementClient, impersonation: Impersonation) -> None:
+    kubectl("delete", "pod", "postgres-0")
+    kubectl("rollout", "status", "statefulset/postgres", "--timeout=120s")
+
+    def is_read() -> bool:
+        try:
+            return management.users.get(impersonation.user_id).id == impersonation.user_id
+        except Unavailable:
+            return False
+
+    eventually(is_read, within_s=60)
 
 
 @pytest.mark.parametrize("service", SERVICES)
