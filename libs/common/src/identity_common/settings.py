@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from identity_common.database_address import DatabaseAddress, MalformedAddressError
 from identity_common.sealing import is_sealing_key
 from identity_common.uris import is_resource_indicator, is_usable_uri
 
@@ -143,7 +144,8 @@ class ApiSettings(ServiceSettings, frozen=True, kw_only=True):
 
     Attributes:
         urn_namespace: Namespace of the URNs of organizations in tokens: ``urn:service:organization:<id>``.
-        database_url: The service's own database: ``postgresql+asyncpg://user:password@host:port/database``.
+        database_url: The service's own database: ``postgresql+asyncpg://user:password@host:port/database``. Several
+            ``host:port`` with commas between them are servers of which the one that accepts writes is used.
         nats_url: ``nats://user:password@host:port``, or ``tls://``.
         jwks_url: Address of token-service's public keys, if not ``{base_url}/oidc/jwks``.
     """
@@ -156,7 +158,12 @@ class ApiSettings(ServiceSettings, frozen=True, kw_only=True):
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of the addresses."""
-        found = super().problems(values) + cls.wrong_scheme(values, "database_url", "postgresql+asyncpg://")
+        found = super().problems(values)
+        if "database_url" in values:
+            try:
+                DatabaseAddress.parse(values["database_url"])
+            except MalformedAddressError as error:
+                found.append(f"DATABASE_URL: {error}")
         return found + cls.wrong_scheme(values, "nats_url", "nats://", "tls://")
 
     @property

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import asyncpg
-from sqlalchemy.engine import make_url
 
 from identity_common.failures import StoreUnavailable
+from identity_common.stores.database_servers import database_servers
 
 _POLL_S: Final = 1.0
 _STANDBY_S: Final = 0.5
@@ -70,7 +70,7 @@ class ActiveWorker:
         server_settings: Mapping[str, str] | None = None,
     ) -> None:
         self._work = work
-        self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._servers = database_servers(database_url)
         self._lock = lock
         self._channel = channel
         self._tenant_id = tenant_id
@@ -84,9 +84,7 @@ class ActiveWorker:
                 not answer.
         """
         try:
-            connection = await asyncpg.connect(
-                self._database_url, timeout=5, command_timeout=30, server_settings=self._server_settings
-            )
+            connection = await self._servers.connect(command_timeout=30, server_settings=self._server_settings)
         except (OSError, TimeoutError) as error:  # by themselves they do not say what refused
             raise StoreUnavailable("postgresql", type(error).__name__) from None
         try:

@@ -13,11 +13,12 @@ import unicodedata
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, ParamSpec, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import (
     ARRAY,
-    URL,
     ColumnElement,
+    ExceptionContext,
     RowMapping,
     Select,
     Subquery,
@@ -44,9 +45,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from identity_common.background import end
+from identity_common.database_address import SCHEME
 from identity_common.failures import AnyFailure, StoreUnavailable, log_fields
 from identity_common.lifetime import Lifetime
 from identity_common.paging import Page
+from identity_common.stores.database_servers import database_servers
 from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
 from identity_common.telemetry.logs import get_logger
 
@@ -56,18 +59,18 @@ IsolationLevel = Literal["READ COMMITTED", "REPEATABLE READ"]
 
 _log = get_logger(__name__)
 
-CONNECT_TIMEOUT_S: Final = 2.0
 _POOL_TIMEOUT_S: Final = 2.0
 _STATEMENT_TIMEOUT_S: Final = 30.0
 _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
 _CANCELLED: Final = "57014"
+_READ_ONLY: Final = "25006"
 _WHY: Final = "the database does not answer right now"
 _RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 # SQLSTATE classes of failures of the server rather than the statement: connection, login (wrong password, no such role
 # or database), resources, operator intervention (starting, stopping, cancelled), and a write to a standby
-_STORE_STATES: Final = ("08", "28", "3D", "53", "57", "25006")
+_STORE_STATES: Final = ("08", "28", "3D", "53", "57", _READ_ONLY)
 
 
 class Waits:
@@ -106,7 +109,7 @@ logging.getLogger(f"{MeasuredPool.__module__}.{MeasuredPool.__name__}").setLevel
 
 
 def create_database_engine(
-    url: str | URL, *, service: str, pool_size: int, statement_timeout_s: float | None = None
+    url: str, *, service: str, pool_size: int, statement_timeout_s: float | None = None
 ) -> AsyncEngine:
     """Return an engine that opens connections on demand and replaces broken ones.
 
@@ -117,22 +120,30 @@ def create_database_engine(
         statement_timeout_s: The database cancels a longer statement; see ``cancelled``.
     """
     limits = {} if statement_timeout_s is None else {"statement_timeout": str(int(statement_timeout_s * 1000))}
+    servers = database_servers(url)
+    options = {
+        "command_timeout": _STATEMENT_TIMEOUT_S,
+        "server_settings": {"application_name": service, "jit": "off", **limits},
+    }
     engine = create_async_engine(
-        url,
+        f"{SCHEME}/{quote(servers.address.database)}",
+        async_creator=functools.partial(servers.connect, **options),
         hide_parameters=True,
         poolclass=MeasuredPool,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT_S,
         pool_use_lifo=True,
-        connect_args={
-            "timeout": CONNECT_TIMEOUT_S,
-            "command_timeout": _STATEMENT_TIMEOUT_S,
-            "server_settings": {"application_name": service, "jit": "off", **limits},
-        },
     )
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
+    event.listen(engine.sync_engine, "handle_error", _leave_standby)
     return engine
+
+
+def _leave_standby(context: ExceptionContext) -> None:
+    """Close a connection to a primary that has become a standby, which does not end its sessions in every setup."""
+    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        context.is_disconnect = True
 
 
 def _refuse_closed(connection: Any, _: pool.ConnectionPoolEntry, __: pool.PoolProxiedConnection) -> None:

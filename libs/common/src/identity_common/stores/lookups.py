@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final, NewType
 
 import asyncpg
-from sqlalchemy.engine import make_url
 
 from identity_common.failures import StoreUnavailable
+from identity_common.stores.database_servers import database_servers
 
 KeyLookup = NewType("KeyLookup", str)
 """A statement that reads each row by the whole of a key, and may therefore be planned once for all values.
@@ -51,7 +51,7 @@ class Lookups:
         connections: int = _CONNECTIONS,
         plan_lifetime_s: float = _PLAN_LIFETIME_S,
     ) -> None:
-        self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._servers = database_servers(database_url)
         self._settings = {"application_name": service, **_SETTINGS}
         self._plan_lifetime_s = plan_lifetime_s
         self._slots = asyncio.Semaphore(connections)
@@ -104,10 +104,8 @@ class Lookups:
             if not connection.is_closed():
                 return connection
             self._open.discard(connection)
-        connection = await asyncpg.connect(
-            self._database_url,
-            server_settings=self._settings,
-            max_cached_statement_lifetime=self._plan_lifetime_s,
+        connection = await self._servers.connect(
+            server_settings=self._settings, max_cached_statement_lifetime=self._plan_lifetime_s
         )
         self._open.add(connection)
         return connection

@@ -23,12 +23,13 @@ class Reader(AsyncEngine):
 
     Args:
         engine: The pool; ``dispose`` closes it too.
+        database_url: ``postgresql+asyncpg://…``, of the same database.
         service: Name of the sessions in ``pg_stat_activity``.
     """
 
-    def __init__(self, engine: AsyncEngine, *, service: str) -> None:
+    def __init__(self, engine: AsyncEngine, database_url: str, *, service: str) -> None:
         super().__init__(autocommit(engine).sync_engine)
-        conditions = create_database_engine(engine.url, service=service, pool_size=CONDITION_CONNECTIONS)
+        conditions = create_database_engine(database_url, service=service, pool_size=CONDITION_CONNECTIONS)
         self._for_conditions = autocommit(conditions)
 
     def connect(self) -> AsyncConnection:

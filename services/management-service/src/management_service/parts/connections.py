@@ -19,7 +19,7 @@ class Connections:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = engine(settings)
-        self.reader = Reader(self.engine, service="management-service")
+        self.reader = Reader(self.engine, settings.database_url, service="management-service")
         self._search_engine = create_database_engine(
             settings.database_url,
             service="management-service",

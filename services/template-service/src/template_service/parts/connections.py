@@ -13,7 +13,7 @@ class Connections:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = engine(settings)
-        self.reader = Reader(self.engine, service="template-service")
+        self.reader = Reader(self.engine, settings.database_url, service="template-service")
         self.lookups = Lookups(settings.database_url, service="template-service")
         self.redis = connect_redis(settings.redis_url)
         self.commands = RedisCommands(self.redis)

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Final, NamedTuple, Self
 
 import asyncpg
-from sqlalchemy.engine import make_url
 
 from identity_common.background import BackgroundLoop
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.places import Places
 from identity_common.stopping import call_when_stopping
+from identity_common.stores.database_servers import database_servers
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -91,7 +91,7 @@ class Tail:
     """
 
     def __init__(self, database_url: str, *, tenant_id: str, readers_per_client: int) -> None:
-        self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._servers = database_servers(database_url)
         self._tenant_id = tenant_id
         self._readers: set[_Reader] = set()
         self._places = Places(of_one=readers_per_client)
@@ -155,7 +155,7 @@ class Tail:
                 self._readers.discard(reader)
 
     async def _listen(self) -> None:
-        connection = await asyncpg.connect(self._database_url, timeout=5, command_timeout=5)
+        connection = await self._servers.connect(command_timeout=5)
         try:
             ended = asyncio.Event()
             connection.add_termination_listener(lambda _: ended.set())

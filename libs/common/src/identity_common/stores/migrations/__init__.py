@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
+from identity_common.database_address import SCHEME
+from identity_common.stores.database_servers import database_servers
 from identity_common.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _GIVE_WAY: Final = "SET LOCAL lock_timeout = '1500ms'"
 _BLOCKED: Final = frozenset({"55P03", "40P01"})  # lock not available, deadlock
 _AGAIN_S: Final = 3.0
 _TIMEOUT_S: Final = 600.0
-_CONNECT_TIMEOUT_S: Final = 5
 _VERSION_FILE: Final = re.compile(r"(\d{4})_\w+\.py")
 _FIRST: Final = "0001"
 
@@ -112,7 +112,8 @@ async def _migrate(database_url: str, versions: Path) -> None:
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
     from sqlalchemy.pool import NullPool  # noqa: PLC0415
 
-    engine = create_async_engine(database_url, poolclass=NullPool, hide_parameters=True)
+    servers = database_servers(database_url)
+    engine = create_async_engine(SCHEME, async_creator=servers.connect, poolclass=NullPool, hide_parameters=True)
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
@@ -130,8 +131,7 @@ async def _migrate(database_url: str, versions: Path) -> None:
 
 
 async def _current(database_url: str) -> str | None:
-    url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
-    connection = await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S)
+    connection = await database_servers(database_url).connect()
     try:
         revision: str | None = await connection.fetchval(SELECT_SCHEMA)
     except asyncpg.UndefinedTableError:

@@ -1,0 +1,82 @@
+"""Connections to the server of a database that accepts writes.
+
+Every connection of a service is opened here: those of its pools, workers, lookups and migrations. TLS is configured by
+libpq's variables, such as ``PGSSLMODE``, which asyncpg reads by itself.
+"""
+
+import functools
+from typing import Any, Final
+
+import asyncpg
+
+from identity_common.database_address import DatabaseAddress
+
+_HOST_TIMEOUT_S: Final = 2.0
+_NEXT: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.CannotConnectNowError,  # it is starting or stopping
+    asyncpg.ConnectionDoesNotExistError,  # it went away during the login
+    asyncpg.TargetServerAttributeNotMatched,  # it is a standby
+)
+"""Failures of one server, after which the next one is tried; another one would refuse a wrong password, too."""
+
+
+class DatabaseServers:
+    """The servers of a database.
+
+    The one that was connected last is tried first. Whatever ends an attempt, also its cancellation, the next one begins
+    with the server after it: a frozen server delays one connection, and not all.
+    """
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self.address = address
+        self._preferred = 0
+
+    async def connect(self, **options: Any) -> asyncpg.Connection:
+        """Return a connection to the first server that accepts writes; each may take two seconds.
+
+        Args:
+            options: Further arguments of ``asyncpg.connect``.
+
+        Raises:
+            OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError: No server accepts the connection; of
+                several failures, the last one.
+        """
+        failure: Exception = ConnectionRefusedError()
+        for _ in self.address.hosts:
+            tried = self._preferred
+            self._preferred = (tried + 1) % len(self.address.hosts)
+            try:
+                connection = await self._connect(tried, options)
+            except _NEXT as error:
+                failure = error
+            else:
+                self._preferred = tried
+                return connection
+        if isinstance(failure, asyncpg.TargetServerAttributeNotMatched):
+            raise ConnectionRefusedError("the server does not accept writes")
+        raise failure
+
+    async def _connect(self, number: int, options: dict[str, Any]) -> asyncpg.Connection:
+        host = self.address.hosts[number]
+        return await asyncpg.connect(
+            host=host.name,
+            port=host.port,
+            user=self.address.user,
+            password=self.address.password,
+            database=self.address.database,
+            target_session_attrs="read-write",
+            timeout=_HOST_TIMEOUT_S,
+            **options,
+        )
+
+
+@functools.cache
+def database_servers(url: str) -> DatabaseServers:
+    """Return the servers of a URL: the same object each time, so that all connections prefer the same server.
+
+    Raises:
+        MalformedAddressError: The URL does not have the documented form.
+    """
+    return DatabaseServers(DatabaseAddress.parse(url))

@@ -1,0 +1,123 @@
+"""Several servers of a database: a connection is to the one that answers and accepts writes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+from sqlalchemy import text
+
+from identity_common.database_address import DatabaseAddress
+from identity_common.outbox.active_worker import ActiveWorker, LockHolder
+from identity_common.stores.database import create_database_engine
+from identity_common.stores.database_servers import DatabaseServers
+from identity_common.stores.lookups import KeyLookup, Lookups
+from tests.support.databases import new_database
+from tests.support.management_api import Management
+from tests.support.processes import free_port
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import WAIT_S
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+async def silent(management: Management) -> AsyncIterator[TcpProxy]:
+    """A server that accepts connections and says nothing, as a frozen one does."""
+    proxy = TcpProxy(management.settings.database_url)
+    await proxy.mend()
+    proxy.swallow()
+    yield proxy
+    await proxy.cut()
+
+
+def with_hosts(url: str, *hosts: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@{','.join(hosts)}").geturl()
+
+
+def host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+async def test_every_kind_of_connection_passes_over_servers_that_do_not_answer(
+    management: Management, silent: TcpProxy
+) -> None:
+    """A pool, lookups and a worker, one after the other: only the first of them waits for the silent server."""
+    url = management.settings.database_url
+    several = with_hosts(url, host(silent.url), f"127.0.0.1:{free_port()}", host(url))
+    async with asyncio.timeout(WAIT_S):
+        engine = create_database_engine(several, service="tests", pool_size=2)
+        async with engine.connect() as one, engine.connect() as other:
+            assert [await each.scalar(text("SELECT 1")) for each in (one, other)] == [1, 1]
+        await engine.dispose()
+        lookups = Lookups(several, service="tests")
+        assert (await lookups.fetch(KeyLookup("SELECT 2 AS two")))[0]["two"] == 2
+        lookups.stop()
+        holders: list[LockHolder] = []
+
+        async def work(holder: LockHolder) -> None:
+            holders.append(holder)
+
+        await ActiveWorker(work, several, lock="tests", channel="tests", tenant_id="tests").run()
+    assert (len(holders), silent.accepted) == (1, 1)
+
+
+async def test_a_cancelled_attempt_does_not_wait_for_the_same_server_again(
+    management: Management, silent: TcpProxy
+) -> None:
+    """A request gives up before the server's own time is over; the next request must not give up as well."""
+    url = management.settings.database_url
+    servers = DatabaseServers(DatabaseAddress.parse(with_hosts(url, host(silent.url), host(url))))
+    attempt = asyncio.create_task(servers.connect())
+    async with asyncio.timeout(WAIT_S):
+        while not silent.accepted:  # noqa: ASYNC110 - the proxy has no event
+            await asyncio.sleep(0.01)
+        attempt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+        await (await servers.connect()).close()
+    assert silent.accepted == 1
+
+
+async def test_a_server_that_accepts_no_writes_is_not_used(management: Management) -> None:
+    async with new_database(management.addresses, management.settings.database_url) as url:
+        name = urlsplit(url).path[1:]
+        administrator = await asyncpg.connect(management.addresses.admin_postgres_url)
+        await administrator.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        servers = DatabaseServers(DatabaseAddress.parse(with_hosts(url, host(url), f"127.0.0.1:{free_port()}")))
+        with pytest.raises(OSError, match="Connect"):
+            await servers.connect()
+        with pytest.raises(ConnectionRefusedError, match="does not accept writes"):
+            await DatabaseServers(DatabaseAddress.parse(url)).connect()
+        await administrator.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        await administrator.close()
+        await (await servers.connect()).close()
+
+
+async def test_a_session_that_finds_itself_on_a_standby_leaves_it(management: Management) -> None:
+    """A primary may be demoted without ending its sessions: each of them would be refused its writes for ever."""
+    engine = create_database_engine(management.settings.database_url, service="tests", pool_size=1)
+    pids = []
+    async with asyncio.timeout(WAIT_S):
+        for _ in range(2):
+            async with engine.connect() as connection:
+                pids.append(await connection.scalar(text("SELECT pg_backend_pid()")))
+                await connection.execute(text("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"))
+                await connection.commit()
+                with pytest.raises(Exception, match="read-only"):
+                    await connection.execute(text("DELETE FROM users WHERE false"))
+        await engine.dispose()
+    assert len(set(pids)) == 2
+
+
+async def test_a_wrong_password_is_not_tried_at_every_server(management: Management) -> None:
+    parts = urlsplit(management.settings.database_url)
+    proxy = TcpProxy(management.settings.database_url)
+    await proxy.mend()
+    wrong = parts._replace(netloc=f"{parts.username}:wrong@{host(proxy.url)},{host(proxy.url)}").geturl()
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await DatabaseServers(DatabaseAddress.parse(wrong)).connect()
+    assert proxy.accepted == 1
+    await proxy.cut()
