@@ -8,6 +8,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from template_service.affected_members.service import LOOKED_AT
 from tests.support.lengths import length
 from tests.support.management_api import unique
 from tests.support.organizations import (
@@ -183,6 +184,25 @@ async def test_all_of_very_many_affected_members_are_exported_and_the_first_are_
     assert ([each["id"] for each in first["members"]], first["hasMore"]) == (sorted(users)[:7], True)
     assert [row["memberId"] for row in await table(template.client, wanted)] == sorted(users)
     assert (await listed(template.client, document("a", role("one", "a")))) == {"members": [], "hasMore": False}
+
+
+@pytest.mark.heavy
+async def test_the_first_affected_members_are_sought_among_a_bounded_number_of_holders(template: Template) -> None:
+    """No holder of both roles is affected; before the one that is, there may be a million of them."""
+    await put(template, document("a", role("one", "a"), role("other")))
+    by_name = await role_ids(template)
+    users = sorted(await known_users(template, LOOKED_AT + 1))
+    organization = await Organization.new(template, USERS)
+    assert (await organization.replace(*users)).status_code == 204
+    assert (await organization.assign(users, [by_name["one"]])).status_code == 201
+    assert (await organization.assign(users[:-1], [by_name["other"]])).status_code == 201
+    wanted = document("a", role("one"), role("other", "a"))
+    assert await listed(template.client, wanted) == {"members": [], "hasMore": True}
+    assert [row["memberId"] for row in await table(template.client, wanted)] == users[-1:]
+    for user in users[:2]:
+        assert (await organization.remove(user)).status_code == 204
+    found = await listed(template.client, wanted)
+    assert ([each["id"] for each in found["members"]], found["hasMore"]) == (users[-1:], False)
 
 
 @pytest.mark.heavy

@@ -131,7 +131,11 @@ class AffectedMember(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AffectedMembers(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The first members that would gain or lose permissions, and whether there are others."""
+    """The first members that would gain or lose permissions.
+
+    Attributes:
+        has_more: Whether there may be others: they are sought among the first 5,000 holders of the roles that change.
+    """
 
     members: list[AffectedMember]
     has_more: bool

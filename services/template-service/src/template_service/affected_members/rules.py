@@ -45,7 +45,7 @@ class AffectedMembers(Answer):
 
     Attributes:
         members: The first of them, by the ids of the organization and of the member.
-        has_more: Whether there are others.
+        has_more: Whether there may be others: they are sought among the first 5,000 holders of the roles that change.
     """
 
     members: tuple[AffectedMember, ...]

@@ -1,7 +1,7 @@
 """Listing and exporting the members that a new template would affect."""
 
 from collections.abc import AsyncGenerator, Collection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -16,7 +16,17 @@ from template_service.document.service import OrganizationTemplate
 from template_service.members.store import decode_application, decode_user
 from template_service.roles.store import Named
 
+LOOKED_AT: Final = 5_000
+"""Holders of changed roles among which the first affected members are sought, at most."""
+
 _AT_ONCE: Final = 500
+
+
+class _Batch(NamedTuple):
+    """The affected members among some holders of changed roles; whether no holders follow."""
+
+    affected: list[AffectedMember]
+    is_last: bool
 
 
 class TemplatePreview:
@@ -34,7 +44,7 @@ class TemplatePreview:
         self._tenant_id = tenant_id
 
     async def first(self, document: TemplateDocument, *, limit: int, named: Collection[MemberType]) -> AffectedMembers:
-        """Return the first members that a document affects.
+        """Return the first members that a document affects, sought among the first ``LOOKED_AT`` holders.
 
         Args:
             document: The whole template.
@@ -45,11 +55,13 @@ class TemplatePreview:
             Conflict, Invalid, TooLarge: As ``OrganizationTemplate.put``.
         """
         found: list[AffectedMember] = []
+        looked_at, is_complete = 0, True
         async for batch in self._batches(await self._compared(document), named):
-            found += batch
-            if len(found) > limit:
+            found += batch.affected
+            looked_at, is_complete = looked_at + _AT_ONCE, batch.is_last
+            if len(found) > limit or looked_at >= LOOKED_AT:
                 break
-        return AffectedMembers(members=tuple(found[:limit]), has_more=len(found) > limit)
+        return AffectedMembers(members=tuple(found[:limit]), has_more=len(found) > limit or not is_complete)
 
     async def export(self, document: TemplateDocument, *, named: Collection[MemberType]) -> AsyncGenerator[bytes, None]:
         """Return the table of all members that a document affects, a row for each permission that one gains or loses.
@@ -66,12 +78,10 @@ class TemplatePreview:
     async def _table(self, comparison: Comparison, named: Collection[MemberType]) -> AsyncGenerator[bytes, None]:
         yield csv_rows([rules.COLUMNS])
         async for batch in self._batches(comparison, named):
-            if batch:
-                yield csv_rows(row for member in batch for row in rules.table_rows(member))
+            if batch.affected:
+                yield csv_rows(row for member in batch.affected for row in rules.table_rows(member))
 
-    async def _batches(
-        self, comparison: Comparison, named: Collection[MemberType]
-    ) -> AsyncGenerator[list[AffectedMember], None]:
+    async def _batches(self, comparison: Comparison, named: Collection[MemberType]) -> AsyncGenerator[_Batch, None]:
         """Yield the affected ones of each batch of holders."""
         after, is_complete = Position(), False
         while comparison.changed_roles and not is_complete:
@@ -79,8 +89,8 @@ class TemplatePreview:
                 rows = await store.holders(
                     connection, self._tenant_id, comparison.changed_roles, after=after, limit=_AT_ONCE
                 )
-            yield [member for row in rows if (member := _affected(row, comparison, named))]
             is_complete = len(rows) < _AT_ONCE
+            yield _Batch([member for row in rows if (member := _affected(row, comparison, named))], is_complete)
             if rows:
                 after = Position(rows[-1].organization_id, rows[-1].member_id)
 
