@@ -20,7 +20,7 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
 from tests.support.template_tables import JOINED_AT, TemplateTables, fold
 
-AROUND_A_BATCH = [BATCH, BATCH + 1, *(999, 1000, 1001, 2500)[: length(short=0, long=4)]]
+AROUND_A_BATCH = [BATCH, BATCH + 1, *(BATCH - 1, 2 * BATCH, 2 * BATCH + 1, 2500)[: length(short=0, long=4)]]
 
 
 def granted(*names: str) -> tuple[GrantedPermission, ...]:
@@ -319,7 +319,7 @@ async def test_the_fan_out_continues_while_the_bus_is_down_and_publishes_afterwa
     ):
         first, second = await tables.permissions([unique("a"), unique("b")])
         role, organization = await tables.role(first), await tables.organization()
-        count = length(short=1100, long=3500)
+        count = 2 * BATCH + length(short=100, long=1500)
         await tables.members(organization, count, role)
         await tables.settled(60)
         await bus.cut()

@@ -22,7 +22,7 @@ from template_service.fan_out.events import (
     permissions_state,
 )
 
-BATCH: Final = 500
+BATCH: Final = 1000
 """Members of one batch, at most."""
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
