@@ -13,7 +13,7 @@ import pytest
 from identity_common.clock import now_ms
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject
 from stead.verify.impersonations import ImpersonationSegments
-from tests.support.management_api import Management, issues, refusal
+from tests.support.management_api import Management, issues, refusal, unique
 from tests.support.waiting import WAIT_S
 
 BEGUN = now_ms() - 600_000
@@ -54,7 +54,7 @@ ENTRIES = (
     taken(1, **ACTED),
     exchanged(1, **ACTED),
     issued(2, ttl=60_000),  # expired, never exchanged
-    issued(3, of="bob", by="other", context=AuditContext(reason="Order of T-1 again", ticket_id="t-12")),
+    issued(3, of="bob", by="other", context=AuditContext(reason="Order of T-1 again", ticket_id="t-12ß")),
     taken(3, of="bob", by="other"),
     made(3, "token.exchange.refused", BEGUN + 203, by="other", outcome="refused", reason="access_denied"),
     issued(4, of="bob"),
@@ -143,6 +143,8 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "ticket": {"ticketId": "t-1"},
         "beginning of a ticket": {"ticketId": "T"},
         "ticket without words": {"ticketId": "-"},
+        "ticket in capitals": {"ticketId": "T-12ß"},
+        "ticket in other letters": {"ticketId": "T-12SS"},
         "words": {"q": "ord t-1"},
         "words of the reason": {"q": "AGAIN ordér"},
         "other words": {"q": "order lostt"},
@@ -166,6 +168,8 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "ticket": [4, 2, 1],
         "beginning of a ticket": [],
         "ticket without words": [],
+        "ticket in capitals": [3],
+        "ticket in other letters": [],
         "words": [4, 3, 2, 1],
         "words of the reason": [3],
         "other words": [],
@@ -488,3 +492,26 @@ async def test_the_end_of_a_party_covers_those_within_it_too(management: Managem
         assert (await own.client.post(f"/api/impersonations/{impersonation(1)}/end")).status_code == 204
         within = (await own.client.get(f"/api/impersonations/{impersonation(4)}")).json()
         assert within["reason"] == "within"
+
+
+@pytest.mark.heavy
+async def test_searches_for_several_people_wait_for_their_turn_and_end(own: Management) -> None:
+    waiting = """
+        SELECT count(*) FROM pg_locks
+        WHERE NOT granted AND relation = 'audit_entries'::regclass AND mode = 'AccessShareLock'
+    """
+    name, most = unique("Twin"), 0
+    for _ in range(2):
+        await own.created("users", name=name)
+    async with own.database.transaction():
+        await own.database.execute("LOCK TABLE audit_entries IN ACCESS EXCLUSIVE MODE")
+        searches = [
+            asyncio.create_task(own.client.get("/api/impersonations", params=params))
+            for params in ({"person": name}, {"q": "order"}) * 2
+        ]
+        while not all(each.done() for each in searches):
+            most = max(most, await own.database.fetchval(waiting))
+        answers = [each.result() for each in searches]
+    assert most == 2
+    assert {refusal(each) for each in answers} == {(422, "log.too_slow"), (503, "temporarily_unavailable")}
+    assert await numbers(own.client, person=name) == []

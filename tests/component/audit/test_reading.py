@@ -300,11 +300,11 @@ async def test_the_entries_of_a_person_are_found_without_reading_those_with_othe
 async def test_the_impersonations_of_a_ticket_are_found_without_reading_the_others(
     management: Management, many_writes: str
 ) -> None:
-    query = prefix_query(f"TCK-{MANY - 1}")
-    assert query is not None
-    filters = TrailFilters(key=ISSUED, context_queries=(query,))
-    page = _found(f"others-{many_writes}", filters, None, limit=PAGE, newest_first=True)
+    other, query = f"others-{many_writes}", prefix_query(f"TCK-{MANY - 1}")
+    page = _found(other, TrailFilters(key=ISSUED, context_query=query), None, limit=PAGE, newest_first=True)
     assert looked_at(await plan_of(management.database, page)) <= 3  # in the index, the table, and the result
+    page = _found(other, TrailFilters(key=ISSUED, ticket="tck-7"), None, limit=PAGE, newest_first=True)
+    assert looked_at(await plan_of(management.database, page)) == 1
 
 
 async def test_entries_of_an_outcome_and_of_a_ticket_are_found_without_reading_any_others(

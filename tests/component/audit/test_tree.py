@@ -21,6 +21,7 @@ from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject, head_subject
 from management_service.app import create_app
 from management_service.audit.reading.names import TrailNames
+from management_service.audit.reading.searches import TrailSearches
 from management_service.audit.reading.service import AuditTrail
 from management_service.audit.reading.store import TrailFilters
 from management_service.organization_names import OrganizationNames
@@ -289,7 +290,9 @@ async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(gr
     reader = create_async_engine(growing.settings.database_url)
     bus = Bus(growing.settings.nats_url, service="management")  # not connected: nothing asks it
     names = TrailNames(OrganizationNames(bus, tenant_id=growing.tenant_id), tenant_id=growing.tenant_id)
-    export = AuditTrail(reader, names, tenant_id=growing.tenant_id).export(TrailFilters(), Caller("auditor"))
+    export = AuditTrail(reader, names, TrailSearches(reader), tenant_id=growing.tenant_id).export(
+        TrailFilters(), Caller("auditor")
+    )
     lines = (await anext(export)).splitlines()
     await extend(growing, 2)
     after = await head_of(growing, before.tree_size + 2)

@@ -53,8 +53,8 @@ _CONCERNS: Final = (
     ),
     Filter(
         "ticketId",
-        "Only entries about impersonations for this ticket, regardless of case: their subject tokens, exchanges and "
-        "ends. An unknown one is a 422.",
+        "Only entries about impersonations for this ticket, in upper or lower case (ASCII letters): their subject "
+        "tokens, exchanges and ends. An unknown one is a 422.",
         max_length=_NAME_CHARACTERS,
     ),
 )

@@ -16,6 +16,7 @@ from identity_common.wire.audit import BEGINNINGS, ISSUED, SUCCEEDED, TAKEN, Aud
 from identity_common.wire.subject_tokens import BegunImpersonation
 from identity_common.words import prefix_query
 from management_service.audit.reading.names import TrailNames
+from management_service.audit.reading.searches import TrailSearches
 from management_service.audit.reading.service import read_position
 from management_service.audit.reading.store import (
     Concern,
@@ -40,6 +41,7 @@ from management_service.token_lifetimes import longest_lifetime_ms
 _READ_AT_ONCE: Final = 100
 _MAX_READ: Final = 1000
 """Entries that a page reads at most: if few of them match, it is shorter than requested, and the next one continues."""
+_ADVICE: Final = "Use longer words, or the id of one person."
 
 _decode = msgspec.json.Decoder(AuditEntry).decode
 
@@ -56,7 +58,7 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
         organization_id: The organization that the access token was requested for.
         issued_to: The application that requested the subject token.
         requested_by: The user for whom an application requested it.
-        ticket_id: The ticket in the context of the subject token, regardless of case.
+        ticket_id: The ticket in the context of the subject token, regardless of the case of ASCII letters.
         words: Beginnings of words of the ticket and the reason; at least one.
     """
 
@@ -76,6 +78,11 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the entry with the context has to match, which is that of the subject token."""
         return self.ticket_id is not None or self.words is not None
 
+    @property
+    def is_search(self) -> bool:
+        """Whether a page may read many entries: those of several people, or those with some words."""
+        return self.words is not None or len(self.person_ids or ()) > 1
+
 
 class RegisterPage(msgspec.Struct, frozen=True):
     """A page of the register.
@@ -92,9 +99,18 @@ class RegisterPage(msgspec.Struct, frozen=True):
 class ImpersonationRegister:
     """Reads the impersonations of a tenant."""
 
-    def __init__(self, reader: AsyncEngine, names: TrailNames, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        names: TrailNames,
+        searches: TrailSearches,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
+    ) -> None:
         self._reader = reader
         self._names = names
+        self._searches = searches
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -137,11 +153,14 @@ class ImpersonationRegister:
 
         Raises:
             Invalid: ``after`` is not from an earlier page.
+            Conflict: The database has cancelled the search for several people, or for words.
+            TemporarilyUnavailable: Too many of these searches are running.
         """
         position = None if after is None else read_position(after)
         now = self._clock()
         found: list[ImpersonationStory] = []
-        async with self._reader.connect() as connection:
+        searching = self._searches.connection(advice=_ADVICE) if filters.is_search else self._reader.connect()
+        async with searching as connection:
             life_ms = longest_life_ms(await longest_lifetime_ms(connection, self._tenant_id))
             walks = _walks(filters, since=now - life_ms if filters.is_active else None)
             if not walks:
@@ -245,13 +264,13 @@ def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]
     if filters.requested_by is not None:
         requester.append([Concern("requested_by", filters.requested_by)])
     if filters.is_of_context:
-        queries = (prefix_query(each) for each in (filters.ticket_id, filters.words) if each is not None)
         of_context = TrailFilters(
             key=ISSUED,
             concerning=tuple(requester),
             subject_id=filters.user_id,
             application_id=filters.issued_to,
-            context_queries=tuple(each for each in queries if each is not None),
+            ticket=filters.ticket_id,
+            context_query=None if filters.words is None else prefix_query(filters.words),
             start_time=since,
         )
         return [of_context]
@@ -303,6 +322,4 @@ def _matches(found: ImpersonationStory, filters: RegisterFilters, *, now: int) -
         return False
     names = ("user_id", "actor_id", "client_id", "organization_id", "issued_to", "requested_by")
     wanted = {name: value for name in names if (value := getattr(filters, name)) is not None}
-    if filters.ticket_id is not None and (found.context.ticket_id or "").casefold() != filters.ticket_id.casefold():
-        return False
     return all(getattr(found, name) == value for name, value in wanted.items())

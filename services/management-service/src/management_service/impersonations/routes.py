@@ -46,7 +46,7 @@ _CONTEXT: Final = (
         "number, or else every one with this name or user name. Nothing of this name is a 422.",
         max_length=_NAME_CHARACTERS,
     ),
-    Filter("ticketId", "Only those with this ticket, regardless of case."),
+    Filter("ticketId", "Only those with this ticket, in upper or lower case (ASCII letters)."),
     Filter("q", "Only those whose ticket and reason have a word with each of these beginnings."),
 )
 _ROLE: Final = Filter(

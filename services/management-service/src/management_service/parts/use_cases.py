@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from management_service.applications.service import Applications
 from management_service.audit.reading.names import TrailNames
+from management_service.audit.reading.searches import TrailSearches
 from management_service.audit.reading.service import AuditTrail
 from management_service.audit.tree.proofs import AuditProofs
 from management_service.effective_permissions.organizations import OrganizationGrants
@@ -32,7 +33,8 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     last_administrator, attainable = administrators(settings), attainable_scopes(settings)
     assignments = Assignments(reader, changes, last_administrator, attainable, tenant_id=tenant_id)
     names = TrailNames(OrganizationNames(connections.bus, tenant_id=tenant_id), tenant_id=tenant_id)
-    register = ImpersonationRegister(reader, names, tenant_id=tenant_id)
+    searches = TrailSearches(reader)
+    register = ImpersonationRegister(reader, names, searches, tenant_id=tenant_id)
     users = Users(
         reader,
         changes,
@@ -74,7 +76,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         ),
         "impersonation_register": register,
         "memberships": Memberships(connections.bus, tenant_id=tenant_id),
-        "audit_trail": AuditTrail(reader, names, tenant_id=tenant_id),
+        "audit_trail": AuditTrail(reader, names, searches, tenant_id=tenant_id),
         "audit_proofs": AuditProofs(reader, shared.sealing, tenant_id=tenant_id),
         "head_keys": shared.head_keys,
         "search": Search(

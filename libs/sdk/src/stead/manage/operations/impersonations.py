@@ -35,12 +35,13 @@ def list_impersonations(
         organization_id: Only those whose access token was requested for this organization.
         person: Only those in which this user is the subject or the actor: an id, an e-mail address, a phone number or
             a name.
-        ticket_id: Only those with this ticket, regardless of case.
+        ticket_id: Only those with this ticket, regardless of the case of ASCII letters.
         q: Only those whose ticket and reason have a word with each of these beginnings.
         page_size: Impersonations per request, 1 to 100.
 
     Raises:
-        Conflict: No user, or more than ten, have the name that ``person`` gives.
+        Conflict: No user, or more than ten, have the name that ``person`` gives; ``log.too_slow``.
+        Unavailable: Also if too many searches for words, or for a name that several people have, are running.
     """
     params = {
         "active": flag(active),

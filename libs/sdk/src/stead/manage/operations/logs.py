@@ -39,7 +39,7 @@ def list_log_entries(
             actor, or as a party of the impersonation that the entry is about.
         application: Only requests by this application and writes to it, given by id or by name.
         organization: Only entries about this organization, given by id or by name.
-        ticket_id: Only entries about impersonations for this ticket, regardless of case.
+        ticket_id: Only entries about impersonations for this ticket, regardless of the case of ASCII letters.
         user_id: Only entries about this user: as the subject, the author or the target of a write, or the user on
             whose behalf an application requested a subject token (``requested_by``).
         target_id: Only writes to the object with this id, of any kind, and those that changed it.

@@ -3,18 +3,16 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
 import msgspec
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
-from identity_common.failures import Conflict, Issue, invalid_input, missing_by_id
-from identity_common.stores.database import cancelled, limited
-from identity_common.turns import Turns
+from identity_common.failures import Issue, invalid_input, missing_by_id
 from management_service.audit.reading.names import Beside, TrailNames
+from management_service.audit.reading.searches import AT_ONCE, TrailSearches
 from management_service.audit.reading.store import (
     Position,
     TrailFilters,
@@ -35,15 +33,7 @@ _EXPORTED_AT_ONCE: Final = 1000
 _DAY_MS: Final = 24 * HOUR_MS
 _MAX_FIGURES_DAYS: Final = 31
 _MAX_FIGURES_MS: Final = _MAX_FIGURES_DAYS * _DAY_MS
-
-_AT_ONCE: Final = 2
-_WAIT_S: Final = 1.0
-_TIMEOUT_S: Final = 5.0
-
-
-def _too_slow() -> Conflict:
-    message = f"The search took longer than {_TIMEOUT_S:.0f} s. Limit its time with start_time and end_time."
-    return Conflict("log.too_slow", message)
+_ADVICE: Final = "Limit its time with start_time and end_time."
 
 
 class TrailPage(msgspec.Struct, frozen=True):
@@ -66,7 +56,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
         application: An application.
         organization: An organization.
         q: Any of them.
-        ticket_id: The ticket of impersonations, regardless of case.
+        ticket_id: The ticket of impersonations, regardless of the case of ASCII letters.
     """
 
     person: str | None = None
@@ -93,13 +83,21 @@ class Figure(msgspec.Struct, frozen=True):
 class AuditTrail:
     """Reads the trail of a tenant."""
 
-    def __init__(self, reader: AsyncEngine, names: TrailNames, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        names: TrailNames,
+        searches: TrailSearches,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
+    ) -> None:
         self._reader = reader
         self._names = names
+        self._searches = searches
         self._tenant_id = tenant_id
         self._clock = clock
-        self._turns = Turns(_AT_ONCE, wait_s=_WAIT_S)
-        self._exporting = asyncio.Semaphore(_AT_ONCE)
+        self._exporting = asyncio.Semaphore(AT_ONCE)
 
     async def concerning(self, filters: TrailFilters, named: Named) -> TrailFilters:
         """Return filters that entries about each of these objects match as well.
@@ -127,23 +125,13 @@ class AuditTrail:
             TemporarilyUnavailable: Too many of these searches are running.
         """
         beyond = None if after is None else read_position(after)
-        async with self._connection(filters) as connection:
-            with cancelled(_too_slow):
-                rows = await newest_first(connection, self._tenant_id, filters, after=beyond, limit=size + 1)
+        searching = self._searches.connection(advice=_ADVICE) if filters.concerning else self._reader.connect()
+        async with searching as connection:
+            rows = await newest_first(connection, self._tenant_id, filters, after=beyond, limit=size + 1)
             shown = [row.entry for row in rows[:size]]
             found = await self._names.beside(connection, shown, caller)
         following = Position(rows[size - 1].occurred_at, rows[size - 1].number).format() if len(rows) > size else None
         return TrailPage([*map(_with, shown, found)], following)
-
-    @asynccontextmanager
-    async def _connection(self, filters: TrailFilters) -> AsyncGenerator[AsyncConnection, None]:
-        """Provide a connection; where objects are asked for, of which many entries may be read, a limited one."""
-        if filters.concerning:
-            async with self._turns.turn(), limited(self._reader, _TIMEOUT_S) as connection:
-                yield connection
-        else:
-            async with self._reader.connect() as connection:
-                yield connection
 
     async def get(self, entry_id: str, caller: Caller) -> str:
         """Return the JSON of an entry, with the names beside it."""

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
+    and_,
     any_,
     bindparam,
     exists,
@@ -115,7 +116,8 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
         subject_token_id: Public id of the subject token.
         operation: ``operationId`` of the request.
         key: What happened.
-        context_queries: Of words of the ticket and the reason, from ``prefix_query``; only with the key ``ISSUED``.
+        ticket: The ticket in the context, compared by ``is_of_ticket``; only with the key ``ISSUED``.
+        context_query: Of words of the ticket and the reason, from ``prefix_query``; only with the key ``ISSUED``.
         outcome: How it ended, which the key says.
         impersonations: Public ids of subject tokens, one of which the entry must be about; a bounded number.
         start_time: Milliseconds since the epoch, inclusive.
@@ -132,7 +134,8 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     subject_token_id: str | None = None
     operation: str | None = None
     key: str | None = None
-    context_queries: tuple[str, ...] = ()
+    ticket: str | None = None
+    context_query: str | None = None
     outcome: Outcome | None = None
     impersonations: Sequence[str] | None = None
     start_time: int | None = None
@@ -186,14 +189,18 @@ async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str)
     return found
 
 
+def is_of_ticket(ticket: str) -> ColumnElement[bool]:
+    """Return whether an entry issues a subject token for a ticket, regardless of the case of ASCII letters."""
+    return and_(IS_ISSUED, audit_ticket == func.lower(literal(ticket).collate("C")))
+
+
 def ticket_statement(tenant_id: str, ticket: str, *, limit: int) -> Select[Any]:
     """Return the statement for the subject tokens that were issued for a ticket, newest first."""
     return (
         select(audit_entries.c.subject_token_id)
         .where(
             audit_entries.c.tenant_id == tenant_id,
-            audit_entries.c.key == literal_column(f"'{ISSUED}'"),  # as in the condition of the index
-            audit_ticket == func.lower(literal(ticket).collate("C")),
+            is_of_ticket(ticket),
             audit_entries.c.subject_token_id.is_not(None),
         )
         .order_by(audit_entries.c.occurred_at.desc(), audit_entries.c.number.desc())
@@ -240,7 +247,7 @@ def _found(
     """
     if filters.impersonations is not None:
         return _of_impersonations(tenant_id, filters, after, newest_first=newest_first).limit(limit)
-    if filters.context_queries:
+    if filters.context_query is not None:
         return _of_words(tenant_id, filters, after, newest_first=newest_first).limit(limit)
     walks = _walks(tenant_id, filters, after, newest_first=newest_first)
     if not filters.groups:
@@ -265,14 +272,13 @@ def _of_words(tenant_id: str, filters: TrailFilters, after: Position | None, *, 
     The words are looked up before the entries are ordered: by itself, PostgreSQL would read all entries in order.
     """
     places = _places(audit_entries, tenant_id, filters, after, newest_first=newest_first)
-    query = " & ".join(f"({each})" for each in filters.context_queries)
     found = (
         select(*_PLACE, *_REST)
         .where(*places, *_conditions(filters, filters.groups), IS_ISSUED, has_words(CONTEXT_WORDS))
         .cte("found")
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
-    return _ordered(select(found), found, newest_first=newest_first).params(query=query)
+    return _ordered(select(found), found, newest_first=newest_first).params(query=filters.context_query)
 
 
 def _of_impersonations(
@@ -388,7 +394,8 @@ def _conditions(filters: TrailFilters, groups: Sequence[Sequence[Concern]]) -> l
     given = {"user_id": filters.subject_id, **{name: getattr(filters, name) for name in _EQUAL}}
     equal = [audit_entries.c[name] == value for name, value in given.items() if value is not None]
     ended = [] if filters.outcome is None else [audit_outcome == filters.outcome]
-    return [*equal, *ended, *(or_(*map(_concerns, group)) for group in groups)]
+    ticket = [] if filters.ticket is None else [is_of_ticket(filters.ticket)]
+    return [*equal, *ended, *ticket, *(or_(*map(_concerns, group)) for group in groups)]
 
 
 def _places(
