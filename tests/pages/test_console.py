@@ -56,6 +56,21 @@ def test_pages_load_nothing_foreign_and_nothing_inline(administrator: Administra
     assert re.findall(r"<script(?![^>]*src=)|\son[a-z]+=|\sstyle=", page.text) == []
 
 
+def test_pages_have_an_icon_that_is_cached(stack: RunningStack, administrator: Administrator) -> None:
+    """Otherwise browsers ask for ``/favicon.ico``, which does not exist."""
+    someone = Administrator(stack)
+    signing_in = someone.browser.get(CONSOLE)
+    while signing_in.has_redirect_location:
+        signing_in = someone.browser.get(signing_in.headers["Location"])
+    for page in (administrator.opens(), administrator.opens(f"{CONSOLE}/invitation"), signing_in):
+        (address,) = re.findall('<link rel="icon" href="([^"]+)" type="image/svg\\+xml">', page.text)
+        assert "img-src 'self'" in page.headers["Content-Security-Policy"].split("; ")
+        icon = someone.browser.get(address)
+        assert (icon.status_code, icon.headers["Content-Type"]) == (200, "image/svg+xml")
+        assert icon.headers["Cache-Control"] == "public, max-age=86400"
+        assert icon.content.startswith(b"<svg ")
+
+
 def test_the_browser_holds_no_token(administrator: Administrator) -> None:
     administrator.opens()
     kept = [value for name, value in administrator.browser.cookies.items() if name == "identity-console"]

@@ -214,7 +214,7 @@ def test_pages_show_the_logo_and_the_colour_of_the_application(world: World, per
         assert 'src="https://cdn.example.com:8443/logo.svg?a=1&amp;b=2"' in shown.text
         assert '<link rel="stylesheet" href="/sign-in/accent/6b1d8c">' in shown.text
         policy = shown.headers["Content-Security-Policy"].split("; ")
-        assert [each for each in policy if "img-src" in each] == ["img-src https://cdn.example.com:8443"]
+        assert [each for each in policy if "img-src" in each] == ["img-src 'self' https://cdn.example.com:8443"]
     style = person.browser.get("/sign-in/accent/6b1d8c")
     assert (style.status_code, style.headers["Content-Type"]) == (200, "text/css; charset=utf-8")
     assert "--accent: #6b1d8c;" in style.text

@@ -235,6 +235,7 @@ PAGES = {
     "/sign-in/account",
     "/sign-in/cancel",
     "/sign-in/style.css",
+    "/sign-in/icon.svg",
     "/sign-in/script.js",
     "/sign-in/accent/{color}",
     "/consent",

@@ -51,14 +51,14 @@ def test_the_name_and_the_logo_are_in_the_frame_and_escaped() -> None:
     assert re.search(
         r'<a class="brand"[^>]*><img src="https://cdn.example.com:8443/logo.svg\?a=1&amp;b=2" alt=""', html
     )
-    assert "img-src https://cdn.example.com:8443;" in policy
+    assert "img-src 'self' https://cdn.example.com:8443;" in policy
 
 
 def test_without_settings_it_is_ours() -> None:
     html, policy = page(Look("Stead"), "shortcuts/page.html", "de")
     assert "Konsole von \u2068Stead\u2069</title>" in html
     assert re.search(r'<a class="brand"[^>]*><svg', html)
-    assert "img-src" not in policy
+    assert "img-src 'self';" in policy
     assert Pages(Look("Stead")).style.content.count(b"--accent:") == 2
 
 

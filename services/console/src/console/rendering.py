@@ -11,7 +11,7 @@ import msgspec
 from litestar import MediaType, Response
 from litestar.datastructures import Cookie
 
-from console.assets import SCRIPT, stylesheet
+from console.assets import ICON, SCRIPT, stylesheet
 from console.avatars import hue, initials
 from console.folding import folded
 from console.languages import LANGUAGES
@@ -62,6 +62,7 @@ class Pages:
             TEMPLATES,
             LANGUAGES,
             stylesheet=self.style.address,
+            favicon=ICON.address,
             script=SCRIPT.address,
             brand=look.name,
             logo=look.logo_uri,

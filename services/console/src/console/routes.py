@@ -22,7 +22,7 @@ from console.areas import (
     user_invitations,
     users,
 )
-from console.assets import SCRIPT
+from console.assets import ICON, SCRIPT
 from console.console import Console
 from console.invitations import invitation_routes
 from console.problems import problem_pages
@@ -56,7 +56,7 @@ def console_router(context: ConsoleContext) -> Router:
     """Return the routes under ``/console``."""
     console = Console(context)
     pages = [route for area in _AREAS for route in console.routes(area)]
-    files = [asset_route(context.pages.style), asset_route(SCRIPT)]
+    files = [asset_route(context.pages.style), asset_route(ICON), asset_route(SCRIPT)]
     open_to_all = [*files, *sign_in_routes(context), *invitation_routes(context)]
     problems = problem_pages(context.pages)
     return Router("/", route_handlers=[*open_to_all, *pages], exception_handlers=problems)

@@ -1,6 +1,7 @@
 """Files that pages load: styles, scripts and icons, cached by the hash of their content."""
 
 import hashlib
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -29,6 +30,11 @@ class Asset(msgspec.Struct, frozen=True):
     def address(self) -> str:
         """The path with a hash of the content, so that a cached copy is never older than the page."""
         return f"{self.path}?{hashlib.sha256(self.content).hexdigest()[:12]}"
+
+
+def icon(path: str) -> Asset:
+    """Return the mark, as the icon of pages; without one, browsers ask for ``/favicon.ico``."""
+    return Asset(path, "image/svg+xml", (Path(__file__).parent / "icon.svg").read_bytes())
 
 
 def asset_route(asset: Asset) -> HTTPRouteHandler:

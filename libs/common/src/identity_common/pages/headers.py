@@ -16,8 +16,8 @@ def page_headers(*, logo: str | None = None, nonce: str | None = None, leads_els
             such a page has no ``form-action``.
     """
     policy = ["default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'"]
+    policy += [f"img-src 'self' {_origin(logo)}" if logo else "img-src 'self'"]
     policy += [f"script-src 'nonce-{nonce}'"] if nonce else []
-    policy += [f"img-src {_origin(logo)}"] if logo else []
     policy += [] if leads_elsewhere else ["form-action 'self'"]
     return {
         "Content-Security-Policy": "; ".join(policy),

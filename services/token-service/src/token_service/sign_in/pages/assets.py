@@ -1,4 +1,4 @@
-"""Assets of the pages: a stylesheet, a script for progressive enhancement, and an application's colour."""
+"""Assets of the pages: a stylesheet, an icon, a script for progressive enhancement, and an application's colour."""
 
 import re
 from pathlib import Path
@@ -9,13 +9,14 @@ from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
-from identity_common.pages.assets import HEADERS, Asset, asset_route
+from identity_common.pages.assets import HEADERS, Asset, asset_route, icon
 from identity_common.pages.design import DESIGN, accent_style
 
 _HERE: Final = Path(__file__).parent
 _ACCENT: Final = "/sign-in/accent/"
 
 STYLE: Final = Asset("/sign-in/style.css", "text/css", DESIGN + (_HERE / "style.css").read_bytes())
+ICON: Final = icon("/sign-in/icon.svg")
 SCRIPT: Final = Asset("/sign-in/script.js", "text/javascript", (_HERE / "script.js").read_bytes())
 
 
@@ -33,4 +34,4 @@ def asset_routes() -> list[HTTPRouteHandler]:
             raise NotFoundException
         return Response(accent_style(f"#{color}").encode(), media_type="text/css", headers=HEADERS)
 
-    return [asset_route(STYLE), asset_route(SCRIPT), accent]
+    return [asset_route(STYLE), asset_route(ICON), asset_route(SCRIPT), accent]

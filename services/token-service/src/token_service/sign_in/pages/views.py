@@ -11,14 +11,14 @@ from litestar import MediaType, Response
 from identity_common.pages.headers import page_headers
 from identity_common.pages.rendering import environments
 from identity_common.wire.events import ApplicationState
-from token_service.sign_in.pages.assets import SCRIPT, STYLE, accent_address
+from token_service.sign_in.pages.assets import ICON, SCRIPT, STYLE, accent_address
 from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.redirect_uris import home_of
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
-_ENVIRONMENTS: Final = environments(TEMPLATES, LANGUAGES, stylesheet=STYLE.address)
+_ENVIRONMENTS: Final = environments(TEMPLATES, LANGUAGES, stylesheet=STYLE.address, favicon=ICON.address)
 
 
 class Item(msgspec.Struct, frozen=True):
