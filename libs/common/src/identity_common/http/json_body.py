@@ -29,8 +29,10 @@ T = TypeVar("T")
 MAX_DEPTH: Final = 64
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_ESCAPES: Final = re.compile(rb"\\.", re.DOTALL)
+_STRING: Final = re.compile(rb'"[^"]*"?')
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_NEITHER_QUOTES_NOR_BRACKETS: Final = bytes({*range(256)} - {*b'"[]{}'})
 _SUSPICIOUS: Final = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _VALUES: Final = re.compile(r"(?<=enum value ).*|(?<=unknown field ).*", re.DOTALL)  # msgspec quotes them in full
 _INT64: Final = range(-(2**63), 2**63)
@@ -73,8 +75,11 @@ def _require_shallow(text: bytes) -> None:
     """Refuse deep nesting before the parser recurses into it; brackets in strings are ignored."""
     if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
         return
+    # Most strings have no bracket: only their quotes are left, which are removed without looking at each.
+    without_escapes = _ESCAPES.sub(b"", text) if b"\\" in text else text
+    marks = without_escapes.translate(None, _NEITHER_QUOTES_NOR_BRACKETS).replace(b'""', b"")
     depth = 0
-    for match in _BRACKETS.finditer(_STRING.sub(b"", text)):
+    for match in _BRACKETS.finditer(_STRING.sub(b"", marks)):
         depth += 1 if match[0] in b"{[" else -1
         if depth > MAX_DEPTH:
             raise _RefusedError(f"nested deeper than {MAX_DEPTH}")
