@@ -124,7 +124,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     role_ids: tuple[str, ...] = ()
 
 
-class GrantedPermission(msgspec.Struct, frozen=True, omit_defaults=True):
+class GrantedPermission(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
     """A permission of a member.
 
     Attributes:

@@ -1,7 +1,8 @@
 """The template document: its validation, and the difference between two templates. No I/O."""
 
+import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -331,6 +332,7 @@ def types_of(document: TemplateDocument, names: Collection[str]) -> list[Issue]:
 
 def template_of(document: TemplateDocument) -> Template:
     """Return the template of a document without duplicates."""
+    granted = functools.cache(GrantedPermission)  # many roles grant the same
     return Template(
         permissions={permission.name: permission.description for permission in document.permissions},
         roles={
@@ -339,8 +341,8 @@ def template_of(document: TemplateDocument) -> Template:
                 role.type,
                 frozenset(
                     [
-                        *(GrantedPermission(name) for name in role.permissions),
-                        *(GrantedPermission(scope.name, scope.resource) for scope in role.scopes),
+                        *(granted(name) for name in role.permissions),
+                        *(granted(scope.name, scope.resource) for scope in role.scopes),
                     ]
                 ),
             )
@@ -351,22 +353,23 @@ def template_of(document: TemplateDocument) -> Template:
 
 def document_of(template: Template) -> TemplateDocument:
     """Return the document of a template, sorted by name, scopes by resource and then name."""
+    order = functools.cache(by_name)  # of each permission once, though many roles grant it
     return TemplateDocument(
         permissions=tuple(
-            TemplatePermission(name=name, description=description)
-            for name, description in sorted(template.permissions.items(), key=lambda item: by_name(item[0]))
+            TemplatePermission(name=name, description=template.permissions[name])
+            for name in sorted(template.permissions, key=order)
         ),
-        roles=tuple(_entry(name, template.roles[name]) for name in sorted(template.roles, key=by_name)),
+        roles=tuple(_entry(name, template.roles[name], order) for name in sorted(template.roles, key=by_name)),
     )
 
 
-def _entry(name: str, role: Role) -> TemplateRole:
+def _entry(name: str, role: Role, order: Callable[[str], tuple[str, str]]) -> TemplateRole:
     scopes = sorted((each.resource, each.name) for each in role.grants if each.resource is not None)
     return TemplateRole(
         name=name,
         description=role.description,
         type=role.type,
-        permissions=tuple(sorted((each.name for each in role.grants if each.resource is None), key=by_name)),
+        permissions=tuple(sorted((each.name for each in role.grants if each.resource is None), key=order)),
         scopes=tuple(TemplateScope(resource=resource, name=scope) for resource, scope in scopes),
     )
 
@@ -447,8 +450,10 @@ def member_effects(counted: Iterable[tuple[Collection[GrantedPermission], Reach,
     return tuple(sorted(effects, key=lambda effect: (effect.name, effect.resource or "")))
 
 
-def _repeated(values: Iterable[object]) -> Iterator[int]:
+def _repeated(values: Collection[object]) -> Iterator[int]:
     """Yield the indices of repeated values."""
+    if len(set(values)) == len(values):
+        return
     seen: set[object] = set()
     for index, value in enumerate(values):
         if value in seen:

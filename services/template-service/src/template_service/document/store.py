@@ -34,24 +34,20 @@ _LOCK_PERMISSIONS: Final = text(
 _READ: Final = text(
     """
     WITH granted AS (
-        SELECT held.role_id, permissions.id, permissions.name, NULL AS resource
-        FROM role_permissions AS held
-        JOIN permissions ON permissions.tenant_id = :tenant AND permissions.id = held.permission_id
-        WHERE held.tenant_id = :tenant
+        SELECT role_id, permission_id AS id FROM role_permissions WHERE tenant_id = :tenant
         UNION ALL
-        SELECT held.role_id, known_scopes.id, known_scopes.name, known_resources.indicator
-        FROM role_scopes AS held
-        JOIN known_scopes ON known_scopes.tenant_id = :tenant AND known_scopes.id = held.scope_id
-        JOIN known_resources ON known_resources.tenant_id = :tenant AND known_resources.id = known_scopes.resource_id
-        WHERE held.tenant_id = :tenant
-    ), of_role AS (
-        SELECT role_id, array_agg(id) AS ids, array_agg(name) AS names, array_agg(resource) AS resources
-        FROM granted GROUP BY role_id
-    )
-    SELECT id, name, description, NULL AS type, NULL AS ids, NULL AS names, NULL AS resources
+        SELECT role_id, scope_id FROM role_scopes WHERE tenant_id = :tenant
+    ), of_role AS (SELECT role_id, array_agg(id) AS ids FROM granted GROUP BY role_id)
+    SELECT id, name, description, NULL AS resource, NULL AS type, CAST(NULL AS text[]) AS ids
     FROM permissions WHERE tenant_id = :tenant
     UNION ALL
-    SELECT id, name, description, type, ids, names, resources
+    SELECT known_scopes.id, known_scopes.name, NULL, known_resources.indicator, NULL, NULL
+    FROM known_scopes
+    JOIN known_resources ON known_resources.tenant_id = :tenant AND known_resources.id = known_scopes.resource_id
+    WHERE known_scopes.tenant_id = :tenant
+        AND known_scopes.id IN (SELECT scope_id FROM role_scopes WHERE tenant_id = :tenant)
+    UNION ALL
+    SELECT id, name, description, NULL, type, ids
     FROM roles LEFT JOIN of_role ON of_role.role_id = roles.id WHERE tenant_id = :tenant
     """
 ).bindparams(_TENANT)
@@ -187,22 +183,22 @@ async def lock_template(connection: AsyncConnection, tenant_id: str) -> None:
 
 async def read_template(connection: AsyncConnection, tenant_id: str) -> StoredTemplate:
     """Return the whole template, from one snapshot."""
+    rows = (await connection.execute(_READ, {"tenant": tenant_id})).all()
     permissions: dict[str, str | None] = {}
-    roles: dict[str, Role] = {}
-    stored = StoredTemplate(Template(permissions, roles), {}, {})
-    for row in await connection.execute(_READ, {"tenant": tenant_id}):
+    contents: dict[str, GrantedPermission] = {}
+    for row in rows:
         if row.type is None:
-            permissions[row.name] = row.description
-            stored.content_ids[GrantedPermission(row.name)] = row.id
-            continue
-        grants = {
-            GrantedPermission(name, resource): content_id
-            for content_id, name, resource in zip(row.ids or (), row.names or (), row.resources or (), strict=True)
-        }
-        roles[row.name] = Role(row.description, row.type, frozenset(grants))
-        stored.role_ids[row.name] = row.id
-        stored.content_ids.update(grants)
-    return stored
+            contents[row.id] = GrantedPermission(row.name, row.resource)
+            if row.resource is None:
+                permissions[row.name] = row.description
+    roles: dict[str, Role] = {}
+    role_ids: dict[str, str] = {}
+    for row in rows:
+        if row.type is not None:
+            grants = frozenset(contents[each] for each in row.ids or () if each in contents)
+            roles[row.name] = Role(row.description, row.type, grants)
+            role_ids[row.name] = row.id
+    return StoredTemplate(Template(permissions, roles), role_ids, {each: id_ for id_, each in contents.items()})
 
 
 async def lock_scopes(
