@@ -1,5 +1,6 @@
 """``/console/impersonations``: who acts as whom and why, and how to end it."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -252,8 +253,10 @@ async def _word(request: ConsoleRequest, party: dict[str, str]) -> str:
     """
     if len(party) > 1:
         raise NoSuchPage
-    users = await user_names(request, [party.get("userId"), party.get("actorId")])
-    applications = await application_names(request, [party.get("clientId")])
+    users, applications = await asyncio.gather(
+        user_names(request, [party.get("userId"), party.get("actorId")]),
+        application_names(request, [party.get("clientId")]),
+    )
     return next(iter((users | applications).values()), _EVERYONE)
 
 
@@ -278,10 +281,10 @@ async def named(
     request: ConsoleRequest, found: Sequence[Impersonation], party: dict[str, str] | None = None
 ) -> dict[str, Any]:
     """Return the names of the users, applications and organizations in a list of impersonations."""
-    return {
-        "organizations": await organization_names(request, [each.organization_id for each in found]),
-        **await _called(request, found, party or {}),
-    }
+    organizations, called = await asyncio.gather(
+        organization_names(request, [each.organization_id for each in found]), _called(request, found, party or {})
+    )
+    return {"organizations": organizations, **called}
 
 
 async def _called(
@@ -292,7 +295,8 @@ async def _called(
     user_ids += [party.get("userId"), party.get("actorId"), *(each.user_id for each in events)]
     client_ids = [each.client_id for each in found] + [each.issued_to for each in found]
     client_ids += [party.get("clientId"), *(each.application_id for each in events)]
-    return {"users": await user_names(request, user_ids), "applications": await application_names(request, client_ids)}
+    users, applications = await asyncio.gather(user_names(request, user_ids), application_names(request, client_ids))
+    return {"users": users, "applications": applications}
 
 
 def _told(found: Impersonation, names: dict[str, str]) -> list[AuditEntry]:

@@ -1,5 +1,6 @@
 """``/console/template``: the matrix of roles and permissions, and the preview of a change."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -11,9 +12,9 @@ from console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from console.console import Area
 from console.forms import ETAG_FIELD, BadForm, Form
 from console.requests import ConsoleRequest
-from stead import OrganizationTemplate
+from stead import OrganizationTemplate, Resource
 from stead.errors import Conflict, InvalidInput, VersionMismatch
-from stead.models import TemplateRole, TemplateScope
+from stead.models import Scope, TemplateRole, TemplateScope
 
 PATH: Final = "/console/template"
 
@@ -21,6 +22,8 @@ _AREA: Final = "template"
 _RESOURCES: Final = "/console/resources"
 _ROLES: Final = 12
 _PERMISSIONS: Final = 40
+_READ_AT_ONCE: Final = 8
+"""API resources whose permissions are read at the same time."""
 
 AREA: Final = Area()
 
@@ -116,8 +119,11 @@ def _permissions(role: TemplateRole) -> list[Permission]:
 def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: Iterable[Cell]) -> OrganizationTemplate:
     """Return the document with some cells changed; a cell whose role is gone is ignored."""
     added, removed = list(granted), list(revoked)
+    changing = {cell.role for cell in (*added, *removed)}
 
     def role_after(role: TemplateRole) -> TemplateRole:
+        if role.name not in changing:
+            return role
         more = [cell.permission for cell in added if cell.role == role.name]
         fewer = {cell.permission for cell in removed if cell.role == role.name}
         after = [each for each in dict.fromkeys([*_permissions(role), *more]) if each not in fewer]
@@ -131,9 +137,9 @@ def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: It
 
 
 async def _matrix_page(request: ConsoleRequest) -> Response[str]:
-    document = await request.api.organization_template.get()
+    document, offered = await asyncio.gather(request.api.organization_template.get(), _api_permissions(request))
     described = {Permission(each.name): each.description for each in document.permissions}
-    described |= await _api_permissions(request, document)
+    described |= _granted(document) if offered is None else offered
     kind = "MachineToMachine" if request.parameter("type") == "MachineToMachine" else "User"
     role_filter, permission_filter = request.parameter("roles"), request.parameter("permissions")
     roles = [role for role in document.roles if role.type == kind and role_filter.lower() in role.name.lower()]
@@ -232,20 +238,32 @@ def _held(roles: Sequence[TemplateRole], permissions: Sequence[Permission]) -> f
     )
 
 
-async def _api_permissions(request: ConsoleRequest, document: OrganizationTemplate) -> dict[Permission, str | None]:
+async def _api_permissions(request: ConsoleRequest) -> dict[Permission, str | None] | None:
     """Return the scopes of all API resources, with their descriptions; no organization role grants the Management API.
 
-    An administrator who may not see API resources gets those that roles grant.
+    None for an administrator who may not see API resources.
     """
     if not request.may(_RESOURCES):
-        granted = {Permission(scope.name, scope.resource) for role in document.roles for scope in role.scopes}
-        return dict.fromkeys(sorted(granted, key=lambda each: (each.resource, each.name)))
+        return None
+    turns = asyncio.Semaphore(_READ_AT_ONCE)
+
+    async def scopes_of(resource: Resource) -> list[Scope]:
+        async with turns:
+            return [scope async for scope in request.api.resources.scopes(resource.id)]
+
+    resources = [each async for each in request.api.resources.list() if each.indicator != request.management_api]
+    found = await asyncio.gather(*map(scopes_of, resources))
     return {
         Permission(scope.name, resource.indicator): scope.description
-        async for resource in request.api.resources.list()
-        if resource.indicator != request.management_api
-        async for scope in request.api.resources.scopes(resource.id)
+        for resource, scopes in zip(resources, found, strict=True)
+        for scope in scopes
     }
+
+
+def _granted(document: OrganizationTemplate) -> dict[Permission, None]:
+    """Return the scopes of API resources that roles grant."""
+    granted = {Permission(scope.name, scope.resource) for role in document.roles for scope in role.scopes}
+    return dict.fromkeys(sorted(granted, key=lambda each: (each.resource, each.name)))
 
 
 def _differences(form: Form) -> tuple[list[Cell], list[Cell]]:
