@@ -321,9 +321,10 @@ async def test_impersonations_are_found_by_ticket_and_reason_until_they_are_eras
             "userId": customer["id"],
             "occurredAt": at,
         }
-        for q in ("TCK-2077", "2077", "tck 2077", "customer creme", "order lost", "impersonation0"):
+        for q in ("TCK-2077", "2077", "207 cre cust", "tck 2077", "customer creme", "order lost", "impersonation0"):
             assert (await found(own.client, q))["impersonations"] == [expected], q
         assert await impersonations("TCK") == await impersonations("crème") == ["impersonation1", "impersonation0"]
+        assert await impersonations("TCK-2077 another") == await impersonations("2077 207 208") == []
         for q in ("entry1", "request1"):
             log = {"type": "log", "id": "entry1", "name": ISSUED, "detail": "request1", "occurredAt": at + 1}
             assert (await found(own.client, q))["logs"] == [log]
@@ -375,7 +376,8 @@ async def test_no_part_of_a_search_reads_a_long_table(template: Template) -> Non
         for q in ("77", "customer", "customer order 7", "example.com"):
             query = {"query": prefix_query(q)}
             by_words = {**values, **times, **query}
-            for statement in (store.OF_WORDS, store.OF_IMPERSONATION, store.OF_ENTRY, store.OF_REQUEST):
+            by_id = (store.OF_IMPERSONATION, store.OF_ENTRY, store.OF_REQUEST)
+            for statement in (store.OF_WORDS, store.OF_RARE_WORDS, *by_id):
                 assert await whole_tables(database, statement, by_words) == []
             users = next(each for each in store.OBJECTS if each.group == "users")
             assert await whole_tables(database, search_statement((users,)), {**values, **query}) == []

@@ -17,6 +17,7 @@ MAX_WORD_CHARACTERS: Final = 64
 """Longer words are compared by their beginnings."""
 
 _MAX_WORDS: Final = 8
+_RARE_DIGITS: Final = 3
 _SEPARATORS: Final = re.compile(f"[{SEPARATORS}]+")
 
 
@@ -32,11 +33,31 @@ def prefix_query(text: str) -> str | None:
     telephone number.
     """
     found = words(text)
-    longest = sorted(dict.fromkeys(found), key=len, reverse=True)[:_MAX_WORDS]
-    query = " & ".join(map(_beginning, longest))
+    query = " & ".join(map(_beginning, _longest(found)))
     if len(found) > 1 and all(map(str.isdecimal, found)):
         query = f"{query} | {_beginning(''.join(found)[:MAX_WORD_CHARACTERS])}"
     return query or None
+
+
+def rare_words_query(text: str) -> str | None:
+    """Return the ``tsquery`` for the words of a text that few other texts have, by themselves: its longer numbers.
+
+    None if there are none, or if they may be groups of a telephone number.
+    """
+    found = words(text)
+    numbers = [word for word in _longest(found) if sum(map(str.isdecimal, word)) >= _RARE_DIGITS]
+    may_be_a_telephone_number = len(found) > 1 and all(map(str.isdecimal, found))
+    return None if may_be_a_telephone_number else " & ".join(map(_beginning, numbers)) or None
+
+
+def has_beginnings(text: str, beginnings: str) -> bool:
+    """Return whether a text has a word with each of these beginnings, as ``prefix_query`` compares them."""
+    found = words(text)
+    return all(any(word.startswith(beginning) for word in found) for beginning in _longest(words(beginnings)))
+
+
+def _longest(found: list[str]) -> list[str]:
+    return sorted(dict.fromkeys(found), key=len, reverse=True)[:_MAX_WORDS]
 
 
 def _beginning(word: str) -> str:
