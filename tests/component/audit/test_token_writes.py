@@ -96,6 +96,21 @@ async def test_a_consent_that_is_rolled_back_leaves_no_entry(replicas: Replicas,
     assert await entries(replicas) == []
 
 
+async def test_a_consent_that_was_recorded_without_asking_says_so(replicas: Replicas, stores: Stores) -> None:
+    """At a sign-in to a first-party application; then it becomes a third-party one, which asks."""
+    user_id, application_id = new_id(), new_id()
+    for implicit, scopes in ((True, ("openid",)), (True, ("openid", "email")), (False, ("openid", "email"))):
+        consented = msgspec.structs.replace(OPENID, scopes=frozenset(scopes))
+        authorization = code_for(user_id, application_id, Verifier(), consented=consented).authorization
+        async with stores.authorizations.agreement(user_id, application_id) as agreement:
+            await agreement.begin(authorization, implicit=implicit)
+    assert [entry.key for entry in await entries(replicas)] == [
+        "token.consent.imply",
+        "token.consent.imply",
+        "token.consent.update",
+    ]
+
+
 async def test_keys_that_are_rotated_deleted_or_expire_leave_one_entry_each(replicas: Replicas) -> None:
     keys = replicas.one()
     await keys.load()

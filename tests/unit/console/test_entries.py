@@ -29,7 +29,7 @@ KEYS = {
     *(f"token.{each}.{verb}" for each in OBJECTS.values() for verb in ("succeeded", "refused")),
     *(f"token.sign-in.{verb}" for verb in ("succeeded", "refused", "throttled")),
     *("token.session.ended", "token.session.left"),
-    *(f"token.consent.{verb}" for verb in ("create", "update", "delete")),
+    *(f"token.consent.{verb}" for verb in ("create", "update", "imply", "delete")),
     *(f"token.{key}-key.{verb}" for key in ("signing", "not-valid") for verb in ("rotate", "delete")),
 }
 """Keys of entries without an operation, and of those of subject tokens."""

@@ -129,6 +129,7 @@ class Agreement:
         self._tenant_id = tenant_id
         self._clock = clock
         self._has_changed = False
+        self._is_implicit = False
         self.known = known
 
     async def begin(self, authorization: Authorization, *, implicit: bool) -> None:
@@ -143,6 +144,7 @@ class Agreement:
         self._has_changed |= await consents.add(
             self._connection, *whose, consented=consented, known=self.known, implicit=implicit, now=now
         )
+        self._is_implicit = implicit
         row = {
             **msgspec.structs.asdict(authorization),
             "tenant_id": self._tenant_id,
@@ -159,7 +161,7 @@ class Agreement:
             await record_write(
                 self._connection,
                 self._tenant_id,
-                "token.consent.create" if is_new else "token.consent.update",
+                "token.consent.imply" if self._is_implicit else f"token.consent.{'create' if is_new else 'update'}",
                 aggregates=[_consent(user_id, application_id)],
                 occurred_at=self._clock(),
                 user_id=user_id,
