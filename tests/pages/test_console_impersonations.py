@@ -297,6 +297,28 @@ def test_the_policy_is_read_but_not_changed_without_the_right(stack: RunningStac
     assert not stack.management.impersonation_policy.get().require_actor
 
 
+@pytest.mark.usefixtures("off")
+def test_the_policy_is_changed_without_seeing_roles(stack: RunningStack) -> None:
+    """The excluded ones, of which only the ids are known, stay; the others are not offered."""
+    policy, role = (
+        stack.management.impersonation_policy,
+        stack.management.roles.create(f"Kept {secrets.token_hex(4)}", ""),
+    )
+    policy.update(excluded_roles=[role.id])
+    keeper = Administrator(stack, "config", "impersonations:read")
+    page = keeper.opens(POLICY)
+    assert page.status_code == 200
+    assert role.name not in page.text
+    assert "roles:read" in page.text
+    assert keeper.form(page)[1]["excludedRoles"] == [role.id]
+    refused = keeper.sends(page, requireContext="x" * 65)
+    assert (refused.status_code, keeper.form(refused)[1]["excludedRoles"]) == (400, [role.id])
+    assert keeper.sends(page, requireActor="yes").is_redirect
+    assert policy.get() == ImpersonationPolicy(require_actor=True, require_context=(), excluded_roles=(role.id,))
+    assert keeper.sends(keeper.opens(POLICY), excludedRoles=[]).is_redirect
+    assert policy.get().excluded_roles == ()
+
+
 @pytest.mark.parametrize("path", ["impersonations/none", "impersonations/none/end", "audit/none", "audit/none/proof"])
 def test_what_is_not_there_is_a_page(administrator: Administrator, path: str) -> None:
     assert administrator.opens(f"{CONSOLE}/{path}").status_code == 404

@@ -39,7 +39,6 @@ _BESIDES: Final = (
     ("applications/[^/]+/roles", "GetApplication"),
     ("applications/[^/]+/delete", "ListApplicationOrganizations"),
     ("template/[^/]+/[^/]+/delete/export", "ListOrganizations"),
-    ("impersonations/policy", "ListRoles"),
 )
 """Addresses of pages that cannot be shown without a further operation, and that operation; all that match count."""
 

@@ -9,8 +9,8 @@ from litestar import Response
 from console.areas.names import batches
 from console.console import Area
 from console.forms import Form
-from console.page_parts import latest
-from console.requests import ConsoleRequest
+from console.page_parts import latest, part
+from console.requests import HOME, ConsoleRequest
 from stead import ImpersonationPolicy, Role
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
@@ -47,21 +47,27 @@ async def _page(request: ConsoleRequest, *, form: Form | None = None, status: in
     search = request.parameter("search")
     found, offered, recent = await asyncio.gather(
         request.api.impersonation_policy.get(),
-        request.api.roles.list(type="User", search=search or None, page_size=_PAGE_SIZE).page(),
+        part(
+            request, "ListRoles", request.api.roles.list(type="User", search=search or None, page_size=_PAGE_SIZE).page
+        ),
         latest(request, operation="UpdateImpersonationPolicy"),
     )
     current = _form(found)
     values = form or request.typed() or current
     values.merge(current, choices={_ROLES})
-    named = await _roles(request, {*found.excluded_roles, *values.all(_ROLES)})
+    excluded = {*found.excluded_roles, *values.all(_ROLES)}
+    named = await _roles(request, excluded) if request.may(f"{HOME}/roles") else []
+    roles = offered.value
     return await request.page(
         "impersonations/policy.html",
         area=_AREA,
         status=status,
         form=values,
         named=named,
-        offered=[each for each in offered.items if each.id not in {role.id for role in named}],
-        total=offered.total if offered.following else None,
+        unnamed=sorted(excluded) if offered.missing else [],
+        offered=[each for each in roles.items if each.id not in {role.id for role in named}] if roles else [],
+        roles=offered,
+        total=roles.total if roles and roles.following else None,
         search=search,
         recent=recent,
     )
