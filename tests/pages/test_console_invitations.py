@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
+import asyncpg
 import httpx2 as httpx
 import pytest
 
 from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import WAIT_S
 
 USERS = f"{CONSOLE}/users"
 ACCEPTING = f"{CONSOLE}/invitation"
@@ -213,6 +216,36 @@ def test_a_role_beyond_ones_own_is_refused_in_words_and_the_user_is_deleted_agai
     page = inviter.follows(inviter.sends(refused, role=""))
     invitation_in(stack, page)
     assert len(found(stack, email)) == 1
+
+
+async def test_what_is_left_when_the_session_ends_in_the_middle_is_told_after_the_next_sign_in(
+    stack: RunningStack, email: str
+) -> None:
+    inviter, role = (
+        Administrator(stack, "all"),
+        stack.management.roles.create(f"Clerk {secrets.token_hex(5)}", "", "User"),
+    )
+    page = inviter.opens(INVITE)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~* 'roles'"
+    database = await asyncpg.connect(stack.addresses.management_database_url.replace("+asyncpg", ""))
+    async with database.transaction():
+        await database.execute("SELECT FROM roles WHERE id = $1 FOR UPDATE", role.id)
+        sending = asyncio.create_task(asyncio.to_thread(inviter.sends, page, primaryEmail=email, role=role.name))
+        async with asyncio.timeout(WAIT_S):
+            while not await database.fetchval(waiting):
+                assert not sending.done()
+                await asyncio.sleep(0.05)
+        out = inviter.form(page, f"{CONSOLE}/sign-out")[1]
+        assert (await asyncio.to_thread(inviter.browser.post, f"{CONSOLE}/sign-out", data=out)).is_redirect
+    answer = await sending
+    await database.close()
+    (user_id,) = found(stack, email)
+    page = await asyncio.to_thread(inviter.follows, answer)
+    assert page.url.path == INVITE
+    assert "was created, but not completed, and could not be deleted again" in text(page)
+    assert f'href="{USERS}/{user_id}"' in page.text
+    assert inviter.form(page)[1]["primaryEmail"] == [email]
+    assert "could not be deleted" not in text(inviter.opens(INVITE))
 
 
 def test_a_form_that_is_sent_several_times_at_once_makes_one_user(

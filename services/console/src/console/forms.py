@@ -54,7 +54,7 @@ class Form:
     """
 
     def __init__(self, fields: Mapping[str, Sequence[str]] | None = None) -> None:
-        self._fields = fields or {}
+        self._fields = dict(fields or {})
         self.errors: dict[str, str] = {}
         self.problem = ""
         self.is_overtaken = False
@@ -84,6 +84,10 @@ class Form:
     def fields(self) -> dict[str, list[str]]:
         """All fields except the CSRF token, in their order."""
         return {name: list(values) for name, values in self._fields.items() if name != CSRF_FIELD}
+
+    def add(self, name: str, value: str) -> None:
+        """Add a field that was not entered."""
+        self._fields[name] = [value]
 
     def value(self, name: str) -> str:
         """Return the text of a field; empty if it was not sent."""

@@ -1,8 +1,8 @@
 """Inviting people: ``/console/users/invite``, the open invitations, and the invitation of one user.
 
 A new user is invited in one form: the user, what it may do, and the invitation. All of it is made, or none: where a
-step fails, the user is deleted again, and the page says so where even that failed. A form that is sent twice makes one
-user, as its e-mail address is in use by then.
+step fails, the user is deleted again, and the page says so where even that failed: where the session has ended, after
+the next sign-in. A form that is sent twice makes one user, as its e-mail address is in use by then.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from console.forms import Form, InvalidField
 from console.invitations import ACCEPTING
 from console.page_parts import Part, part
 from console.rendering import moment
-from console.requests import ConsoleRequest
+from console.requests import ConsoleRequest, NoRights, SignInNeeded
 from identity_common.names import canonical_name
 from stead import Invitation, OrganizationRole, Role, User
-from stead.errors import ApiError, Conflict, Forbidden, InvalidInput, NotFound, Unavailable
+from stead.errors import ApiError, Conflict, Forbidden, InvalidId, InvalidInput, NotFound, Unavailable
 from stead.manage.lists import ListPage
 
 AREA: Final = Area()
@@ -35,6 +35,8 @@ _COMPARED: Final = 1000
 _A_DAY: Final = 24 * 60
 _A_WEEK: Final = 7 * _A_DAY
 _STATES: Final = {"pending": "Pending", "expired": "Expired", "all": None}
+_LEFT: Final = "left"
+"""Field of a form that waits for a sign-in: the user that was created and is still there."""
 _FIELDS: Final = {"user.email_already_in_use": "primaryEmail"}
 
 
@@ -63,7 +65,8 @@ class Given(msgspec.Struct, frozen=True):
 @AREA.page("/users/invite", scope="all")
 async def new_invitation(request: ConsoleRequest) -> Response[str]:
     form = request.typed() or Form.of(organization=request.parameter("organization"), minutes=_A_WEEK)
-    return await _page(request, form)
+    left = await _left(request, form)
+    return await _page(request, form, outcome="left" if left else "", existing=left)
 
 
 @AREA.action("/users/invite")
@@ -93,6 +96,10 @@ async def invite_new_user(request: ConsoleRequest, form: Form) -> Response[str]:
         outcome = await _undo(request, user)
         status = _refuse(form, error)
         return await _page(request, form, status=status, outcome=outcome, existing=user if outcome == "left" else None)
+    except (SignInNeeded, NoRights):
+        if await _undo(request, user) == "left":
+            form.add(_LEFT, user.id)  # the form is shown again after the sign-in
+        raise
     return await _done(request, user.id, invitation)
 
 
@@ -195,9 +202,20 @@ async def _undo(request: ConsoleRequest, user: User) -> str:
         await request.api.users.delete(user.id)
     except NotFound:
         return "undone"
-    except (ApiError, Unavailable):
+    except (ApiError, Unavailable, SignInNeeded, NoRights):
         return "left"
     return "undone"
+
+
+async def _left(request: ConsoleRequest, form: Form) -> User | None:
+    """Return the user that was created before the session ended, and could not be deleted again; None if it is gone."""
+    user_id = form.text(_LEFT)
+    if user_id is None:
+        return None
+    try:
+        return await request.api.users.get(user_id)
+    except (NotFound, InvalidId):
+        return None
 
 
 def _refuse(form: Form, error: ApiError | Unavailable) -> int:
