@@ -66,6 +66,34 @@ def test_every_read_is_private_and_revalidated_and_a_refusal_is_not_stored(syste
         assert caching(httpx.get(f"{system.base_url}{existing}")) == (401, UNTAGGED)
 
 
+@pytest.mark.parametrize("path", READ)
+def test_a_read_is_answered_as_by_the_framework(system: FuzzedSystem, path: str) -> None:
+    """The framework judges every unusual ``Host``, and so answers the request itself."""
+    existing = path.format(**system.existing(path, set(re.findall(r"{(\w+)}", path))))
+    bearer, _ = system.authorization(path, None, 0)
+    with httpx.Client(base_url=system.base_url, timeout=20) as client:
+
+        def answer(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+            found = client.get(address, headers=headers)
+            varying = {"date", "x-request-id"}
+            return (
+                found.status_code,
+                {name: value for name, value in found.headers.items() if name not in varying},
+                found.content,
+            )
+
+        def agree(address: str, **headers: str) -> bool:
+            """Tell whether both answers agree; what arrives over the bus may change them in between."""
+            return answer(address, **headers) == answer(address, **headers, Host="an_unusual_host")
+
+        unknown = re.sub(r"{\w+}", "unknown", path)
+        for address in (existing, f"{existing}?page_size=2&page=1", f"{existing}?unknown=1", unknown, f"{existing}%00"):
+            eventually(lambda address=address: agree(address, **bearer))
+            eventually(lambda address=address: agree(address, **bearer, **{"If-None-Match": "*"}))
+        assert agree(existing)
+        assert agree(existing, Authorization="Bearer wrong")
+
+
 @pytest.mark.parametrize("path", ["/api/subject-tokens", "/api/applications/{application_id}/secrets"])
 def test_a_secret_is_not_stored(system: FuzzedSystem, path: str) -> None:
     found = system.existing("/api/applications/{application_id}", {"application_id", "user_id"})

@@ -14,6 +14,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandlersMa
 from prometheus_client import CollectorRegistry
 
 from identity_common.http import health
+from identity_common.http.direct_reads import DirectReads
 from identity_common.http.health import Readiness
 from identity_common.http.if_match import Versions
 from identity_common.http.json_body import JsonRequest
@@ -89,9 +90,10 @@ def create_service_app(
         logging_config=None,  # asgi.py and __main__.py configure logs, once per process
         debug=False,
     )
-    app.state.versions = Versions(app, ConditionalGet(app.asgi_handler))
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
-    routed = WrittenRevisions(Options(ConditionalGet(app.asgi_handler)))
+    tagged = ConditionalGet(app.asgi_handler)
+    app.state.versions = Versions(app, DirectReads(tagged, app))
+    routed = DirectReads(WrittenRevisions(Options(tagged)), app)
     everywhere = tracing().around_requests(cors(Head(_past_the_router(routed, route_handlers), app)))
     app.asgi_handler = RoutedPath(Observation(everywhere, HttpMetrics(registry)))
     return app

@@ -4,7 +4,7 @@ A handler of the framework would double the cost of the request (docs/decisions/
 around a handler: checks the method, renders the response, and renders every error as the other routes do.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from identity_common.http.problems import ApiError, method_not_allowed, refusal_
 _JSON: Final = (b"content-type", b"application/json")
 _encode: Final = msgspec.json.Encoder().encode
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = list[tuple[bytes, bytes]]
 
 
 class RawAnswer(NamedTuple):
@@ -65,11 +65,11 @@ def posted(
         headers: Of its success, besides those of every response.
         operation: As the OpenAPI document describes it; its status is that of a success.
     """
-    of_success = _raw(headers)
+    of_success = raw_headers(headers)
 
     async def handle(scope: Scope, receive: Receive) -> RawAnswer:
         content, further = await answer(scope, receive)
-        return RawAnswer(operation.status, [*of_success, *_raw(further)], content)
+        return RawAnswer(operation.status, [*of_success, *raw_headers(further)], content)
 
     return _route(path, handle, method="POST", operation=operation)
 
@@ -94,27 +94,39 @@ def _route(path: str, handle: Handle, *, method: str, operation: Operation) -> A
         """Answer one request."""
         requested: str = scope["method"]  # type: ignore[typeddict-item]
         if requested == "OPTIONS":
-            await _send(send, 204, _raw(wrong_method.headers))
-            return
-        try:
-            answer = await handle(scope, receive) if requested == method else _refused(wrong_method)
-        except Exception as error:  # noqa: BLE001 - the edge
-            answer = _refused(refusal_of(error))
-        if answer.status == 304:
-            await _send(send, 304, answer.headers)
-            return
-        body = _encode(answer.content)
-        headers = [_JSON, *answer.headers, (b"content-length", str(len(body)).encode())]
-        await _send(send, answer.status, headers, body)
+            await _send(send, 204, raw_headers(wrong_method.headers))
+        elif requested == method:
+            await respond(handle, scope, receive, send)
+        else:
+            await _send_answer(send, _refused(wrong_method))
 
     return route
 
 
+async def respond(handle: Handle, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the response that a handler returns, or that to the error that it raises."""
+    try:
+        answer = await handle(scope, receive)
+    except Exception as error:  # noqa: BLE001 - the edge
+        answer = _refused(refusal_of(error))
+    await _send_answer(send, answer)
+
+
+async def _send_answer(send: Send, answer: RawAnswer) -> None:
+    if answer.status == 304:
+        await _send(send, 304, answer.headers)
+        return
+    body = _encode(answer.content)
+    headers = [_JSON, *answer.headers, (b"content-length", str(len(body)).encode())]
+    await _send(send, answer.status, headers, body)
+
+
 def _refused(refusal: ApiError) -> RawAnswer:
-    return RawAnswer(refusal.status, _raw(refusal.headers), refusal.body)
+    return RawAnswer(refusal.status, raw_headers(refusal.headers), refusal.body)
 
 
-def _raw(headers: Mapping[str, str]) -> Headers:
+def raw_headers(headers: Mapping[str, str]) -> Headers:
+    """Return headers as ASGI sends them."""
     return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 

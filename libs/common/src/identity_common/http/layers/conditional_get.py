@@ -31,6 +31,22 @@ def entity_tag(body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b'"' + digest.hexdigest()[:32].encode() + b'"'
 
 
+def read_condition(scope: Scope) -> bytes:
+    """Return the ``If-None-Match`` of a request; empty without one."""
+    return b", ".join(value for name, value in scope["headers"] if name == _IF_NONE_MATCH)
+
+
+def conditional(condition: bytes, body: bytes, headers: Headers) -> tuple[int, Headers]:
+    """Return the status of a successful response, 200 or 304, and its headers with the entity tag."""
+    etag = next((value for name, value in headers if name.lower() == b"etag"), None)
+    if etag is None:
+        etag = entity_tag(body, headers)
+        headers = [*headers, (b"etag", etag)]
+    if condition and is_known(etag, condition):
+        return 304, [(name, value) for name, value in headers if name.lower() not in _BODY_HEADERS]
+    return 200, headers
+
+
 class ConditionalGet:
     """ASGI layer around an app; it buffers JSON responses to GET."""
 
@@ -42,8 +58,7 @@ class ConditionalGet:
         if scope["type"] != "http" or scope["method"] != "GET":  # type: ignore[comparison-overlap,typeddict-item]
             await self._app(scope, receive, send)
             return
-        condition = b", ".join(value for name, value in scope["headers"] if name == _IF_NONE_MATCH)
-        await self._app(scope, receive, _Response(condition, send))
+        await self._app(scope, receive, _Response(read_condition(scope), send))
 
 
 class _Response:
@@ -66,19 +81,10 @@ class _Response:
             await self._send(message)
 
     async def _finish(self, start: HTTPResponseStartEvent) -> None:
-        headers = list(start["headers"])
-        etag = next((value for name, value in headers if name.lower() == b"etag"), None)
-        if etag is None:
-            etag = entity_tag(self._body, headers)
-            headers.append((b"etag", etag))
-        if self._condition and is_known(etag, self._condition):
-            headers = [(name, value) for name, value in headers if name.lower() not in _BODY_HEADERS]
-            await self._send({"type": "http.response.start", "status": 304, "headers": headers})
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            return
-        start["headers"] = headers
-        await self._send(start)
-        await self._send({"type": "http.response.body", "body": self._body, "more_body": False})
+        status, headers = conditional(self._condition, self._body, list(start["headers"]))
+        body = b"" if status == 304 else self._body
+        await self._send({**start, "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def _is_json(start: HTTPResponseStartEvent) -> bool:
