@@ -15,6 +15,7 @@ from identity_common.outbox.commands import SourceCommands
 from identity_common.progress import Progress
 from identity_common.rights.scopes import SCOPE_ALL
 from identity_common.serving import run_restoration
+from identity_common.stores.lookups import Lookups
 from identity_common.stores.reader import autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis
 from management_service.applications.service import Applications
@@ -109,6 +110,7 @@ async def _bootstrap(
 ) -> Credentials:
     engine = parts.engine(settings)
     reader = autocommit(engine)
+    lookups = Lookups(settings.database_url, service="management-service")
     published = Progress()
     published.advance(_EVERYTHING_PUBLISHED)  # the running service's relay publishes; bootstrap does not wait for it
     changes = parts.changes(settings, engine, published)
@@ -119,18 +121,18 @@ async def _bootstrap(
             await one_at_a_time.execute(_BOOTSTRAP_LOCK)
             await changes.prepare()
             earlier = Credentials.from_values(await stored.read()) if stored else None
-            roles = Roles(reader, changes, administrators, attainable, tenant_id=tenant_id)
+            roles = Roles(reader, lookups, changes, administrators, attainable, tenant_id=tenant_id)
             credentials = await Bootstrap(
-                resources=parts.resources(settings, reader, changes),
+                resources=parts.resources(settings, reader, lookups, changes),
                 roles=roles,
-                applications=_applications(settings, reader, changes),
+                applications=_applications(settings, reader, lookups, changes),
                 assignments=Assignments(reader, changes, administrators, attainable, tenant_id=tenant_id),
                 management_api=settings.management_api_resource,
             ).run(earlier)
             if stored and credentials != earlier:
                 await stored.write(msgspec.structs.asdict(credentials))
             if console:
-                await _bootstrap_console(settings, reader, changes, console, administrator)
+                await _bootstrap_console(settings, reader, lookups, changes, console, administrator)
             policies = ImpersonationPolicies(reader, changes, tenant_id=tenant_id)
             await FirstPolicy(policies, roles, tenant_id=tenant_id).ensure(
                 require_actor=settings.bootstrap_require_actor,
@@ -142,13 +144,15 @@ async def _bootstrap(
         for each in (stored, console, administrator):
             if each:
                 await each.aclose()
+        lookups.stop()
         await engine.dispose()
 
 
-def _applications(settings: Settings, reader: AsyncEngine, changes: Changes) -> Applications:
+def _applications(settings: Settings, reader: AsyncEngine, lookups: Lookups, changes: Changes) -> Applications:
     # The only redirect URIs are those of the console, below BASE_URL, which is https unless that is on loopback.
     return Applications(
         reader,
+        lookups,
         changes,
         parts.attainable_scopes(settings),
         tenant_id=settings.tenant_id,
@@ -159,6 +163,7 @@ def _applications(settings: Settings, reader: AsyncEngine, changes: Changes) -> 
 async def _bootstrap_console(
     settings: Settings,
     reader: AsyncEngine,
+    lookups: Lookups,
     changes: Changes,
     client: KubernetesSecret,
     administrator: KubernetesSecret | None,
@@ -170,6 +175,7 @@ async def _bootstrap_console(
     passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)
     users = Users(
         reader,
+        lookups,
         changes,
         passwords,
         parts.sign_in_attempts(settings, RedisCommands(redis)),
@@ -180,8 +186,8 @@ async def _bootstrap_console(
         tenant_id=tenant_id,
     )
     console = ConsoleBootstrap(
-        roles=Roles(reader, changes, administrators, attainable, tenant_id=tenant_id),
-        applications=_applications(settings, reader, changes),
+        roles=Roles(reader, lookups, changes, administrators, attainable, tenant_id=tenant_id),
+        applications=_applications(settings, reader, lookups, changes),
         users=users,
         invitations=Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         assignments=assignments,
@@ -190,7 +196,7 @@ async def _bootstrap_console(
     try:
         await console.client(client)
         if administrator:
-            scopes = await parts.resources(settings, reader, changes).ensure_management_api(RESOURCE_NAME)
+            scopes = await parts.resources(settings, reader, lookups, changes).ensure_management_api(RESOURCE_NAME)
             await console.administrator(administrator, scope_id=scopes[SCOPE_ALL].id)
     finally:
         passwords.close()

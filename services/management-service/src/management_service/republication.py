@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import ARRAY, ColumnElement, RowMapping, Table, Text, any_, bindparam, select
+from sqlalchemy import ARRAY, ColumnElement, Table, Text, any_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.outbox.changes import Transaction
@@ -48,7 +48,7 @@ def republication_steps(tenant_id: str) -> tuple[Step, ...]:
 async def _record_resources(tenant_id: str, transaction: Transaction, after: str) -> str | None:
     ids = await _lock_batch(transaction.connection, resources, tenant_id, after)
     for row in await _rows(transaction.connection, resources, resource_store.RESOURCE_COLUMNS, tenant_id, ids):
-        resource = resource_store.Resource(**row)
+        resource = resource_store.Resource(*row)
         transaction.record("resource", (resource.id,), "updated", resource_state(resource))
     return _last(ids)
 
@@ -56,7 +56,7 @@ async def _record_resources(tenant_id: str, transaction: Transaction, after: str
 async def _record_scopes(tenant_id: str, transaction: Transaction, after: str) -> str | None:
     ids = await _lock_batch(transaction.connection, scopes, tenant_id, after)
     for row in await _rows(transaction.connection, scopes, resource_store.SCOPE_COLUMNS, tenant_id, ids):
-        scope = resource_store.Scope(**row)
+        scope = resource_store.Scope(*row)
         transaction.record("scope", (scope.resource_id, scope.id), "updated", scope_state(scope))
     return _last(ids)
 
@@ -70,7 +70,7 @@ async def _record_roles(tenant_id: str, transaction: Transaction, after: str) ->
     for role_id, scope_id in await transaction.connection.execute(statement, {"tenant": tenant_id, "ids": ids}):
         granted[role_id].append(scope_id)
     for row in await _rows(transaction.connection, roles, role_store.ROLE_COLUMNS, tenant_id, ids):
-        role = role_store.Role(**row)
+        role = role_store.Role(*row)
         transaction.record("role", (role.id,), "updated", role_state(role, tuple(sorted(granted[role.id]))))
     return _last(ids)
 
@@ -82,8 +82,8 @@ async def _record_applications(tenant_id: str, transaction: Transaction, after: 
         application_secrets.c.tenant_id == _TENANT, application_secrets.c.application_id == any_(_IDS)
     )
     found = await transaction.connection.execute(statement, {"tenant": tenant_id, "ids": ids})
-    for row in found.mappings():
-        secrets[row["application_id"]].append(application_store.Secret(**row))
+    for row in found:
+        secrets[row.application_id].append(application_store.Secret(*row))
     for row in await _rows(transaction.connection, applications, application_store.COLUMNS, tenant_id, ids):
         application = application_store.application_from(row)
         state = application_state(application, secrets[application.id])
@@ -127,9 +127,9 @@ async def _lock_batch(connection: AsyncConnection, table: Table, tenant_id: str,
 
 async def _rows(
     connection: AsyncConnection, table: Table, columns: Sequence[ColumnElement[Any]], tenant_id: str, ids: list[str]
-) -> Sequence[RowMapping]:
+) -> Sequence[Any]:
     statement = select(*columns).where(table.c.tenant_id == _TENANT, table.c.id == any_(_IDS))
-    return (await connection.execute(statement, {"tenant": tenant_id, "ids": ids})).mappings().all()
+    return (await connection.execute(statement, {"tenant": tenant_id, "ids": ids})).all()
 
 
 def _last(ids: list[str]) -> str | None:

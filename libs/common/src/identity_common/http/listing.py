@@ -18,16 +18,17 @@ class Listing:
 
     def __init__(self, request: JsonRequest, *, whole_by_default: bool) -> None:
         self._query_string: bytes = request.scope["query_string"]
+        self._query = parse_query(self._query_string) if self._query_string else []
         self._address = request.app.state.base_url + request.scope["path"]
         self.page: Page = read_page(self._query_string, whole_by_default=whole_by_default)
 
     def filter(self, name: str) -> str | None:
         """Return the value of a filter; None if it is missing."""
-        return read_filter(self._query_string, name)
+        return read_filter(self._query, name)
 
     def filters(self, name: str) -> tuple[str, ...]:
         """Return all values of a filter that may be repeated."""
-        return tuple(value for found, value in parse_query(self._query_string) if found == name)
+        return tuple(value for found, value in self._query if found == name)
 
     def flag(self, name: str) -> bool:
         """Return the value of a boolean query parameter; False if it is missing."""

@@ -1,7 +1,7 @@
 """Pagination: the query parameters ``page``, ``page_size`` and ``q``, the headers ``Total-Number`` and ``Link``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -75,13 +75,13 @@ def read_flag(query_string: bytes, name: str) -> bool:
     return FLAG_VALUES[given[0]]
 
 
-def read_filter(query_string: bytes, name: str) -> str | None:
-    """Return the value of a query parameter; None if it is missing or empty.
+def read_filter(query: Sequence[tuple[str, str]], name: str) -> str | None:
+    """Return the value of a parameter of a parsed query; None if it is missing or empty.
 
     Raises:
         Invalid: It contains a NUL character or is repeated.
     """
-    given = [value for found, value in parse_query(query_string) if found == name]
+    given = [value for found, value in query if found == name]
     if len(given) > 1 or any("\0" in value for value in given):
         raise invalid_input(Issue(path=name, message="must be given at most once and without NUL characters"))
     return (given[0] or None) if given else None

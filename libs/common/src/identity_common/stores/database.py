@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     ColumnElement,
     ExceptionContext,
-    RowMapping,
     Select,
     Subquery,
     Text,
@@ -208,37 +208,65 @@ async def limited(
         yield connection
 
 
-async def fetch_page(
-    connection: AsyncConnection,
-    statement: Select[Any],
-    values: Mapping[str, object],
-    page: Page,
-    *,
-    searched: Sequence[ColumnElement[Any]] = (),
-    completed: Callable[[Subquery], Select[Any]] | None = None,
-) -> tuple[list[RowMapping], int]:
-    """Return the rows of one page of an ordered list and the number of rows of the whole list: two statements.
+_SIZE: Final = bindparam("page_size", type_=BigInteger)
+_OFFSET: Final = bindparam("page_offset", type_=BigInteger)
+
+
+class PagedList:
+    """A list of which pages are read: the rows of a page, and the number of rows of the whole list.
+
+    Without conditions and a search, its two statements are the same for every page. They are built once: building them
+    takes longer than all else that a page of a short list needs.
 
     Args:
-        connection: Connection to the database.
         statement: Selects the whole list, in a total order.
-        values: Values of its parameters.
-        page: The page.
-        searched: Columns that the page's search term is looked up in; empty if the statement already filters by it.
+        searched: Columns that the page's search term is looked up in; empty if the conditions already do.
         completed: Selects from the page, in the same order, with what is costly to compute: in the statement itself,
             PostgreSQL would compute it for every row before the page as well.
     """
-    if page.search and searched:
-        # Names are composed (NFC), descriptions are stored as they were given.
-        terms = {page.search, unicodedata.normalize("NFC", page.search)}
-        statement = statement.where(or_(*(_contains(column, term) for column in searched for term in terms)))
-    count = select(func.count()).select_from(statement.order_by(None).subquery())
-    total = await connection.scalar(count, values)
-    statement = statement.limit(page.size).offset(page.offset)
-    if completed is not None:
-        statement = completed(statement.subquery("page"))
-    rows = (await connection.execute(statement, values)).mappings().all()
-    return list(rows), total or 0
+
+    def __init__(
+        self,
+        statement: Select[Any],
+        *,
+        searched: Sequence[ColumnElement[Any]] = (),
+        completed: Callable[[Subquery], Select[Any]] | None = None,
+    ) -> None:
+        self._whole = statement
+        self._searched = searched
+        self._completed = completed
+        self._unfiltered = self._statements(statement)
+
+    async def fetch(
+        self,
+        connection: AsyncConnection,
+        values: Mapping[str, object],
+        page: Page,
+        *,
+        where: Sequence[ColumnElement[bool]] = (),
+    ) -> tuple[Sequence[Any], int]:
+        """Return the rows of a page and the number of rows of the whole list.
+
+        Args:
+            connection: Connection to the database.
+            values: Values of the parameters.
+            page: The page.
+            where: Conditions on the rows.
+        """
+        conditions = [*where]
+        if page.search and self._searched:
+            # Names are composed (NFC), descriptions are stored as they were given.
+            terms = {page.search, unicodedata.normalize("NFC", page.search)}
+            conditions.append(or_(*(_contains(column, term) for column in self._searched for term in terms)))
+        count, rows = self._statements(self._whole.where(*conditions)) if conditions else self._unfiltered
+        total = await connection.scalar(count, values)
+        of_page = {**values, _SIZE.key: page.size, _OFFSET.key: page.offset}
+        return (await connection.execute(rows, of_page)).all(), total or 0
+
+    def _statements(self, whole: Select[Any]) -> tuple[Select[Any], Select[Any]]:
+        count = select(func.count()).select_from(whole.order_by(None).subquery())
+        page = whole.limit(_SIZE).offset(_OFFSET)
+        return count, page if self._completed is None else self._completed(page.subquery("page"))
 
 
 def is_none_of(column: ColumnElement[str], ids: Sequence[str]) -> ColumnElement[bool]:

@@ -6,9 +6,11 @@ once in ten seconds: PostgreSQL takes longer to plan a small statement than to r
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NewType
+from typing import Any, Final, NewType
 
 import asyncpg
+from sqlalchemy import Select
+from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 
 from identity_common.failures import StoreUnavailable
 from identity_common.stores.database_servers import database_servers
@@ -20,6 +22,12 @@ It runs with a generic plan (``plan_cache_mode``), which is kept however much th
 use an index even if a table is small when it is made (``enable_seqscan``). A statement of several tables must look up
 each of them in a subquery that the planner cannot flatten (``OFFSET 0``), or it may read a whole index to join them.
 """
+
+
+def key_lookup(statement: Select[Any]) -> KeyLookup:
+    """Return a statement as a key lookup; its values are given in the order in which it names its parameters."""
+    return KeyLookup(str(statement.compile(dialect=asyncpg_dialect())))  # type: ignore[no-untyped-call]
+
 
 MAX_CONCURRENT: Final = 2
 """Concurrent statements of one kind, if lookups are coalesced; further lookups wait for the next statement."""

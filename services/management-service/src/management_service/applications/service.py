@@ -25,6 +25,7 @@ from identity_common.names import accepted_name, canonical_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
 from management_service.applications import rules, store
 from management_service.applications.store import Application, ApplicationFilter, Secret
@@ -210,6 +211,7 @@ class Applications:
     def __init__(
         self,
         reader: AsyncEngine,
+        lookups: Lookups,
         changes: Changes,
         attainable: AttainableScopes,
         *,
@@ -218,6 +220,7 @@ class Applications:
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._attainable = attainable
         self._tenant_id = tenant_id
@@ -250,8 +253,7 @@ class Applications:
 
     async def get(self, application_id: str) -> Application:
         """Return an application."""
-        async with self._reader.connect() as connection:
-            application = await store.find_application(connection, self._tenant_id, application_id)
+        application = await store.find_application(self._lookups, self._tenant_id, application_id)
         if application is None:
             raise missing_by_id()
         return application

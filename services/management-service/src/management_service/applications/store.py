@@ -1,19 +1,32 @@
 """Applications and their secrets in PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ARRAY, RowMapping, Select, Text, any_, bindparam, delete, insert, literal_column, select, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    Text,
+    any_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page, is_none_of
+from identity_common.stores.database import PagedList, is_none_of
+from identity_common.stores.lookups import Lookups, key_lookup
 from identity_common.wire.events import ApplicationType, SecretMethod
 from management_service.schema import application_roles, application_secrets, applications
 
 
-class Application(msgspec.Struct, frozen=True, kw_only=True):
+class Application(msgspec.Struct, frozen=True):
     """An application as stored, without its secrets.
 
     Attributes:
@@ -24,8 +37,10 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     id: str
     name: str
-    description: str | None = None
     type: ApplicationType
+    created_at: int
+    updated_at: int
+    description: str | None = None
     is_third_party: bool = False
     redirect_uris: tuple[str, ...] = ()
     post_logout_redirect_uris: tuple[str, ...] = ()
@@ -42,8 +57,6 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     logo_uri: str | None = None
     primary_color: str | None = None
     custom_data: str = "{}"
-    created_at: int
-    updated_at: int
 
 
 class ApplicationFilter(msgspec.Struct, frozen=True):
@@ -62,7 +75,7 @@ class ApplicationFilter(msgspec.Struct, frozen=True):
     without_role_id: str | None = None
 
 
-class Secret(msgspec.Struct, frozen=True, kw_only=True):
+class Secret(msgspec.Struct, frozen=True):
     """A secret of an application as stored: only its hash.
 
     Attributes:
@@ -84,13 +97,15 @@ SECRET_COLUMNS: Final = tuple(application_secrets.c[name] for name in Secret.__s
 
 _BY_ID: Final = (applications.c.tenant_id == bindparam("tenant"), applications.c.id == bindparam("application"))
 _FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_LOOK_UP: Final = key_lookup(_FIND)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _UPDATE: Final = update(applications).where(*_BY_ID)
 _DELETE: Final = delete(applications).where(*_BY_ID)
-_LIST: Final = (
+_LIST: Final = PagedList(
     select(*COLUMNS)
     .where(applications.c.tenant_id == bindparam("tenant"))
-    .order_by(applications.c.sort_key, applications.c.name, applications.c.id)
+    .order_by(applications.c.sort_key, applications.c.name, applications.c.id),
+    searched=SEARCHED,
 )
 _HOLDS_ROLE: Final = (
     select(application_roles.c.role_id)
@@ -105,8 +120,9 @@ _SECRETS: Final = (
     application_secrets.c.tenant_id == bindparam("tenant"),
     application_secrets.c.application_id == bindparam("application"),
 )
-_LIST_SECRETS: Final = (
-    select(*SECRET_COLUMNS).where(*_SECRETS).order_by(application_secrets.c.sort_key, application_secrets.c.name)
+_LIST_SECRETS: Final = PagedList(
+    select(*SECRET_COLUMNS).where(*_SECRETS).order_by(application_secrets.c.sort_key, application_secrets.c.name),
+    searched=(application_secrets.c.name,),
 )
 _SECRET: Final = (*_SECRETS, application_secrets.c.name == bindparam("secret"))
 _RENAME_SECRET: Final = (
@@ -116,9 +132,10 @@ _HAS_SECRET: Final = select(select(application_secrets.c.name).where(*_SECRET).e
 _DELETE_SECRET: Final = delete(application_secrets).where(*_SECRET)
 
 
-def application_from(row: RowMapping) -> Application:
+def application_from(row: Iterable[Any]) -> Application:
     """Return the application of a row with ``COLUMNS``."""
-    return Application(**{**row, **{name: tuple(row[name]) for name in _ARRAYS}})
+    columns: Any = (tuple(value) if isinstance(value, list) else value for value in row)
+    return Application(*columns)
 
 
 def _values(application: Application) -> dict[str, Any]:
@@ -131,17 +148,16 @@ async def insert_application(connection: AsyncConnection, application: Applicati
     await connection.execute(insert(applications), _values(application))
 
 
-async def find_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> Application | None:
+async def find_application(lookups: Lookups, tenant_id: str, application_id: str) -> Application | None:
     """Return an application; None if there is none."""
-    values = {"tenant": tenant_id, "application": application_id}
-    row = (await connection.execute(_FIND, values)).mappings().one_or_none()
-    return None if row is None else application_from(row)
+    rows = await lookups.fetch(_LOOK_UP, tenant_id, application_id)
+    return application_from(rows[0]) if rows else None
 
 
 async def lock_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> Application | None:
     """Return an application, locked against changes until the transaction ends; None if there is none."""
     values = {"tenant": tenant_id, "application": application_id}
-    row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
+    row = (await connection.execute(_LOCK, values)).one_or_none()
     return None if row is None else application_from(row)
 
 
@@ -161,19 +177,20 @@ async def list_applications(
     connection: AsyncConnection, tenant_id: str, page: Page, only: ApplicationFilter, *, without: Sequence[str]
 ) -> tuple[list[Application], int]:
     """Return a page of the applications, except the ids in ``without``, by name and then id, and their total."""
-    statement, values = _LIST, {"tenant": tenant_id}
+    values = {"tenant": tenant_id}
+    conditions: list[ColumnElement[bool]] = []
     if only.ids:
-        statement = statement.where(applications.c.id == any_(bindparam("ids", list(only.ids), ARRAY(Text))))
+        conditions.append(applications.c.id == any_(bindparam("ids", list(only.ids), ARRAY(Text))))
     if only.types:
-        statement = statement.where(applications.c.type == any_(bindparam("types", list(only.types), ARRAY(Text))))
+        conditions.append(applications.c.type == any_(bindparam("types", list(only.types), ARRAY(Text))))
     if only.is_third_party is not None:
-        statement = statement.where(applications.c.is_third_party.is_(only.is_third_party))
+        conditions.append(applications.c.is_third_party.is_(only.is_third_party))
     if only.without_role_id is not None:
-        statement = statement.where(~_HOLDS_ROLE)
+        conditions.append(~_HOLDS_ROLE)
         values["role"] = only.without_role_id
     if without:
-        statement = statement.where(applications.c.id.in_(_all_but(without)))
-    rows, total = await fetch_page(connection, statement, values, page, searched=SEARCHED)
+        conditions.append(applications.c.id.in_(_all_but(without)))
+    rows, total = await _LIST.fetch(connection, values, page, where=conditions)
     return [application_from(row) for row in rows], total
 
 
@@ -194,8 +211,8 @@ async def list_secrets(
 ) -> tuple[list[Secret], int]:
     """Return a page of an application's secrets, by name, and their total."""
     values = {"tenant": tenant_id, "application": application_id}
-    rows, total = await fetch_page(connection, _LIST_SECRETS, values, page, searched=(application_secrets.c.name,))
-    return [Secret(**row) for row in rows], total
+    rows, total = await _LIST_SECRETS.fetch(connection, values, page)
+    return [Secret(*row) for row in rows], total
 
 
 async def has_secret(connection: AsyncConnection, tenant_id: str, application_id: str, name: str) -> bool:
@@ -209,8 +226,8 @@ async def rename_secret(
 ) -> Secret | None:
     """Rename a secret of this application and return it; None if there is none."""
     values = {"tenant": tenant_id, "application": application_id, "secret": name, "new_name": new_name}
-    row = (await connection.execute(_RENAME_SECRET, values)).mappings().one_or_none()
-    return None if row is None else Secret(**row)
+    row = (await connection.execute(_RENAME_SECRET, values)).one_or_none()
+    return None if row is None else Secret(*row)
 
 
 async def delete_secret(connection: AsyncConnection, tenant_id: str, application_id: str, name: str) -> bool:

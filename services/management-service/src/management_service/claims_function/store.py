@@ -1,14 +1,14 @@
 """The versions of the custom-claims function, in PostgreSQL."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
 from identity_common.wire.claims_function import TokenKind
 from management_service.schema import claims_function_versions as versions
 from management_service.schema import claims_functions as functions
@@ -68,7 +68,7 @@ _OF_ALL_KINDS: Final = (
     .where(functions.c.tenant_id == bindparam("tenant"))
 )
 _OF_KIND: Final = _OF_ALL_KINDS.where(functions.c.kind == bindparam("of"))
-_LIST: Final = _OF_KIND.order_by(versions.c.version.desc())
+_LIST: Final = PagedList(_OF_KIND.order_by(versions.c.version.desc()), searched=(versions.c.script,))
 _FIND: Final = _OF_KIND.where(versions.c.version == bindparam("number"))
 _FIND_ACTIVE: Final = _OF_KIND.where(versions.c.version == functions.c.active_version)
 _LOCK_ALL: Final = (
@@ -107,7 +107,7 @@ async def insert_version(connection: AsyncConnection, version: Version) -> None:
 
 async def find_active(connection: AsyncConnection, tenant_id: str, kind: TokenKind) -> Version | None:
     """Return the active version of a kind; None without one."""
-    row = (await connection.execute(_FIND_ACTIVE, {"tenant": tenant_id, "of": kind})).mappings().one_or_none()
+    row = (await connection.execute(_FIND_ACTIVE, {"tenant": tenant_id, "of": kind})).one_or_none()
     return None if row is None else _found(row).version
 
 
@@ -116,7 +116,7 @@ async def find_version(
 ) -> FoundVersion | None:
     """Return a version of a kind; None if there is none."""
     values = {"tenant": tenant_id, "of": kind, "number": version}
-    row = (await connection.execute(_FIND, values)).mappings().one_or_none()
+    row = (await connection.execute(_FIND, values)).one_or_none()
     return None if row is None else _found(row)
 
 
@@ -125,20 +125,20 @@ async def list_versions(
 ) -> tuple[list[FoundVersion], int]:
     """Return a page of the versions of a kind, newest first, and their total."""
     values = {"tenant": tenant_id, "of": kind}
-    rows, total = await fetch_page(connection, _LIST, values, page, searched=(versions.c.script,))
+    rows, total = await _LIST.fetch(connection, values, page)
     return [_found(row) for row in rows], total
 
 
 async def lock_all_active(connection: AsyncConnection, tenant_id: str) -> list[Version]:
     """Return the active versions of all kinds, locked against saving and activating until the transaction ends."""
     await connection.execute(_LOCK_ALL, {"tenant": tenant_id})
-    return [_version(row) for row in (await connection.execute(_ALL_ACTIVE, {"tenant": tenant_id})).mappings()]
+    return [_version(row) for row in (await connection.execute(_ALL_ACTIVE, {"tenant": tenant_id}))]
 
 
 async def lock_all_sealed(connection: AsyncConnection, tenant_id: str) -> list[FoundVersion]:
     """Return the versions with environment variables, locked like ``lock_all_active``."""
     await connection.execute(_LOCK_ALL, {"tenant": tenant_id})
-    return [_found(row) for row in (await connection.execute(_ALL_SEALED, {"tenant": tenant_id})).mappings()]
+    return [_found(row) for row in (await connection.execute(_ALL_SEALED, {"tenant": tenant_id}))]
 
 
 async def reseal(connection: AsyncConnection, version: Version) -> None:
@@ -148,10 +148,10 @@ async def reseal(connection: AsyncConnection, version: Version) -> None:
     await connection.execute(_RESEAL.values(values), by_number)
 
 
-def _found(row: RowMapping) -> FoundVersion:
-    return FoundVersion(_version(row), row["is_active"])
+def _found(row: Any) -> FoundVersion:
+    return FoundVersion(_version(row), row.is_active)
 
 
-def _version(row: RowMapping) -> Version:
-    values = {name: row[name] for name in Version.__struct_fields__}
-    return Version(**{**values, "environment_variable_names": tuple(row["environment_variable_names"])})
+def _version(row: Any) -> Version:
+    values = {name: getattr(row, name) for name in Version.__struct_fields__}
+    return Version(**{**values, "environment_variable_names": tuple(row.environment_variable_names)})

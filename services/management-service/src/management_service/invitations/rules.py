@@ -62,7 +62,7 @@ class OpenInvitation(Answer):
     application_id: str | None
 
 
-class StoredInvitation(msgspec.Struct, frozen=True, kw_only=True):
+class StoredInvitation(msgspec.Struct, frozen=True):
     """An invitation without its value.
 
     Attributes:

@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.outbox.changes import Changes
 from identity_common.progress import Progress
 from identity_common.stores.database import create_database_engine
+from identity_common.stores.lookups import Lookups
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
 from management_service.administrators import Administrators
@@ -33,10 +34,11 @@ def changes(settings: Settings, pool: AsyncEngine, published: Progress) -> Chang
     )
 
 
-def resources(settings: Settings, autocommit: AsyncEngine, writes: Changes) -> Resources:
+def resources(settings: Settings, autocommit: AsyncEngine, lookups: Lookups, writes: Changes) -> Resources:
     """Return the use cases of resources, including the Management API's own resource."""
     return Resources(
         autocommit,
+        lookups,
         writes,
         tenant_id=settings.tenant_id,
         management_api=settings.management_api_resource,

@@ -29,7 +29,7 @@ from management_service.users.service import Users
 def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     """Return the dependencies of handlers, by name."""
     connections, tenant_id = shared.connections, settings.tenant_id
-    reader, changes, passwords = connections.reader, shared.changes, shared.passwords
+    reader, lookups, changes, passwords = connections.reader, connections.lookups, shared.changes, shared.passwords
     last_administrator, attainable = administrators(settings), attainable_scopes(settings)
     assignments = Assignments(reader, changes, last_administrator, attainable, tenant_id=tenant_id)
     names = TrailNames(OrganizationNames(connections.bus, tenant_id=tenant_id), tenant_id=tenant_id)
@@ -37,6 +37,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     register = ImpersonationRegister(reader, names, searches, tenant_id=tenant_id)
     users = Users(
         reader,
+        lookups,
         changes,
         passwords,
         shared.attempts,
@@ -51,13 +52,14 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         "invitations": Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         "applications": Applications(
             reader,
+            lookups,
             changes,
             attainable,
             tenant_id=tenant_id,
             allow_http_redirects=settings.allow_http_loopback_redirects,
         ),
-        "resources": resources(settings, reader, changes),
-        "roles": Roles(reader, changes, last_administrator, attainable, tenant_id=tenant_id),
+        "resources": resources(settings, reader, lookups, changes),
+        "roles": Roles(reader, lookups, changes, last_administrator, attainable, tenant_id=tenant_id),
         "assignments": assignments,
         "effective_permissions": EffectivePermissions(
             reader,

@@ -15,6 +15,7 @@ from identity_common.paging import Page
 from identity_common.rights.scopes import MANAGEMENT_SCOPES
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from identity_common.uris import is_resource_indicator
 from identity_common.wire.events import ResourceState, ScopeState
 from management_service.party_ends import find_party_ends, put_party_end, resource_party
@@ -63,6 +64,7 @@ class Resources:
     def __init__(
         self,
         reader: AsyncEngine,
+        lookups: Lookups,
         changes: Changes,
         *,
         tenant_id: str,
@@ -72,6 +74,7 @@ class Resources:
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._tenant_id = tenant_id
         self._management_api = management_api
@@ -94,8 +97,7 @@ class Resources:
 
     async def get(self, resource_id: str) -> Resource:
         """Return a resource."""
-        async with self._reader.connect() as connection:
-            resource = await store.find_resource(connection, self._tenant_id, resource_id)
+        resource = await store.find_resource(self._lookups, self._tenant_id, resource_id)
         if resource is None:
             raise missing_by_id()
         return resource

@@ -8,11 +8,12 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
+from identity_common.stores.lookups import Lookups, key_lookup
 from management_service.schema import resources, scopes
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
+class Resource(msgspec.Struct, frozen=True):
     """An API resource as stored.
 
     Attributes:
@@ -24,20 +25,20 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     indicator: str
     access_token_ttl_s: int
+    created_at: int
     tokens_valid_after: int = 0
     is_default: bool = False
-    created_at: int
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True):
+class Scope(msgspec.Struct, frozen=True):
     """A scope of an API resource as stored."""
 
     tenant_id: str
     id: str
     resource_id: str
     name: str
-    description: str | None = None
     created_at: int
+    description: str | None = None
 
 
 RESOURCE_COLUMNS: Final = tuple(resources.c[name] for name in Resource.__struct_fields__)
@@ -46,6 +47,7 @@ SEARCHED_SCOPE_COLUMNS: Final = (scopes.c.name, scopes.c.description)
 
 _RESOURCE: Final = (resources.c.tenant_id == bindparam("tenant"), resources.c.id == bindparam("resource"))
 _FIND: Final = select(*RESOURCE_COLUMNS).where(*_RESOURCE)
+_LOOK_UP: Final = key_lookup(_FIND)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _FIND_BY_INDICATOR: Final = select(*RESOURCE_COLUMNS).where(
     resources.c.tenant_id == bindparam("tenant"), resources.c.indicator == bindparam("indicator")
@@ -58,14 +60,18 @@ _LOCK_ALL: Final = (
 )
 _UPDATE: Final = update(resources).where(*_RESOURCE)
 _DELETE: Final = delete(resources).where(*_RESOURCE)
-_LIST: Final = (
+_LIST: Final = PagedList(
     select(*RESOURCE_COLUMNS)
     .where(resources.c.tenant_id == bindparam("tenant"))
-    .order_by(resources.c.sort_key, resources.c.name, resources.c.id)
+    .order_by(resources.c.sort_key, resources.c.name, resources.c.id),
+    searched=(resources.c.name, resources.c.indicator),
 )
 _SCOPES: Final = (scopes.c.tenant_id == bindparam("tenant"), scopes.c.resource_id == bindparam("resource"))
 _SCOPE_IDS: Final = select(scopes.c.id).where(*_SCOPES).order_by(scopes.c.id)
-_LIST_SCOPES: Final = select(*SCOPE_COLUMNS).where(*_SCOPES).order_by(scopes.c.sort_key, scopes.c.name, scopes.c.id)
+_LIST_SCOPES: Final = PagedList(
+    select(*SCOPE_COLUMNS).where(*_SCOPES).order_by(scopes.c.sort_key, scopes.c.name, scopes.c.id),
+    searched=SEARCHED_SCOPE_COLUMNS,
+)
 _SCOPE: Final = (*_SCOPES, scopes.c.id == bindparam("scope"))
 _LOCK_SCOPE: Final = select(*SCOPE_COLUMNS).where(*_SCOPE).with_for_update(key_share=True)
 _UPDATE_SCOPE: Final = update(scopes).where(*_SCOPE)
@@ -77,29 +83,29 @@ async def insert_resource(connection: AsyncConnection, resource: Resource) -> No
     await connection.execute(insert(resources), msgspec.structs.asdict(resource))
 
 
-async def find_resource(connection: AsyncConnection, tenant_id: str, resource_id: str) -> Resource | None:
+async def find_resource(lookups: Lookups, tenant_id: str, resource_id: str) -> Resource | None:
     """Return a resource; None if there is none."""
-    row = (await connection.execute(_FIND, {"tenant": tenant_id, "resource": resource_id})).mappings().one_or_none()
-    return None if row is None else Resource(**row)
+    rows = await lookups.fetch(_LOOK_UP, tenant_id, resource_id)
+    return Resource(*rows[0]) if rows else None
 
 
 async def find_resource_by_indicator(connection: AsyncConnection, tenant_id: str, indicator: str) -> Resource | None:
     """Return the resource with this indicator; None if there is none."""
     values = {"tenant": tenant_id, "indicator": indicator}
-    row = (await connection.execute(_FIND_BY_INDICATOR, values)).mappings().one_or_none()
-    return None if row is None else Resource(**row)
+    row = (await connection.execute(_FIND_BY_INDICATOR, values)).one_or_none()
+    return None if row is None else Resource(*row)
 
 
 async def lock_resource(connection: AsyncConnection, tenant_id: str, resource_id: str) -> Resource | None:
     """Return a resource, locked against changes until the transaction ends; None if there is none."""
-    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "resource": resource_id})).mappings().one_or_none()
-    return None if row is None else Resource(**row)
+    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "resource": resource_id})).one_or_none()
+    return None if row is None else Resource(*row)
 
 
 async def lock_resources(connection: AsyncConnection, tenant_id: str) -> list[Resource]:
     """Return all resources by id, locked against changes until the transaction ends."""
-    rows = (await connection.execute(_LOCK_ALL, {"tenant": tenant_id})).mappings()
-    return [Resource(**row) for row in rows]
+    rows = await connection.execute(_LOCK_ALL, {"tenant": tenant_id})
+    return [Resource(*row) for row in rows]
 
 
 async def update_resource(connection: AsyncConnection, resource: Resource) -> None:
@@ -119,10 +125,8 @@ async def delete_resource(connection: AsyncConnection, tenant_id: str, resource_
 
 async def list_resources(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Resource], int]:
     """Return a page of the resources, by name and then id, and their total."""
-    rows, total = await fetch_page(
-        connection, _LIST, {"tenant": tenant_id}, page, searched=(resources.c.name, resources.c.indicator)
-    )
-    return [Resource(**row) for row in rows], total
+    rows, total = await _LIST.fetch(connection, {"tenant": tenant_id}, page)
+    return [Resource(*row) for row in rows], total
 
 
 async def insert_scope(connection: AsyncConnection, scope: Scope) -> None:
@@ -133,8 +137,8 @@ async def insert_scope(connection: AsyncConnection, scope: Scope) -> None:
 async def lock_scope(connection: AsyncConnection, tenant_id: str, resource_id: str, scope_id: str) -> Scope | None:
     """Return a scope of this resource, locked against changes until the transaction ends; None if there is none."""
     values = {"tenant": tenant_id, "resource": resource_id, "scope": scope_id}
-    row = (await connection.execute(_LOCK_SCOPE, values)).mappings().one_or_none()
-    return None if row is None else Scope(**row)
+    row = (await connection.execute(_LOCK_SCOPE, values)).one_or_none()
+    return None if row is None else Scope(*row)
 
 
 async def update_scope(connection: AsyncConnection, scope: Scope) -> None:
@@ -155,5 +159,5 @@ async def list_scopes(
 ) -> tuple[list[Scope], int]:
     """Return a page of a resource's scopes, by name, and their total."""
     values = {"tenant": tenant_id, "resource": resource_id}
-    rows, total = await fetch_page(connection, _LIST_SCOPES, values, page, searched=SEARCHED_SCOPE_COLUMNS)
-    return [Scope(**row) for row in rows], total
+    rows, total = await _LIST_SCOPES.fetch(connection, values, page)
+    return [Scope(*row) for row in rows], total

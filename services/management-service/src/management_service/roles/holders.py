@@ -22,7 +22,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
 from identity_common.wire.events import HolderKind, RoleType
 from management_service.applications import store as application_store
 from management_service.applications.store import Application
@@ -47,6 +47,17 @@ _KINDS: Final[dict[HolderKind, _Kind]] = {
 }
 _TENANT: Final = bindparam("tenant", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
+_ADD_DEFAULT_ROLES: Final = (
+    insert_or_ignore(user_roles)
+    .from_select(
+        ["tenant_id", "user_id", "role_id"],
+        # Locked, so that this waits for a concurrent deletion and leaves the role out.
+        select(roles.c.tenant_id, cast(bindparam("user"), Text), roles.c.id)
+        .where(roles.c.tenant_id == _TENANT, roles.c.is_default, roles.c.type == literal("User"))
+        .with_for_update(read=True, key_share=True),
+    )
+    .returning(user_roles.c.role_id)
+)
 
 
 async def lock_holders(
@@ -150,35 +161,28 @@ async def holder_ids_of(connection: AsyncConnection, tenant_id: str, kind: Holde
 
 async def add_default_roles(connection: AsyncConnection, tenant_id: str, user_id: str) -> tuple[str, ...]:
     """Give a new user the default roles; return their sorted ids."""
-    # Locked, so that this waits for a concurrent deletion and leaves the role out.
-    defaults = (
-        select(roles.c.tenant_id, cast(bindparam("user"), Text), roles.c.id)
-        .where(roles.c.tenant_id == _TENANT, roles.c.is_default, roles.c.type == literal("User"))
-        .with_for_update(read=True, key_share=True)
-    )
-    statement = (
-        insert_or_ignore(user_roles)
-        .from_select(["tenant_id", "user_id", "role_id"], defaults)
-        .returning(user_roles.c.role_id)
-    )
-    return tuple(sorted(await connection.scalars(statement, {"tenant": tenant_id, "user": user_id})))
+    return tuple(sorted(await connection.scalars(_ADD_DEFAULT_ROLES, {"tenant": tenant_id, "user": user_id})))
 
 
 async def list_roles_of(
     connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder: str, page: Page
 ) -> tuple[list[Role], int]:
     """Return a page of a holder's roles, by name, and their total."""
+    rows, total = await _ROLES_OF[kind].fetch(connection, {"tenant": tenant_id, "holder": holder}, page)
+    return [Role(*row) for row in rows], total
+
+
+def _roles_of(kind: HolderKind) -> Select[Any]:
     _, relation, holder_id = _KINDS[kind]
-    statement = (
+    return (
         select(*ROLE_COLUMNS)
         .join(relation, (relation.c.tenant_id == roles.c.tenant_id) & (relation.c.role_id == roles.c.id))
         .where(relation.c.tenant_id == _TENANT, holder_id == bindparam("holder"))
         .order_by(roles.c.sort_key, roles.c.name, roles.c.id)
     )
-    rows, total = await fetch_page(
-        connection, statement, {"tenant": tenant_id, "holder": holder}, page, searched=role_store.SEARCHED
-    )
-    return [Role(**row) for row in rows], total
+
+
+_ROLES_OF: Final = {kind: PagedList(_roles_of(kind), searched=role_store.SEARCHED) for kind in _KINDS}
 
 
 def _holders_of(kind: HolderKind, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
@@ -191,12 +195,18 @@ def _holders_of(kind: HolderKind, columns: Sequence[ColumnElement[Any]]) -> Sele
     )
 
 
+_USERS_OF: Final = PagedList(_holders_of("user", user_store.COLUMNS))
+_APPLICATIONS_OF: Final = PagedList(
+    _holders_of("application", application_store.COLUMNS), searched=application_store.SEARCHED
+)
+
+
 async def list_users_of(
     connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
 ) -> tuple[list[User], int]:
     """Return a page of the users that hold a role, by name and then id, and their total."""
-    statement = user_store.matching_users(_holders_of("user", user_store.COLUMNS), page.search)
-    rows, total = await fetch_page(connection, statement, {"tenant": tenant_id, "role": role_id}, page)
+    conditions = user_store.conditions_of(page.search)
+    rows, total = await _USERS_OF.fetch(connection, {"tenant": tenant_id, "role": role_id}, page, where=conditions)
     return [user_store.user_from(row) for row in rows], total
 
 
@@ -204,7 +214,5 @@ async def list_applications_of(
     connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
 ) -> tuple[list[Application], int]:
     """Return a page of the applications that hold a role, by name and then id, and their total."""
-    statement = _holders_of("application", application_store.COLUMNS)
-    values = {"tenant": tenant_id, "role": role_id}
-    rows, total = await fetch_page(connection, statement, values, page, searched=application_store.SEARCHED)
+    rows, total = await _APPLICATIONS_OF.fetch(connection, {"tenant": tenant_id, "role": role_id}, page)
     return [application_store.application_from(row) for row in rows], total

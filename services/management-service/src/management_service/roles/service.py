@@ -14,6 +14,7 @@ from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from identity_common.wire.events import RoleState
 from management_service.administrators import Administrators
 from management_service.attainable_scopes import AttainableScopes
@@ -46,6 +47,7 @@ class Roles:
     def __init__(
         self,
         reader: AsyncEngine,
+        lookups: Lookups,
         changes: Changes,
         administrators: Administrators,
         attainable: AttainableScopes,
@@ -54,6 +56,7 @@ class Roles:
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._administrators = administrators
         self._attainable = attainable
@@ -88,8 +91,7 @@ class Roles:
 
     async def get(self, role_id: str) -> Role:
         """Return a role."""
-        async with self._reader.connect() as connection:
-            role = await store.find_role(connection, self._tenant_id, role_id)
+        role = await store.find_role(self._lookups, self._tenant_id, role_id)
         if role is None:
             raise missing_by_id()
         return role

@@ -9,14 +9,15 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
+from identity_common.stores.lookups import Lookups, key_lookup
 from identity_common.stores.names import has_alike
 from identity_common.wire.events import RoleType
 from management_service.resources.store import SCOPE_COLUMNS, SEARCHED_SCOPE_COLUMNS, Scope
 from management_service.schema import application_roles, role_scopes, roles, scopes, user_roles
 
 
-class Role(msgspec.Struct, frozen=True, kw_only=True):
+class Role(msgspec.Struct, frozen=True):
     """An API role as stored; its scopes are relations."""
 
     tenant_id: str
@@ -24,8 +25,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str
     type: RoleType
-    is_default: bool = False
     created_at: int
+    is_default: bool = False
 
 
 class RoleFilter(msgspec.Struct, frozen=True):
@@ -47,16 +48,18 @@ SEARCHED: Final = (roles.c.name, roles.c.description)
 
 _BY_ID: Final = (roles.c.tenant_id == bindparam("tenant"), roles.c.id == bindparam("role"))
 _FIND: Final = select(*ROLE_COLUMNS).where(*_BY_ID)
+_LOOK_UP: Final = key_lookup(_FIND)
 _FIND_BY_NAME: Final = select(*ROLE_COLUMNS).where(
     roles.c.tenant_id == bindparam("tenant"), roles.c.name == bindparam("name")
 )
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _UPDATE: Final = update(roles).where(*_BY_ID)
 _DELETE: Final = delete(roles).where(*_BY_ID)
-_LIST: Final = (
+_LIST: Final = PagedList(
     select(*ROLE_COLUMNS)
     .where(roles.c.tenant_id == bindparam("tenant"))
-    .order_by(roles.c.sort_key, roles.c.name, roles.c.id)
+    .order_by(roles.c.sort_key, roles.c.name, roles.c.id),
+    searched=SEARCHED,
 )
 _HELD_BY_USER: Final = (
     select(user_roles.c.role_id)
@@ -85,11 +88,12 @@ _LOCK_SCOPES: Final = (
 )
 _GRANTED: Final = (role_scopes.c.tenant_id == bindparam("tenant"), role_scopes.c.role_id == bindparam("role"))
 _SCOPE_IDS: Final = select(role_scopes.c.scope_id).where(*_GRANTED).order_by(role_scopes.c.scope_id)
-_LIST_SCOPES: Final = (
+_LIST_SCOPES: Final = PagedList(
     select(*SCOPE_COLUMNS)
     .join(role_scopes, (role_scopes.c.tenant_id == scopes.c.tenant_id) & (role_scopes.c.scope_id == scopes.c.id))
     .where(*_GRANTED)
-    .order_by(scopes.c.sort_key, scopes.c.name, scopes.c.id)
+    .order_by(scopes.c.sort_key, scopes.c.name, scopes.c.id),
+    searched=SEARCHED_SCOPE_COLUMNS,
 )
 _REVOKE: Final = delete(role_scopes).where(
     *_GRANTED, role_scopes.c.scope_id == any_(bindparam("ids", type_=ARRAY(Text)))
@@ -106,22 +110,22 @@ async def insert_role(connection: AsyncConnection, role: Role) -> None:
     await connection.execute(insert(roles), msgspec.structs.asdict(role))
 
 
-async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> Role | None:
+async def find_role(lookups: Lookups, tenant_id: str, role_id: str) -> Role | None:
     """Return a role; None if there is none."""
-    row = (await connection.execute(_FIND, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
-    return None if row is None else Role(**row)
+    rows = await lookups.fetch(_LOOK_UP, tenant_id, role_id)
+    return Role(*rows[0]) if rows else None
 
 
 async def find_role_by_name(connection: AsyncConnection, tenant_id: str, name: str) -> Role | None:
     """Return the role with this name; None if there is none."""
-    row = (await connection.execute(_FIND_BY_NAME, {"tenant": tenant_id, "name": name})).mappings().one_or_none()
-    return None if row is None else Role(**row)
+    row = (await connection.execute(_FIND_BY_NAME, {"tenant": tenant_id, "name": name})).one_or_none()
+    return None if row is None else Role(*row)
 
 
 async def lock_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> Role | None:
     """Return a role, locked against changes until the transaction ends; None if there is none."""
-    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
-    return None if row is None else Role(**row)
+    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "role": role_id})).one_or_none()
+    return None if row is None else Role(*row)
 
 
 async def update_role(connection: AsyncConnection, role: Role) -> None:
@@ -140,17 +144,17 @@ async def list_roles(
     connection: AsyncConnection, tenant_id: str, page: Page, only: RoleFilter
 ) -> tuple[list[Role], int]:
     """Return a page of the roles, by name, and their total."""
-    statement, values = _LIST, {"tenant": tenant_id}
+    values, conditions = {"tenant": tenant_id}, []
     for value, name, condition in (
         (only.type, "type", roles.c.type == bindparam("type")),
         (only.not_of_user_id, "user", ~_HELD_BY_USER),
         (only.not_of_application_id, "application", ~_HELD_BY_APPLICATION),
     ):
         if value is not None:
-            statement = statement.where(condition)
+            conditions.append(condition)
             values[name] = value
-    rows, total = await fetch_page(connection, statement, values, page, searched=SEARCHED)
-    return [Role(**row) for row in rows], total
+    rows, total = await _LIST.fetch(connection, values, page, where=conditions)
+    return [Role(*row) for row in rows], total
 
 
 async def lock_scopes(connection: AsyncConnection, tenant_id: str, scope_ids: Collection[str]) -> set[str]:
@@ -181,5 +185,5 @@ async def list_granted_scopes(
 ) -> tuple[list[Scope], int]:
     """Return a page of the scopes that a role grants, by name and then id, and their total."""
     values = {"tenant": tenant_id, "role": role_id}
-    rows, total = await fetch_page(connection, _LIST_SCOPES, values, page, searched=SEARCHED_SCOPE_COLUMNS)
-    return [Scope(**row) for row in rows], total
+    rows, total = await _LIST_SCOPES.fetch(connection, values, page)
+    return [Scope(*row) for row in rows], total

@@ -5,7 +5,7 @@ from typing import Final, Literal, get_args
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
-from msgspec import Raw, structs
+from msgspec import Raw
 
 from identity_common.access.parents import parent_exists
 from identity_common.answers import UserAnswer
@@ -85,11 +85,22 @@ def _read_search(listing: Listing) -> UserSearch:
 
 def user_answer(user: User) -> UserAnswer:
     """Return a user as the API shows it."""
-    members = structs.asdict(user)
-    del members["tokens_valid_after"]
-    for name in ("custom_data", "profile"):
-        members[name] = Raw(members[name].encode())
-    return UserAnswer(**members)
+    return UserAnswer(
+        tenant_id=user.tenant_id,
+        id=user.id,
+        username=user.username,
+        primary_email=user.primary_email,
+        primary_phone=user.primary_phone,
+        name=user.name,
+        avatar=user.avatar,
+        custom_data=Raw(user.custom_data.encode()),
+        profile=Raw(user.profile.encode()),
+        is_email_verified=user.is_email_verified,
+        is_suspended=user.is_suspended,
+        has_password=user.has_password,
+        created_at=user.created_at,
+        updated_at=user.updated_at,
+    )
 
 
 class UserController(Controller):

@@ -23,6 +23,7 @@ from identity_common.names import accepted_name, canonical_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import cancelled, refusals, retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from identity_common.wire.events import AssignmentState, UserState
 from management_service.administrators import IDENTIFIERS, Administrators
 from management_service.attainable_scopes import AttainableScopes
@@ -124,6 +125,7 @@ class Users:
     def __init__(
         self,
         reader: AsyncEngine,
+        lookups: Lookups,
         changes: Changes,
         passwords: Passwords,
         attempts: SignInAttempts,
@@ -136,6 +138,7 @@ class Users:
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._searcher = searcher  # its database cancels statements after SEARCH_TIMEOUT_S
         self._changes = changes
         self._passwords = passwords
@@ -180,8 +183,7 @@ class Users:
 
     async def get(self, user_id: str) -> User:
         """Return a user."""
-        async with self._reader.connect() as connection:
-            user = await store.find_user(connection, self._tenant_id, user_id)
+        user = await store.look_up_user(self._lookups, self._tenant_id, user_id)
         if user is None:
             raise missing_by_id()
         return user

@@ -1,13 +1,13 @@
 """Users in PostgreSQL."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     ColumnElement,
-    RowMapping,
     Select,
     Text,
     and_,
@@ -29,12 +29,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.paging import Page
 from identity_common.search import identity_key, search_key, search_term
 from identity_common.stores.database import is_none_of
+from identity_common.stores.lookups import Lookups, key_lookup
 from management_service.phone_numbers import is_phone_number, literal_phone_key, phone_key
 from management_service.schema import user_roles, users
 from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
 
 
-class User(msgspec.Struct, frozen=True, kw_only=True):
+class User(msgspec.Struct, frozen=True):
     """A user as stored, without the password hash.
 
     Attributes:
@@ -45,6 +46,8 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant_id: str
     id: str
+    created_at: int
+    updated_at: int
     username: str | None = None
     primary_email: str | None = None
     primary_phone: str | None = None
@@ -56,8 +59,6 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     tokens_valid_after: int = 0
     custom_data: str = "{}"
     profile: str = "{}"
-    created_at: int
-    updated_at: int
 
     @property
     def identifier(self) -> str | None:
@@ -66,12 +67,12 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _STORED: Final = tuple(field for field in User.__struct_fields__ if field != "has_password")
-
-
-COLUMNS: Final = (*(users.c[name] for name in _STORED), users.c.password_hash.is_not(None).label("has_password"))
+_HAS_PASSWORD: Final = users.c.password_hash.is_not(None).label("has_password")
+COLUMNS: Final = tuple(users.c.get(name, _HAS_PASSWORD) for name in User.__struct_fields__)
 
 _BY_ID: Final = (users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
 _FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_LOOK_UP: Final = key_lookup(_FIND)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _INSERT: Final = insert(users)
 _UPDATE: Final = update(users).where(*_BY_ID)
@@ -82,6 +83,8 @@ _WITH_PHONE_KEY: Final = select(users.c.id).where(
 )
 _DELETE: Final = delete(users).where(*_BY_ID)
 _IN_TENANT: Final = select(users.c.id, users.c.name, users.c.sort_key).where(users.c.tenant_id == bindparam("tenant"))
+_SIZE: Final = bindparam("size", type_=BigInteger)
+_OFFSET: Final = bindparam("offset", type_=BigInteger)
 # A search scans every user's key, as there is no trigram index; strpos() has no wildcards to escape. OFFSET 0 keeps the
 # planner from walking the index of names and testing one user after the other until a page is full.
 _UNINDEXED: Final[ColumnElement[int]] = literal_column("0")
@@ -106,9 +109,9 @@ _FIELDS: Final[Mapping[SearchField, tuple[ColumnElement[Any], Callable[[str], st
 """The searchable fields: the column of each, and how a search text is normalized for it."""
 
 
-def user_from(row: RowMapping) -> User:
+def user_from(row: Iterable[Any]) -> User:
     """Return the user of a row with ``COLUMNS``."""
-    return User(**row)
+    return User(*row)
 
 
 def _keys(user: User) -> dict[str, Any]:
@@ -124,9 +127,9 @@ def _values(user: User) -> dict[str, Any]:
     return {name: getattr(user, name) for name in _STORED} | _keys(user)
 
 
-def matching_users(statement: Select[Any], search: str) -> Select[Any]:
-    """Narrow a statement about users to those that match a search."""
-    return statement.where(_contains(search_term(search))) if search else statement
+def conditions_of(search: str) -> Sequence[ColumnElement[bool]]:
+    """Return the conditions on users that match a search; none without a search."""
+    return [_contains(search_term(search))] if search else []
 
 
 def _contains(term: str) -> ColumnElement[bool]:
@@ -157,15 +160,21 @@ async def insert_user(connection: AsyncConnection, user: User, *, password_hash:
     await connection.execute(_INSERT, _values(user) | {"password_hash": password_hash})
 
 
-async def find_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
+async def look_up_user(lookups: Lookups, tenant_id: str, user_id: str) -> User | None:
     """Return a user; None if there is none."""
-    row = (await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id})).mappings().one_or_none()
+    rows = await lookups.fetch(_LOOK_UP, tenant_id, user_id)
+    return user_from(rows[0]) if rows else None
+
+
+async def find_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
+    """Return a user like ``look_up_user``, between other statements of a connection."""
+    row = (await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id})).one_or_none()
     return None if row is None else user_from(row)
 
 
 async def lock_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
     """Return a user, locked against changes until the transaction ends; None if there is none."""
-    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "user": user_id})).mappings().one_or_none()
+    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "user": user_id})).one_or_none()
     return None if row is None else user_from(row)
 
 
@@ -209,18 +218,25 @@ async def list_users(
     if conditions:
         join = and_ if search.joint == "and" else or_
         matching = matching.where(join(*conditions)).offset(_UNINDEXED)
-    total = await connection.scalar(select(func.count()).select_from(matching.subquery()), values)
+    total = await connection.scalar(_count_of(matching), values)
+    rows = await connection.execute(_page_of(matching), {**values, "size": page.size, "offset": page.offset})
+    return [user_from(row) for row in rows.all()], total or 0
+
+
+def _count_of(matching: Select[Any]) -> Select[Any]:
+    return select(func.count()).select_from(matching.subquery())
+
+
+def _page_of(matching: Select[Any]) -> Select[Any]:
     found = matching.subquery()
     order = (found.c.sort_key, found.c.name, found.c.id)
-    ids = select(found.c.id).order_by(*order).limit(page.size).offset(page.offset).subquery()
-    statement = (
+    ids = select(found.c.id).order_by(*order).limit(_SIZE).offset(_OFFSET).subquery()
+    return (
         select(*COLUMNS)
         .join(ids, users.c.id == ids.c.id)
         .where(users.c.tenant_id == bindparam("tenant"))
         .order_by(users.c.sort_key, users.c.name, users.c.id)
     )
-    rows = (await connection.execute(statement, values)).mappings()
-    return [user_from(row) for row in rows], total or 0
 
 
 def _field_matches(search: FieldSearch) -> ColumnElement[bool]:

@@ -35,7 +35,7 @@ from sqlalchemy.sql.selectable import LateralFromClause
 from identity_common.names import canonical_name
 from identity_common.paging import Page
 from identity_common.search import search_term
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
 from identity_common.stores.lookups import KeyLookup
 from identity_common.wire.events import ApplicationState, UserState
 from stead.event_types import MemberType, OrganizationRoleType
@@ -372,14 +372,14 @@ _ORGANIZATION_EXISTS: Final = (
     .offset(literal_column("0"))
     .exists()
 )
-_LIST: Final = (
+_MEMBERS: Final = (
     select(_ORGANIZATION.label("organization_id"), members.c.member_id, members.c.name, members.c.sort_key)
     .where(members.c.listed_in == _TENANT + "/" + _ORGANIZATION + "/" + _TYPE, _ORGANIZATION_EXISTS)
     .order_by(members.c.sort_key, members.c.name, members.c.member_id)
 )
 _MATCHES: Final = func.strpos(members.c.search_key, bindparam("term", type_=Text)) > 0
 _ROLE_OF_MEMBER: Final = _by_key(roles, "role", member_roles.c.role_id)
-_LIST_ROLES: Final = (
+_LIST_ROLES: Final = PagedList(
     select(*(_ROLE_OF_MEMBER.c[name] for name in OrganizationRole.__struct_fields__))
     .select_from(member_roles.join(_ROLE_OF_MEMBER, true()))
     .where(
@@ -387,14 +387,16 @@ _LIST_ROLES: Final = (
         member_roles.c.organization_id == _ORGANIZATION,
         member_roles.c.member_id == _MEMBER,
     )
-    .order_by(_ROLE_OF_MEMBER.c.sort_key, _ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.id)
+    .order_by(_ROLE_OF_MEMBER.c.sort_key, _ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.id),
+    searched=(_ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.description),
 )
 _OF_MEMBER: Final = _by_key(organizations, "organization", members.c.organization_id)
-_LIST_ORGANIZATIONS: Final = (
+_LIST_ORGANIZATIONS: Final = PagedList(
     select(*(_OF_MEMBER.c[name] for name in Organization.__struct_fields__), _roles_of(members).label("roles"))
     .select_from(members.join(_OF_MEMBER, true()))
     .where(members.c.tenant_id == _TENANT, members.c.member_id == _MEMBER, members.c.member_type == _TYPE)
-    .order_by(_OF_MEMBER.c.sort_key, _OF_MEMBER.c.name, _OF_MEMBER.c.id)
+    .order_by(_OF_MEMBER.c.sort_key, _OF_MEMBER.c.name, _OF_MEMBER.c.id),
+    searched=(_OF_MEMBER.c.id, _OF_MEMBER.c.name, _OF_MEMBER.c.description),
 )
 
 
@@ -428,6 +430,12 @@ def _with_roles(member_type: MemberType) -> Callable[[Subquery], Select[Any]]:
     return completed
 
 
+_LIST: Final = {
+    member_type: PagedList(_MEMBERS, searched=searched, completed=_with_roles(member_type))
+    for member_type, searched in _SEARCHED.items()
+}
+
+
 async def list_members(
     connection: AsyncConnection,
     tenant_id: str,
@@ -449,21 +457,19 @@ async def list_members(
         role_id: Only members that hold this role; None for all members.
         without_role_id: Only members that do not hold this role; None for all members.
     """
-    statement = _LIST
     values = {"tenant": tenant_id, "organization": organization_id, "type": member_type}
+    conditions = []
     if role_id is not None:
-        statement = statement.where(_holds(_ROLE))
+        conditions.append(_holds(_ROLE))
         values["role"] = role_id
     if without_role_id is not None:
-        statement = statement.where(~_holds(_OTHER_ROLE))
+        conditions.append(~_holds(_OTHER_ROLE))
         values["other_role"] = without_role_id
     if page.search and member_type == "user":
-        statement = statement.where(_MATCHES)
+        conditions.append(_MATCHES)
         values["term"] = search_term(page.search)
-    rows, total = await fetch_page(
-        connection, statement, values, page, searched=_SEARCHED[member_type], completed=_with_roles(member_type)
-    )
-    return [Member(row["state"], _decode_roles(row["roles"])) for row in rows], total
+    rows, total = await _LIST[member_type].fetch(connection, values, page, where=conditions)
+    return [Member(row.state, _decode_roles(row.roles)) for row in rows], total
 
 
 async def list_roles(
@@ -471,9 +477,8 @@ async def list_roles(
 ) -> tuple[list[OrganizationRole], int]:
     """Return a page of a member's roles by name, and their total."""
     values = {"tenant": tenant_id, "organization": organization_id, "member": member_id}
-    searched = (_ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.description)
-    rows, total = await fetch_page(connection, _LIST_ROLES, values, page, searched=searched)
-    return [OrganizationRole(**row) for row in rows], total
+    rows, total = await _LIST_ROLES.fetch(connection, values, page)
+    return [OrganizationRole(*row) for row in rows], total
 
 
 async def list_memberships(
@@ -481,14 +486,8 @@ async def list_memberships(
 ) -> tuple[list[Membership], int]:
     """Return a page of the organizations of a user or application by name and then id, and their total."""
     values = {"tenant": tenant_id, "member": member_id, "type": member_type}
-    searched = (_OF_MEMBER.c.id, _OF_MEMBER.c.name, _OF_MEMBER.c.description)
-    rows, total = await fetch_page(connection, _LIST_ORGANIZATIONS, values, page, searched=searched)
-    found = []
-    for row in rows:
-        columns: dict[str, Any] = dict(row)
-        held = _decode_roles(columns.pop("roles"))
-        found.append(Membership(Organization(**columns), held))
-    return found, total
+    rows, total = await _LIST_ORGANIZATIONS.fetch(connection, values, page)
+    return [Membership(Organization(*columns), _decode_roles(held)) for *columns, held in rows], total
 
 
 decode_user = msgspec.json.Decoder(UserState).decode

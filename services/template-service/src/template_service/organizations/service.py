@@ -15,6 +15,7 @@ from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes
 from identity_common.paging import Page
 from identity_common.stores.database import retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from stead.event_types import MemberType, OrganizationState
 from template_service.fan_out.requests import request_organization_fan_out
 from template_service.organizations import rules, store
@@ -53,13 +54,17 @@ class Organizations:
 
     Args:
         reader: For reads without a transaction.
+        lookups: For reads by id.
         changes: Opens the transactions of changes.
         tenant_id: The tenant.
         clock: Gives the time of creation.
     """
 
-    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(
+        self, reader: AsyncEngine, lookups: Lookups, changes: Changes, *, tenant_id: str, clock: Clock = now_ms
+    ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._tenant_id = tenant_id
         self._clock = clock
@@ -84,8 +89,7 @@ class Organizations:
 
     async def get(self, organization_id: str) -> Organization:
         """Return an organization."""
-        async with self._reader.connect() as connection:
-            organization = await store.find_organization(connection, self._tenant_id, organization_id)
+        organization = await store.find_organization(self._lookups, self._tenant_id, organization_id)
         if organization is None:
             raise missing_by_id()
         return organization

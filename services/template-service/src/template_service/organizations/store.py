@@ -26,14 +26,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.names import canonical_name
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
+from identity_common.stores.lookups import Lookups, key_lookup
 from stead.event_types import MemberType
 from template_service.schema import known_users, members, organizations
 
 MAX_FEATURED: Final = 3
 
 
-class Organization(msgspec.Struct, frozen=True, kw_only=True):
+class Organization(msgspec.Struct, frozen=True):
     """An organization as stored.
 
     Attributes:
@@ -43,13 +44,13 @@ class Organization(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     id: str
     name: str
+    created_at: int
     description: str | None = None
     custom_data: str = "{}"
     is_mfa_required: bool = False
     color: str = "{}"
     branding: str = "{}"
     custom_css: str | None = None
-    created_at: int
 
 
 class FeaturedUser(msgspec.Struct, frozen=True):
@@ -84,14 +85,17 @@ _BY_ID: Final = (
     organizations.c.id == bindparam("organization"),
 )
 _FIND: Final = select(*_COLUMNS).where(*_BY_ID)
+_LOOK_UP: Final = key_lookup(_FIND)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _UPDATE: Final = update(organizations).where(*_BY_ID)
 _DELETE: Final = delete(organizations).where(*_BY_ID)
-_LIST: Final = (
+_ALL: Final = (
     select(*_COLUMNS)
     .where(organizations.c.tenant_id == bindparam("tenant"))
     .order_by(organizations.c.sort_key, organizations.c.name, organizations.c.id)
 )
+_SEARCHED: Final = (organizations.c.id, organizations.c.name, organizations.c.description)
+_LIST: Final = PagedList(_ALL, searched=_SEARCHED)
 _CALLED: Final = (
     select(organizations.c.id, organizations.c.name)
     .where(
@@ -153,6 +157,9 @@ def _is_member(member_type: MemberType) -> ColumnElement[bool]:
     )
 
 
+_LIST_WITH_FEATURED: Final = PagedList(
+    _ALL.add_columns(organizations.c.sort_key), searched=_SEARCHED, completed=_with_featured
+)
 _decode_featured = msgspec.json.Decoder(tuple[FeaturedUser, ...]).decode
 
 
@@ -161,18 +168,17 @@ async def insert_organization(connection: AsyncConnection, organization: Organiz
     await connection.execute(insert(organizations), msgspec.structs.asdict(organization))
 
 
-async def find_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> Organization | None:
+async def find_organization(lookups: Lookups, tenant_id: str, organization_id: str) -> Organization | None:
     """Return an organization, or none."""
-    values = {"tenant": tenant_id, "organization": organization_id}
-    row = (await connection.execute(_FIND, values)).mappings().one_or_none()
-    return None if row is None else Organization(**row)
+    rows = await lookups.fetch(_LOOK_UP, tenant_id, organization_id)
+    return Organization(*rows[0]) if rows else None
 
 
 async def lock_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> Organization | None:
     """Return an organization, locked against changes until the transaction ends; or none."""
     values = {"tenant": tenant_id, "organization": organization_id}
-    row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
-    return None if row is None else Organization(**row)
+    row = (await connection.execute(_LOCK, values)).one_or_none()
+    return None if row is None else Organization(*row)
 
 
 async def update_organization(connection: AsyncConnection, organization: Organization) -> None:
@@ -205,24 +211,17 @@ async def list_organizations(
         with_featured: Include a summary of the users of each.
         without: Only organizations that this user or application is not a member of; None does not filter.
     """
-    searched = (organizations.c.id, organizations.c.name, organizations.c.description)
-    statement: Select[Any] = _LIST
-    parameters = {"tenant": tenant_id}
+    parameters, conditions = {"tenant": tenant_id}, []
     for member_type, member_id in without.items():
         if member_id is not None:
-            statement = statement.where(~_is_member(member_type))
+            conditions.append(~_is_member(member_type))
             parameters[member_type] = member_id
-    completed = None
-    if with_featured:
-        statement, completed = statement.add_columns(organizations.c.sort_key), _with_featured
-    rows, total = await fetch_page(connection, statement, parameters, page, searched=searched, completed=completed)
+    listed = _LIST_WITH_FEATURED if with_featured else _LIST
+    rows, total = await listed.fetch(connection, parameters, page, where=conditions)
     found: list[tuple[Organization, Featured | None]] = []
     for row in rows:
-        values = dict(row)
-        featured = None
-        if with_featured:
-            featured = Featured(values.pop("users_count"), _decode_featured(values.pop("featured_users")))
-        found.append((Organization(**values), featured))
+        featured = Featured(row.users_count, _decode_featured(row.featured_users)) if with_featured else None
+        found.append((Organization(*row[: len(_COLUMNS)]), featured))
     return found, total
 
 

@@ -28,10 +28,14 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     )
     return {
         "fresh_reads": fresh_reads,
-        "permissions": OrganizationPermissions(reader, changes, tenant_id=tenant_id, urn_namespace=urn_namespace),
-        "roles": OrganizationRoles(reader, changes, fresh_reads, tenant_id=tenant_id, management_api=management_api),
+        "permissions": OrganizationPermissions(
+            reader, lookups, changes, tenant_id=tenant_id, urn_namespace=urn_namespace
+        ),
+        "roles": OrganizationRoles(
+            reader, lookups, changes, fresh_reads, tenant_id=tenant_id, management_api=management_api
+        ),
         "template": template,
         "template_preview": TemplatePreview(reader, template, tenant_id=tenant_id),
-        "organizations": Organizations(reader, changes, tenant_id=tenant_id),
+        "organizations": Organizations(reader, lookups, changes, tenant_id=tenant_id),
         "members": Members(reader, lookups, changes, fresh_reads, tenant_id=tenant_id),
     }

@@ -10,6 +10,7 @@ from identity_common.outbox.changes import Changes
 from identity_common.paging import Page
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from stead.event_types import OrganizationPermissionState
 from template_service.fan_out.requests import request_role_fan_outs
 from template_service.permissions import rules, store
@@ -27,13 +28,17 @@ class OrganizationPermissions:
 
     Args:
         reader: For reads without a transaction.
+        lookups: For reads by id.
         changes: Opens the transactions of changes.
         tenant_id: The tenant.
         urn_namespace: Reserved: no name may begin with it.
     """
 
-    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, urn_namespace: str) -> None:
+    def __init__(
+        self, reader: AsyncEngine, lookups: Lookups, changes: Changes, *, tenant_id: str, urn_namespace: str
+    ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._tenant_id = tenant_id
         self._urn_namespace = urn_namespace
@@ -61,8 +66,7 @@ class OrganizationPermissions:
 
     async def get(self, permission_id: str) -> OrganizationPermission:
         """Return a permission."""
-        async with self._reader.connect() as connection:
-            permission = await store.find_permission(connection, self._tenant_id, permission_id)
+        permission = await store.find_permission(self._lookups, self._tenant_id, permission_id)
         if permission is None:
             raise missing_by_id()
         return permission

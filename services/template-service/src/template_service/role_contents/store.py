@@ -24,13 +24,13 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
 from template_service.schema import known_resources, known_scopes, permissions, role_permissions, role_scopes, roles
 
 Content = Literal["permission", "scope"]
 
 
-class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True):
+class OrganizationPermission(msgspec.Struct, frozen=True):
     """An organization permission as stored.
 
     Attributes:
@@ -44,7 +44,7 @@ class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
 
 
-class GrantedScope(msgspec.Struct, frozen=True, kw_only=True):
+class GrantedScope(msgspec.Struct, frozen=True):
     """A scope of an API resource, as known from events."""
 
     tenant_id: str
@@ -89,7 +89,7 @@ _LOCK_SCOPES: Final = (
     .order_by(known_scopes.c.id)
     .with_for_update(read=True, key_share=True, of=known_scopes)
 )
-_LIST_PERMISSIONS: Final = (
+_LIST_PERMISSIONS: Final = PagedList(
     select(*PERMISSION_COLUMNS)
     .join(
         role_permissions,
@@ -97,9 +97,10 @@ _LIST_PERMISSIONS: Final = (
         & (role_permissions.c.permission_id == permissions.c.id),
     )
     .where(role_permissions.c.tenant_id == _TENANT, role_permissions.c.role_id == _ROLE)
-    .order_by(permissions.c.sort_key, permissions.c.name, permissions.c.id)
+    .order_by(permissions.c.sort_key, permissions.c.name, permissions.c.id),
+    searched=SEARCHED_OF_PERMISSION,
 )
-_LIST_SCOPES: Final = (
+_LIST_SCOPES: Final = PagedList(
     select(
         known_scopes.c.tenant_id,
         known_scopes.c.id,
@@ -113,7 +114,8 @@ _LIST_SCOPES: Final = (
         (role_scopes.c.tenant_id == known_scopes.c.tenant_id) & (role_scopes.c.scope_id == known_scopes.c.id),
     )
     .where(role_scopes.c.tenant_id == _TENANT, role_scopes.c.role_id == _ROLE)
-    .order_by(known_scopes.c.sort_key, known_scopes.c.name, known_scopes.c.id)
+    .order_by(known_scopes.c.sort_key, known_scopes.c.name, known_scopes.c.id),
+    searched=(known_scopes.c.name, known_resources.c.name),
 )
 
 
@@ -172,8 +174,8 @@ async def list_permissions_of(
 ) -> tuple[list[OrganizationPermission], int]:
     """Return a page of the organization permissions that a role grants, by name, and their total."""
     values = {"tenant": tenant_id, "role": role_id}
-    rows, total = await fetch_page(connection, _LIST_PERMISSIONS, values, page, searched=SEARCHED_OF_PERMISSION)
-    return [OrganizationPermission(**row) for row in rows], total
+    rows, total = await _LIST_PERMISSIONS.fetch(connection, values, page)
+    return [OrganizationPermission(*row) for row in rows], total
 
 
 async def list_scopes_of(
@@ -181,9 +183,8 @@ async def list_scopes_of(
 ) -> tuple[list[GrantedScope], int]:
     """Return a page of the scopes of API resources that a role grants, by name and then id, and their total."""
     values = {"tenant": tenant_id, "role": role_id}
-    searched = (known_scopes.c.name, known_resources.c.name)
-    rows, total = await fetch_page(connection, _LIST_SCOPES, values, page, searched=searched)
-    return [GrantedScope(**row) for row in rows], total
+    rows, total = await _LIST_SCOPES.fetch(connection, values, page)
+    return [GrantedScope(*row) for row in rows], total
 
 
 def _granting(content: Content) -> Select[Any]:

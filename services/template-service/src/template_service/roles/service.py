@@ -14,6 +14,7 @@ from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from stead.event_types import OrganizationRoleState
 from template_service.fan_out.requests import request_role_fan_out
 from template_service.role_contents import store as contents
@@ -36,6 +37,7 @@ class OrganizationRoles:
 
     Args:
         reader: For reads without a transaction.
+        lookups: For reads by id.
         changes: Opens the transactions of changes.
         fresh_reads: Catches up before a scope is refused as unknown.
         tenant_id: The tenant.
@@ -45,6 +47,7 @@ class OrganizationRoles:
     def __init__(
         self,
         reader: AsyncEngine,
+        lookups: Lookups,
         changes: Changes,
         fresh_reads: FreshReads,
         *,
@@ -52,6 +55,7 @@ class OrganizationRoles:
         management_api: str,
     ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._fresh_reads = fresh_reads
         self._tenant_id = tenant_id
@@ -87,8 +91,7 @@ class OrganizationRoles:
 
     async def get(self, role_id: str) -> OrganizationRole:
         """Return a role."""
-        async with self._reader.connect() as connection:
-            role = await store.find_role(connection, self._tenant_id, role_id)
+        role = await store.find_role(self._lookups, self._tenant_id, role_id)
         if role is None:
             raise missing_by_id()
         return role

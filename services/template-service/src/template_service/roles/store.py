@@ -25,7 +25,8 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import PagedList
+from identity_common.stores.lookups import Lookups, key_lookup
 from identity_common.stores.names import has_alike
 from stead.event_types import OrganizationRoleType
 from template_service.schema import (
@@ -40,7 +41,7 @@ from template_service.schema import (
 )
 
 
-class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):
+class OrganizationRole(msgspec.Struct, frozen=True):
     """An organization role as stored, without what it grants.
 
     Attributes:
@@ -50,8 +51,8 @@ class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     id: str
     name: str
-    description: str | None = None
     type: OrganizationRoleType
+    description: str | None = None
     version: int = 1
 
 
@@ -92,6 +93,7 @@ class OrganizationRoleWithContents(msgspec.Struct, frozen=True):
 _COLUMNS: Final = tuple(roles.c[name] for name in OrganizationRole.__struct_fields__)
 _BY_ID: Final = (roles.c.tenant_id == bindparam("tenant"), roles.c.id == bindparam("role"))
 _FIND: Final = select(*_COLUMNS).where(*_BY_ID)
+_LOOK_UP: Final = key_lookup(_FIND)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _LOCK_EXCLUSIVELY: Final = _FIND.with_for_update()
 _UPDATE: Final = update(roles).where(*_BY_ID)
@@ -112,11 +114,6 @@ _IS_ASSIGNED: Final = select(
 _PERMISSION: Final = func.json_build_object("id", permissions.c.id, "name", permissions.c.name)
 _RESOURCE: Final = func.json_build_object("id", known_resources.c.id, "name", known_resources.c.name)
 _SCOPE: Final = func.json_build_object("id", known_scopes.c.id, "name", known_scopes.c.name, "resource", _RESOURCE)
-_LIST: Final = (
-    select(*_COLUMNS, roles.c.sort_key)
-    .where(roles.c.tenant_id == bindparam("tenant"))
-    .order_by(roles.c.sort_key, roles.c.name, roles.c.id)
-)
 
 
 def _with_contents(page: Subquery) -> Select[Any]:
@@ -161,6 +158,13 @@ def _together(item: ColumnElement[Any], table: Table) -> ColumnElement[str]:
     )
 
 
+_LIST: Final = PagedList(
+    select(*_COLUMNS, roles.c.sort_key)
+    .where(roles.c.tenant_id == bindparam("tenant"))
+    .order_by(roles.c.sort_key, roles.c.name, roles.c.id),
+    searched=(roles.c.name, roles.c.description),
+    completed=_with_contents,
+)
 _decode_permissions = msgspec.json.Decoder(tuple[Named, ...]).decode
 _decode_scopes = msgspec.json.Decoder(tuple[NamedScope, ...]).decode
 
@@ -175,10 +179,10 @@ async def insert_role(connection: AsyncConnection, role: OrganizationRole) -> No
     await connection.execute(insert(roles), msgspec.structs.asdict(role))
 
 
-async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> OrganizationRole | None:
+async def find_role(lookups: Lookups, tenant_id: str, role_id: str) -> OrganizationRole | None:
     """Return a role, or none."""
-    row = (await connection.execute(_FIND, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
-    return None if row is None else OrganizationRole(**row)
+    rows = await lookups.fetch(_LOOK_UP, tenant_id, role_id)
+    return OrganizationRole(*rows[0]) if rows else None
 
 
 async def lock_role(
@@ -193,8 +197,8 @@ async def lock_role(
         exclusive: Lock it against new assignments as well.
     """
     statement = _LOCK_EXCLUSIVELY if exclusive else _LOCK
-    row = (await connection.execute(statement, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
-    return None if row is None else OrganizationRole(**row)
+    row = (await connection.execute(statement, {"tenant": tenant_id, "role": role_id})).one_or_none()
+    return None if row is None else OrganizationRole(*row)
 
 
 async def is_assigned(connection: AsyncConnection, tenant_id: str, role_id: str) -> bool:
@@ -226,18 +230,15 @@ async def list_roles(
         ids: Only roles with one of these ids; empty for all roles.
         role_type: Only roles of this type; None for all roles.
     """
-    statement, values = _LIST, {"tenant": tenant_id}
+    values, conditions = {"tenant": tenant_id}, []
     if ids:
-        statement = statement.where(roles.c.id == any_(bindparam("ids", list(ids), ARRAY(Text))))
+        conditions.append(roles.c.id == any_(bindparam("ids", list(ids), ARRAY(Text))))
     if role_type is not None:
-        statement = statement.where(roles.c.type == bindparam("type"))
+        conditions.append(roles.c.type == bindparam("type"))
         values["type"] = role_type
-    searched = (roles.c.name, roles.c.description)
-    rows, total = await fetch_page(connection, statement, values, page, searched=searched, completed=_with_contents)
+    rows, total = await _LIST.fetch(connection, values, page, where=conditions)
     found = []
-    for row in rows:
-        fields = dict(row)
-        granted = _decode_permissions(fields.pop("granted_permissions"))
-        granted_scopes = _decode_scopes(fields.pop("granted_scopes"))
-        found.append(OrganizationRoleWithContents(OrganizationRole(**fields), granted, granted_scopes))
+    for *columns, granted, granted_scopes in rows:
+        role = OrganizationRole(*columns)
+        found.append(OrganizationRoleWithContents(role, _decode_permissions(granted), _decode_scopes(granted_scopes)))
     return found, total
