@@ -324,6 +324,53 @@ async def test_phone_numbers_from_before_get_their_canonical_key_unless_another_
 
 
 @pytest.mark.servers
+async def test_users_are_counted_exactly_whatever_adds_or_deletes_them_and_no_transaction_waits(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    add = """
+        INSERT INTO users (
+            tenant_id, id, is_email_verified, is_suspended, tokens_valid_after, custom_data, profile, search_key,
+            created_at, updated_at
+        )
+        SELECT tenant, number, false, false, 0, '{}', '{}', '', 0, 0
+        FROM unnest($1::text[]) AS tenant, generate_series($2::integer, $3) AS number
+    """
+    remove = "DELETE FROM users WHERE tenant_id = ANY($1) AND id = ANY($2)"
+    await migrated_before("0032", settings, tmp_path_factory)
+    await query(settings, add, ["a", "b"], 1, 3)
+    await asyncio.to_thread(migrate, settings)
+    first, second, third = [await asyncpg.connect(settings.database_url.replace("+asyncpg", "")) for _ in range(3)]
+
+    async def counted() -> dict[str, int]:
+        counts = dict(await third.fetch("SELECT tenant_id, sum(users)::integer FROM user_counts GROUP BY tenant_id"))
+        assert {name: count for name, count in counts.items() if count} == dict(
+            await third.fetch("SELECT tenant_id, count(*)::integer FROM users GROUP BY tenant_id")
+        )
+        return counts
+
+    assert await counted() == {"a": 3, "b": 3}
+    for each in (first, second, third):
+        await each.execute("SET lock_timeout = '5s'")
+    rolled_back, committed = first.transaction(), second.transaction()
+    await rolled_back.start()
+    await committed.start()
+    await first.execute(add, ["a"], 11, 13)
+    await second.execute(add, ["a"], 21, 25)
+    await third.execute(remove, ["a", "b"], ["1", "2"])
+    await second.execute(remove, ["a"], ["21", "unknown"])
+    assert await counted() == {"a": 1, "b": 1}
+    await committed.commit()
+    await rolled_back.rollback()
+    assert await counted() == {"a": 5, "b": 1}
+    await third.execute(f"{add} ON CONFLICT DO NOTHING", ["a", "c"], 3, 4)
+    assert await counted() == {"a": 6, "b": 1, "c": 2}
+    await third.execute("TRUNCATE users CASCADE")
+    assert await counted() == {}
+    for each in (first, second, third):
+        await each.close()
+
+
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_the_consoles_client_alone_keeps_the_management_api_for_its_users(
     settings: Settings, tmp_path_factory: pytest.TempPathFactory

@@ -7,6 +7,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKeyConstraint,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -52,6 +53,15 @@ users = Table(
     UniqueConstraint("tenant_id", "primary_phone_key", name="users_primary_phone_unique"),
     Index("users_by_name", "tenant_id", "sort_key", "name", "id"),
     words_index("users", "name", "username", "primary_email", "primary_phone"),
+)
+
+# Maintained by triggers of ``users``; the number is the sum of all parts (docs/decisions/0039).
+user_counts = Table(
+    "user_counts",
+    metadata,
+    tenant_id(),
+    Column("part", BigInteger, Identity(always=True), primary_key=True),
+    Column("users", BigInteger, nullable=False),
 )
 
 invitations = Table(

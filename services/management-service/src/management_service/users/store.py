@@ -14,6 +14,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     case,
+    cast,
     collate,
     delete,
     func,
@@ -31,7 +32,7 @@ from identity_common.search import identity_key, search_key, search_term
 from identity_common.stores.database import is_none_of
 from identity_common.stores.lookups import Lookups, key_lookup
 from management_service.phone_numbers import is_phone_number, literal_phone_key, phone_key
-from management_service.schema import user_roles, users
+from management_service.schema import user_counts, user_roles, users
 from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
 
 
@@ -83,6 +84,9 @@ _WITH_PHONE_KEY: Final = select(users.c.id).where(
 )
 _DELETE: Final = delete(users).where(*_BY_ID)
 _IN_TENANT: Final = select(users.c.id, users.c.name, users.c.sort_key).where(users.c.tenant_id == bindparam("tenant"))
+_COUNT_ALL: Final = select(cast(func.sum(user_counts.c.users), BigInteger)).where(
+    user_counts.c.tenant_id == bindparam("tenant")
+)
 _SIZE: Final = bindparam("size", type_=BigInteger)
 _OFFSET: Final = bindparam("offset", type_=BigInteger)
 # A search scans every user's key, as there is no trigram index; strpos() has no wildcards to escape. OFFSET 0 keeps the
@@ -218,9 +222,11 @@ async def list_users(
     if conditions:
         join = and_ if search.joint == "and" else or_
         matching = matching.where(join(*conditions)).offset(_UNINDEXED)
-    total = await connection.scalar(_count_of(matching), values)
-    rows = await connection.execute(_page_of(matching), {**values, "size": page.size, "offset": page.offset})
-    return [user_from(row) for row in rows.all()], total or 0
+    is_whole = matching is _IN_TENANT
+    total = await connection.scalar(_COUNT_ALL if is_whole else _count_of(matching), values)
+    statement = _PAGE_OF_ALL if is_whole else _page_of(matching)
+    rows = (await connection.execute(statement, {**values, "size": page.size, "offset": page.offset})).all()
+    return [user_from(row) for row in rows], total or 0
 
 
 def _count_of(matching: Select[Any]) -> Select[Any]:
@@ -237,6 +243,9 @@ def _page_of(matching: Select[Any]) -> Select[Any]:
         .where(users.c.tenant_id == bindparam("tenant"))
         .order_by(users.c.sort_key, users.c.name, users.c.id)
     )
+
+
+_PAGE_OF_ALL: Final = _page_of(_IN_TENANT)
 
 
 def _field_matches(search: FieldSearch) -> ColumnElement[bool]:
