@@ -182,7 +182,7 @@ async def _bootstrap_console(
         administrators,
         attainable,
         searcher=reader,
-        assign_default_roles=assignments.assign_default_roles,
+        record_default_roles=assignments.record_default_roles,
         tenant_id=tenant_id,
     )
     console = ConsoleBootstrap(

@@ -44,7 +44,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         last_administrator,
         attainable,
         searcher=connections.searcher,
-        assign_default_roles=assignments.assign_default_roles,
+        record_default_roles=assignments.record_default_roles,
         tenant_id=tenant_id,
     )
     return {

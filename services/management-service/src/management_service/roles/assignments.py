@@ -46,9 +46,8 @@ class Assignments:
         self._attainable = attainable
         self._tenant_id = tenant_id
 
-    async def assign_default_roles(self, transaction: Transaction, user_id: str) -> None:
-        """Give a new user the default roles, in the transaction that creates it."""
-        role_ids = await holders.add_default_roles(transaction.connection, self._tenant_id, user_id)
+    async def record_default_roles(self, transaction: Transaction, user_id: str, role_ids: tuple[str, ...]) -> None:
+        """Check and record the default roles of a new user, in the transaction that creates it with them."""
         if role_ids:
             await self._attainable.require_roles(transaction.connection, role_ids)
             record_assignment(transaction, "user", user_id, role_ids)

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Text,
     any_,
     bindparam,
-    cast,
     delete,
     func,
     literal,
@@ -47,17 +46,6 @@ _KINDS: Final[dict[HolderKind, _Kind]] = {
 }
 _TENANT: Final = bindparam("tenant", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
-_ADD_DEFAULT_ROLES: Final = (
-    insert_or_ignore(user_roles)
-    .from_select(
-        ["tenant_id", "user_id", "role_id"],
-        # Locked, so that this waits for a concurrent deletion and leaves the role out.
-        select(roles.c.tenant_id, cast(bindparam("user"), Text), roles.c.id)
-        .where(roles.c.tenant_id == _TENANT, roles.c.is_default, roles.c.type == literal("User"))
-        .with_for_update(read=True, key_share=True),
-    )
-    .returning(user_roles.c.role_id)
-)
 
 
 async def lock_holders(
@@ -157,11 +145,6 @@ async def holder_ids_of(connection: AsyncConnection, tenant_id: str, kind: Holde
     _, relation, holder_id = _KINDS[kind]
     statement = select(holder_id).where(relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"))
     return set(await connection.scalars(statement, {"tenant": tenant_id, "role": role_id}))
-
-
-async def add_default_roles(connection: AsyncConnection, tenant_id: str, user_id: str) -> tuple[str, ...]:
-    """Give a new user the default roles; return their sorted ids."""
-    return tuple(sorted(await connection.scalars(_ADD_DEFAULT_ROLES, {"tenant": tenant_id, "user": user_id})))
 
 
 async def list_roles_of(

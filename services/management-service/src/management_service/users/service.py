@@ -36,8 +36,11 @@ from management_service.users.store import User
 
 SEARCH_TIMEOUT_S = 1
 
-AssignDefaultRoles = Callable[[Transaction, str], Awaitable[None]]
-"""Gives a new user the default roles, in the transaction that creates it; roles belong to another package."""
+RecordDefaultRoles = Callable[[Transaction, str, tuple[str, ...]], Awaitable[None]]
+"""Checks and records the default roles of a new user, in the transaction that creates it with them.
+
+Roles belong to another package.
+"""
 
 
 def _phone_in_use() -> Conflict:
@@ -133,7 +136,7 @@ class Users:
         attainable: AttainableScopes,
         *,
         searcher: AsyncEngine,
-        assign_default_roles: AssignDefaultRoles,
+        record_default_roles: RecordDefaultRoles,
         tenant_id: str,
         clock: Clock = now_ms,
     ) -> None:
@@ -145,7 +148,7 @@ class Users:
         self._attempts = attempts
         self._administrators = administrators
         self._attainable = attainable
-        self._assign_default_roles = assign_default_roles
+        self._record_default_roles = record_default_roles
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -177,9 +180,9 @@ class Users:
             if await store.has_legacy_phone(transaction.connection, user):
                 raise _phone_in_use()
             with refusals(_REFUSALS):
-                await store.insert_user(transaction.connection, user, password_hash=password_hash)
+                role_ids = await store.insert_user(transaction.connection, user, password_hash=password_hash)
             transaction.record("user", (user.id,), "created", user_state(user))
-            await self._assign_default_roles(transaction, user.id)
+            await self._record_default_roles(transaction, user.id, role_ids)
 
     async def get(self, user_id: str) -> User:
         """Return a user."""
