@@ -249,14 +249,15 @@ class Access:
         """Pass the caller to the handler, and to the audit trail for a request that writes."""
         connection.state.caller = caller
         ADMITTED.set(caller)
-        audit_request(
-            connection.scope,
-            handler,
-            application_id=caller.application_id,
-            user_id=caller.user_id,
-            token_id=caller.token_id,
-            address=client_address(connection.scope, trusted_proxies=self.trusted_proxies),
-        )
+        if connection.scope.get("method") != "GET":
+            audit_request(
+                connection.scope,
+                handler,
+                application_id=caller.application_id,
+                user_id=caller.user_id,
+                token_id=caller.token_id,
+                address=client_address(connection.scope, trusted_proxies=self.trusted_proxies),
+            )
 
 
 async def require_management(connection: Connection, handler: BaseRouteHandler) -> None:
