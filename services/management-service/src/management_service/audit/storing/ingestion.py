@@ -24,13 +24,14 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, audit_subject
 from management_service.audit.storing.erasure import erase_some, schedule_erasures
 from management_service.audit.storing.figures import count_entries
-from management_service.audit.storing.messages import read_entries
+from management_service.audit.storing.messages import ReadEntry, read_entries
 from management_service.audit.storing.numbering import Numberings, gap_entry, is_numbered
 from management_service.audit.storing.partitions import Month
 from management_service.audit.storing.retention import MAX_AHEAD_MS, Retention
 from management_service.audit.storing.stream import read_after, stream_created
-from management_service.audit.tree.growth import Growth, Leaf, leaf_with_salt
+from management_service.audit.tree.growth import Growth
 from management_service.audit.tree.heads import Heads
+from management_service.audit.tree.leaves import Leaf, Parts, leaves_of, parts_of
 
 _log = get_logger(__name__)
 
@@ -150,24 +151,24 @@ class AuditIngestion:
         oldest = self._retention.oldest
         entries: list[AuditEntry] = []
         rows: list[_Row] = []
-        leaves: list[Leaf] = []
-        for entry, text, leaf in chain.from_iterable(map(self._entries, messages)):
+        parts: list[Parts] = []
+        for entry, text, own_parts in chain.from_iterable(map(self._entries, messages)):
             gap = numberings.advance(entry)
             if entry.occurred_at < oldest:
                 continue
             if gap is not None:
                 entries.append(recorded := gap_entry(gap, entry))
                 rows.append(_row(recorded, msgspec.json.encode(recorded).decode()))
-                leaves.append(leaf_with_salt(msgspec.to_builtins(recorded)))
+                parts.append(parts_of(msgspec.to_builtins(recorded)))
                 _log.warning("audit.gap", source=entry.log, sequence=entry.sequence)
             entries.append(entry)
             rows.append(_row(entry, text))
-            leaves.append(leaf)
+            parts.append(own_parts)
         await self._retention.require_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})
         position = messages[-1].metadata.sequence.stream
         advanced, numberings.advanced = numberings.advanced, {}
         async with connection.transaction():
-            stored = await _store_rows(connection, rows, leaves, growth)
+            stored = await _store_rows(connection, rows, leaves_of(parts), growth)
             await count_entries(connection, self._tenant_id, (_time_and_key(row) for row in stored))
             await schedule_erasures(connection, self._tenant_id, entries)
             if advanced:
@@ -175,8 +176,8 @@ class AuditIngestion:
                 await connection.execute(_ADVANCE, self._tenant_id, logs, epochs, [*advanced.values()])
             await connection.execute(_MOVE, self._tenant_id, created, position)
 
-    def _entries(self, message: Msg) -> Iterator[tuple[AuditEntry, str, Leaf]]:
-        """Yield the entries of a message, each with its text and leaf; log and count those that cannot be stored.
+    def _entries(self, message: Msg) -> Iterator[ReadEntry]:
+        """Yield the entries of a message; log and count those that cannot be stored.
 
         No caller of the services can cause one of these.
         """
@@ -185,7 +186,7 @@ class AuditIngestion:
                 self._skipped.inc()
                 _log.error("audit.entry-malformed", subject=message.subject, sequence=message.metadata.sequence.stream)
             else:
-                yield found.entry, found.text.decode(), leaf_with_salt(found.members)
+                yield found
 
     def _is_placed(self, entry: AuditEntry, subject: str) -> bool:
         """Return whether an entry is one of its subject, has a number, and a time that a partition may have."""

@@ -8,6 +8,7 @@ import msgspec
 
 from identity_common.wire.audit import AuditEntry
 from identity_common.wire.audit_entries import Members, marked, storable
+from management_service.audit.tree.leaves import Parts, parts_of, plain_parts
 
 _MAX_DIGITS: Final = 20
 _TYPES: Final[dict[str, Any]] = {field.encode_name: field.type for field in msgspec.structs.fields(AuditEntry)}
@@ -22,13 +23,13 @@ class ReadEntry(NamedTuple):
 
     Attributes:
         entry: The entry.
-        members: Its JSON, decoded.
         text: Its JSON.
+        parts: What its leaf has of it.
     """
 
     entry: AuditEntry
-    members: Members
-    text: bytes
+    text: str
+    parts: Parts
 
 
 def read_entries(message: bytes) -> Iterator[ReadEntry | None]:
@@ -47,12 +48,15 @@ def read_entries(message: bytes) -> Iterator[ReadEntry | None]:
 
 def _read(text: bytes) -> ReadEntry | None:
     try:
-        text.decode()
-        entry, members = _decode(text), msgspec.json.decode(text)
+        decoded, entry = text.decode(), _decode(text)
+        parts = plain_parts(text)
+        if parts is not None:
+            return ReadEntry(entry, decoded, parts)
+        members = msgspec.json.decode(text)
         is_storable = storable(members) is members
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _saved(_read_leniently(text))
-    return ReadEntry(entry, members, text) if is_storable else _saved(members)
+    return ReadEntry(entry, decoded, parts_of(members)) if is_storable else _saved(members)
 
 
 def _saved(members: Any) -> ReadEntry | None:
@@ -60,7 +64,7 @@ def _saved(members: Any) -> ReadEntry | None:
         return None
     try:
         members = _valid(storable(members))
-        return ReadEntry(msgspec.convert(members, AuditEntry), members, _encode(members))
+        return ReadEntry(msgspec.convert(members, AuditEntry), _encode(members).decode(), parts_of(members))
     except (msgspec.ValidationError, RecursionError):
         return None
 

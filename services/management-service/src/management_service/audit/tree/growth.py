@@ -1,15 +1,14 @@
 """Appends entries to the tree of a tenant, in the transaction that stores them; only on the ingesting replica."""
 
-import os
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import asyncpg
 import msgspec
 
 from identity_common.identifiers import new_id
+from management_service.audit.tree.leaves import leaves_of, parts_of
 from management_service.audit.tree.tiles import TileId, Tiles, appended, last_tiles
-from stead.audit.leaves import SALT_BYTES, leaf_of, personal_hash
 
 _BEGIN: Final = (
     "INSERT INTO audit_trees (tenant_id, log_id, size) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING RETURNING 1"
@@ -30,19 +29,6 @@ _ADOPT: Final = """
     UPDATE audit_entries SET leaf_index = $4, salt = $5 WHERE tenant_id = $1 AND occurred_at = $2 AND number = $3
 """
 _AT_ONCE: Final = 500
-
-
-class Leaf(NamedTuple):
-    """The leaf of an entry."""
-
-    salt: bytes
-    hash: bytes
-
-
-def leaf_with_salt(entry: dict[str, Any]) -> Leaf:
-    """Return the leaf of an entry, with a new salt."""
-    salt = os.urandom(SALT_BYTES)
-    return Leaf(salt, leaf_of(entry, personal_hash(entry, salt)))
 
 
 class Growth:
@@ -105,7 +91,7 @@ class Growth:
         await self._adopt_some(connection, rows)
 
     async def _adopt_some(self, connection: asyncpg.Connection, rows: Sequence[asyncpg.Record]) -> None:
-        leaves = [leaf_with_salt(msgspec.json.decode(row["entry"])) for row in rows]
+        leaves = leaves_of([parts_of(msgspec.json.decode(row["entry"])) for row in rows])
         places = [
             (self._tenant_id, row["occurred_at"], row["number"], index, leaf.salt)
             for index, (row, leaf) in enumerate(zip(rows, leaves, strict=True), self.size)
