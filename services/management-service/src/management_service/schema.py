@@ -1,11 +1,15 @@
 """All tables of management-service: SQL joins across them. The migrations create them."""
 
+from collections.abc import Sequence
+from typing import Any, Final
+
 from sqlalchemy import (
     ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     ForeignKeyConstraint,
     Identity,
     Index,
@@ -15,7 +19,13 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
+    any_,
+    false,
+    func,
+    literal,
     literal_column,
+    select,
     text,
 )
 
@@ -279,6 +289,38 @@ claims_function_versions = Table(
     ),
 )
 
+
+def audit_hash(tenant_id: ColumnElement[str], *members: ColumnElement[str]) -> ColumnElement[int]:
+    """Return the hash of a tenant and of members of an entry, by which indexes of the trail find it."""
+    hashed: ColumnElement[int] = literal_column("0", BigInteger)
+    for each in (tenant_id, *members):
+        hashed = func.hashtextextended(each, hashed, type_=BigInteger)
+    return hashed
+
+
+def audit_hash_sql(*members: str) -> str:
+    """Return the hash as PostgreSQL shows it in the definition of an index."""
+    hashed = "0::bigint"
+    for each in ("tenant_id", *members):
+        hashed = f"hashtextextended({each}, {hashed})"
+    return hashed
+
+
+def _hash_of(*members: str) -> ColumnElement[int]:
+    return literal_column(audit_hash_sql(*members), BigInteger)
+
+
+_WALKED: Final = ("operation", "application_id", "user_id", "requested_by", "actor_id", "organization_id")
+_WALKED_WITH_KEY: Final = ("user_id", "application_id", "organization_id")
+AUDIT_STATISTICS: Final = {
+    **{each: audit_hash_sql(each) for each in (*_WALKED, "subject_token_id")},
+    **{f"{each}_and_key": audit_hash_sql(each, "key") for each in _WALKED_WITH_KEY},
+}
+"""What a partition has statistics of, by name: the planner uses none that a partial index has."""
+
+
+AUDIT_REQUEST_ID: Final = """split_part(split_part(entry, '"requestId":"', 2), '"', 1)"""
+"""The request id in the JSON of an entry, without parsing it: an index takes it from every entry."""
 audit_outcome = literal_column("audit_outcome(key)", Text)
 """How what an entry tells of ended: its key says it, so that no index has to read the JSON of every entry."""
 audit_ticket = literal_column("audit_ticket(entry)", Text)
@@ -307,9 +349,10 @@ audit_entries = Table(
     Column("leaf_index", BigInteger),
     Column("salt", LargeBinary),
     Column("personal_hash", LargeBinary),
-    UniqueConstraint("tenant_id", "log", "epoch", "sequence", "occurred_at", name="audit_entries_numbered_once"),
-    Index("audit_entries_by_id", "tenant_id", "id"),
-    Index("audit_entries_by_key", "tenant_id", "key", "occurred_at", "number"),
+    Index("audit_entries_numbered", _hash_of("log", "epoch"), "sequence", "occurred_at", unique=True),
+    Index("audit_entries_by_id", _hash_of("id")),
+    Index("audit_entries_by_request_id", _hash_of(AUDIT_REQUEST_ID)),
+    Index("audit_entries_by_key", _hash_of("key"), "occurred_at"),
     Index(  # most entries tell of a success
         "audit_entries_by_outcome",
         *("tenant_id", audit_outcome, "occurred_at", "number"),
@@ -318,23 +361,25 @@ audit_entries = Table(
     *(  # partial: most entries have few of these members, and an indexed null costs as much as a value
         Index(
             f"audit_entries_by_{column}",
-            *("tenant_id", column, "occurred_at", "number"),
+            *(_hash_of(column), "occurred_at"),
             postgresql_where=text(f"{column} IS NOT NULL"),
         )
-        for column in (
-            *("operation", "application_id", "user_id", "written_user_id"),
-            *("requested_by", "actor_id", "organization_id", "subject_token_id"),
-        )
+        for column in _WALKED
+    ),
+    Index(  # an impersonation has few entries: they are sorted
+        "audit_entries_by_subject_token_id",
+        _hash_of("subject_token_id"),
+        postgresql_where=text("subject_token_id IS NOT NULL"),
     ),
     Index(  # a user may have few entries of a key among a million sign-ins
         "audit_entries_by_user_id_and_key",
-        *("tenant_id", "user_id", "key", "occurred_at", "number"),
+        *(_hash_of("user_id", "key"), "occurred_at"),
         postgresql_where=text("user_id IS NOT NULL"),
     ),
     *(  # the entries about impersonations: an application may have few of them among a million token requests
         Index(
             f"audit_impersonations_by_{column}",
-            *("tenant_id", column, "key", "occurred_at", "number"),
+            *(_hash_of(column, "key"), "occurred_at"),
             postgresql_where=text(f"{column} IS NOT NULL AND subject_token_id IS NOT NULL"),
         )
         for column in ("application_id", "organization_id")
@@ -350,10 +395,46 @@ audit_entries = Table(
         *("tenant_id", audit_ticket, "occurred_at", "number"),
         postgresql_where=text("key = 'subject-token.issued' AND audit_ticket(entry) IS NOT NULL"),
     ),
-    Index("audit_entries_by_request_id", literal_column("audit_request_id(entry)"), postgresql_using="hash"),
     postgresql_partition_by="RANGE (occurred_at)",
 )
 """The audit trail, in one partition a month; each is created by the ingestion and dropped after the retention."""
+
+
+def has_audit_members(tenant_id: ColumnElement[str] | str, **members: ColumnElement[str] | str) -> ColumnElement[bool]:
+    """Return the condition that an entry of a tenant has these members, by the index of their hash."""
+    return and_(has_audit_hash(tenant_id, **members), are_audit_members(tenant_id, **members))
+
+
+def has_audit_hash(tenant_id: ColumnElement[str] | str, **members: ColumnElement[str] | str) -> ColumnElement[bool]:
+    """Return the condition that an entry has the hash of these members; others may have it, too."""
+    own = audit_hash(audit_entries.c.tenant_id, *(audit_entries.c[name] for name in members))
+    return own == audit_hash(*map(_as_text, (tenant_id, *members.values())))
+
+
+def has_audit_hash_of_any(
+    tenant_id: ColumnElement[str] | str, name: str, values: ColumnElement[Sequence[str]]
+) -> ColumnElement[bool]:
+    """Return the condition that an entry has the hash of one of some values of a member."""
+    value = func.unnest(values, type_=Text).column_valued("value")
+    hashes = select(audit_hash(_as_text(tenant_id), value)).scalar_subquery()
+    own = audit_hash(audit_entries.c.tenant_id, audit_entries.c[name])
+    return own == any_(func.array(hashes, type_=ARRAY(BigInteger)))
+
+
+def are_audit_members(tenant_id: ColumnElement[str] | str, **members: Any) -> ColumnElement[bool]:
+    """Return the condition that an entry of a tenant has these members, for rows that an index has found.
+
+    COALESCE hides it from the planner, which would walk all entries of the tenant while a partition is small, and keep
+    that plan. Of a member it would multiply what it expects with what it expects of the hash, and then sort what is so
+    little instead of walking an index.
+    """
+    own = (audit_entries.c[name] == value for name, value in members.items())
+    return func.coalesce(and_(audit_entries.c.tenant_id == tenant_id, *own), false())
+
+
+def _as_text(value: ColumnElement[str] | str) -> ColumnElement[str]:
+    return literal(value, Text) if isinstance(value, str) else value
+
 
 audit_targets = Table(
     "audit_targets",

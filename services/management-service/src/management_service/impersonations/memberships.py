@@ -12,20 +12,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.wire.audit import AuditEntry
 from management_service.party_ends import PartyEnd
-from management_service.schema import audit_entries, audit_targets
+from management_service.schema import audit_entries, audit_targets, has_audit_hash_of_any, has_audit_members
 
 _DELETION: Final = "DeleteOrganization"
 _REMOVALS: Final = ("RemoveOrganizationUser", "ReplaceOrganizationUsers")
 
 _PLACE: Final = ("tenant_id", "occurred_at", "number")
+_TENANT: Final = bindparam("tenant", type_=Text)
+_ORGANIZATIONS: Final = bindparam("organizations", type_=ARRAY(Text))
 _DELETIONS: Final = select(audit_entries.c.entry).where(
-    audit_entries.c.tenant_id == bindparam("tenant"),
-    audit_entries.c.operation == _DELETION,
-    audit_entries.c.organization_id == any_(bindparam("organizations", type_=ARRAY(Text))),
+    has_audit_members(_TENANT, operation=_DELETION),
+    has_audit_hash_of_any(_TENANT, "organization_id", _ORGANIZATIONS),
+    audit_entries.c.organization_id == any_(_ORGANIZATIONS),
     audit_entries.c.occurred_at.between(bindparam("first"), bindparam("last")),
 )
 _CHANGES_OF_MEMBERS: Final = select(audit_entries.c.entry).where(
-    audit_targets.c.tenant_id == bindparam("tenant"),
+    audit_targets.c.tenant_id == _TENANT,
     audit_targets.c.target_id == any_(bindparam("users", type_=ARRAY(Text))),
     audit_targets.c.occurred_at.between(bindparam("first"), bindparam("last")),
     *(audit_entries.c[name] == audit_targets.c[name] for name in _PLACE),

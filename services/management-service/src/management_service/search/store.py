@@ -15,7 +15,18 @@ from identity_common.wire.search import SearchGroup, SearchResult
 from identity_common.words import has_beginnings, prefix_query, rare_words_query
 from management_service.audit.reading.store import CONTEXT_WORDS, IS_ISSUED
 from management_service.phone_numbers import phone_key
-from management_service.schema import applications, audit_entries, resources, roles, scopes, users
+from management_service.schema import (
+    AUDIT_REQUEST_ID,
+    applications,
+    are_audit_members,
+    audit_entries,
+    audit_hash,
+    has_audit_members,
+    resources,
+    roles,
+    scopes,
+    users,
+)
 from management_service.search.rules import may_be_an_id
 
 _PHONE_PUNCTUATION: Final = str.maketrans("", "", " ()./-")
@@ -72,7 +83,9 @@ _MOST: Final = 10_000
 _FEW: Final = 200
 """Impersonations whose words are compared one by one: quicker than to look up words that nearly all have."""
 
-_TENANT: Final = audit_entries.c.tenant_id == bindparam("tenant", type_=Text)
+_GIVEN_TENANT: Final = bindparam("tenant", type_=Text)
+_TENANT: Final = audit_entries.c.tenant_id == _GIVEN_TENANT
+_ID: Final = bindparam("id", type_=Text)
 _SIZE: Final = bindparam("size", type_=BigInteger)
 _SHOWN: Final = (audit_entries.c.occurred_at, audit_entries.c.number, audit_entries.c.entry)
 
@@ -99,14 +112,17 @@ OF_WORDS: Final = _newest(
 OF_RARE_WORDS: Final = _newest(select(*_SHOWN).where(_TENANT, IS_ISSUED, has_words(CONTEXT_WORDS)).limit(_FEW + 1))
 OF_IMPERSONATION: Final = _newest(
     select(*_SHOWN).where(
-        _TENANT,
-        audit_entries.c.subject_token_id == bindparam("id", type_=Text),
+        has_audit_members(_GIVEN_TENANT, subject_token_id=_ID),
         audit_entries.c.key.in_(BEGINNINGS),
     )
 )
-OF_ENTRY: Final = _newest(select(*_SHOWN).where(_TENANT, audit_entries.c.id == bindparam("id", type_=Text)))
+OF_ENTRY: Final = _newest(select(*_SHOWN).where(has_audit_members(_GIVEN_TENANT, id=_ID)))
 OF_REQUEST: Final = _newest(
-    select(*_SHOWN).where(_TENANT, literal_column("audit_request_id(entry)") == bindparam("id", type_=Text))
+    select(*_SHOWN).where(
+        audit_hash(audit_entries.c.tenant_id, literal_column(AUDIT_REQUEST_ID)) == audit_hash(_GIVEN_TENANT, _ID),
+        are_audit_members(_GIVEN_TENANT),
+        literal_column("audit_request_id(entry)") == _ID,
+    )
 )
 
 

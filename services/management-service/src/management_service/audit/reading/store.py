@@ -1,4 +1,7 @@
-"""Reads entries in PostgreSQL. Each filter has an index that yields its entries in the order of the answer."""
+"""Reads entries in PostgreSQL. Each filter has an index that yields its entries in the order of their time.
+
+An index has the hash of what it finds. Those of one time are sorted, and what else has the hash is sorted out.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
@@ -13,7 +16,6 @@ from sqlalchemy import (
     Text,
     and_,
     any_,
-    bindparam,
     exists,
     false,
     func,
@@ -25,18 +27,21 @@ from sqlalchemy import (
     tuple_,
     union,
 )
-from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.stores.words import has_words
 from identity_common.wire.audit import BEGINNINGS, ISSUED, Outcome
 from management_service.schema import (
+    are_audit_members,
     audit_entries,
     audit_figures,
     audit_outcome,
     audit_parties,
     audit_targets,
     audit_ticket,
+    has_audit_hash,
+    has_audit_hash_of_any,
+    has_audit_members,
 )
 
 _PLACE: Final = (audit_entries.c.occurred_at, audit_entries.c.number)
@@ -149,6 +154,8 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
         return [*targets, *self.concerning, *users]
 
 
+_PAIRED: Final = ("application_id", "organization_id")
+"""Members that have an index together with the key, as the user has: of entries about impersonations."""
 _EQUAL: Final = ("actor_id", "application_id", "organization_id", "subject_token_id", "operation", "key")
 
 
@@ -182,9 +189,7 @@ async def hourly_figures(connection: AsyncConnection, tenant_id: str, *, first: 
 
 async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str) -> str | None:
     """Return the JSON of an entry; None for an unknown id."""
-    statement: Select[Any] = select(audit_entries.c.entry).where(
-        audit_entries.c.tenant_id == tenant_id, audit_entries.c.id == entry_id
-    )
+    statement: Select[Any] = select(audit_entries.c.entry).where(has_audit_members(tenant_id, id=entry_id))
     found: str | None = (await connection.execute(statement.limit(1))).scalar_one_or_none()
     return found
 
@@ -218,24 +223,28 @@ async def impersonations_of_ticket(
 async def parties_of_impersonations(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> Sequence[Any]:
     """Return the subject token, the subject and the actor of each entry that begins one of some impersonations."""
     statement = select(audit_entries.c.subject_token_id, audit_entries.c.user_id, audit_entries.c.actor_id).where(
-        audit_entries.c.tenant_id == tenant_id,
-        audit_entries.c.subject_token_id == any_(bindparam("ids", type_=ARRAY(Text))),
-        audit_entries.c.key.in_(BEGINNINGS),
+        *_about(tenant_id, ids), audit_entries.c.key.in_(BEGINNINGS)
     )
-    return (await connection.execute(statement, {"ids": list(ids)})).all()
+    return (await connection.execute(statement)).all()
 
 
 async def entries_of_subject_tokens(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> Sequence[Any]:
     """Return the subject token and the JSON of every entry about some subject tokens, oldest first."""
     statement = (
         select(audit_entries.c.subject_token_id, audit_entries.c.entry)
-        .where(
-            audit_entries.c.tenant_id == tenant_id,
-            audit_entries.c.subject_token_id == any_(bindparam("ids", type_=ARRAY(Text))),
-        )
+        .where(*_about(tenant_id, ids))
         .order_by(audit_entries.c.occurred_at, audit_entries.c.number)
     )
-    return (await connection.execute(statement, {"ids": list(ids)})).all()
+    return (await connection.execute(statement)).all()
+
+
+def _about(tenant_id: str, subject_token_ids: Sequence[str]) -> list[ColumnElement[bool]]:
+    """Return the conditions that an entry is about one of some subject tokens."""
+    ids: ColumnElement[Sequence[str]] = literal(list(subject_token_ids), ARRAY(Text))
+    return [
+        has_audit_hash_of_any(tenant_id, "subject_token_id", ids),
+        are_audit_members(tenant_id, subject_token_id=any_(ids)),
+    ]
 
 
 def _found(
@@ -252,8 +261,9 @@ def _found(
     walks = _walks(tenant_id, filters, after, newest_first=newest_first)
     if not filters.groups:
         (walk,) = walks
-        return walk.with_only_columns(*_PLACE, *_REST).limit(limit)
-    positions = union(*(walk.limit(limit).subquery().select() for walk in walks)).subquery()
+        of_times = _first(walk.with_only_columns(*_PLACE, *_REST), limit).subquery()
+        return _ordered(select(of_times), of_times, newest_first=newest_first).limit(limit)
+    positions = union(*(_first(walk, limit).subquery().select() for walk in walks)).subquery()
     first = _ordered(select(positions), positions, newest_first=newest_first).limit(limit).subquery()
     entries = (
         select(*_REST)
@@ -271,10 +281,16 @@ def _of_words(tenant_id: str, filters: TrailFilters, after: Position | None, *, 
 
     The words are looked up before the entries are ordered: by itself, PostgreSQL would read all entries in order.
     """
-    places = _places(audit_entries, tenant_id, filters, after, newest_first=newest_first)
+    places = _places(audit_entries, filters, after, newest_first=newest_first)
     found = (
         select(*_PLACE, *_REST)
-        .where(*places, *_conditions(filters, filters.groups), IS_ISSUED, has_words(CONTEXT_WORDS))
+        .where(
+            audit_entries.c.tenant_id == tenant_id,
+            *places,
+            *_conditions(filters, filters.groups),
+            IS_ISSUED,
+            has_words(CONTEXT_WORDS),
+        )
         .cte("found")
         .prefix_with("MATERIALIZED", dialect="postgresql")
     )
@@ -288,8 +304,8 @@ def _of_impersonations(
     found = (
         select(*_PLACE, *_REST)
         .where(
-            *_places(audit_entries, tenant_id, filters, after, newest_first=newest_first),
-            audit_entries.c.subject_token_id == any_(array(filters.impersonations or (), type_=Text)),
+            *_places(audit_entries, filters, after, newest_first=newest_first),
+            *_about(tenant_id, filters.impersonations or ()),
             *_conditions(filters, filters.groups),
         )
         .offset(_UNFLATTENED)
@@ -308,16 +324,15 @@ def _walks(
     indexes of their own, since an application may have any number of others; they are not writes.
     """
     walked, *others = filters.groups or [()]
-    conditions = _conditions(filters, others)
+    rest = _rest(filters, others)
     if not walked:
-        if filters.key in BEGINNINGS:
-            conditions.append(audit_entries.c.subject_token_id.is_not(None))
-        return [_walk(audit_entries, tenant_id, filters, after, conditions, newest_first=newest_first)]
+        conditions = [*_walked(tenant_id, _equal(filters)), *rest]
+        return [_walk(audit_entries, filters, after, conditions, newest_first=newest_first)]
     return [
-        _walk_of(concern, tenant_id, filters, after, conditions, newest_first=newest_first)
+        _walk_of(concern, tenant_id, filters, after, rest, newest_first=newest_first)
         for concern in walked
         if _may_have(concern.way, filters.key)
-    ] or [_walk(audit_entries, tenant_id, filters, after, [false()], newest_first=newest_first)]
+    ] or [_walk(audit_entries, filters, after, [false()], newest_first=newest_first)]
 
 
 def _may_have(way: Way, key: str | None) -> bool:
@@ -334,15 +349,20 @@ def _walk_of(
     tenant_id: str,
     filters: TrailFilters,
     after: Position | None,
-    conditions: Sequence[ColumnElement[bool]],
+    rest: Sequence[ColumnElement[bool]],
     *,
     newest_first: bool,
 ) -> Select[Any]:
+    equal = _equal(filters)
     if concern.way in _COLUMNS:
-        is_concerned = audit_entries.c[concern.way] == concern.id
-        return _walk(audit_entries, tenant_id, filters, after, [is_concerned, *conditions], newest_first=newest_first)
+        with_key = {"key": equal.pop("key")} if _has_index_with_key(concern.way, filters.key) else {}
+        of_concern = _walked(tenant_id, {concern.way: concern.id, **with_key})
+        conditions = [*of_concern, *_given(equal), *rest]
+        return _walk(audit_entries, filters, after, conditions, newest_first=newest_first)
+    conditions = [*_given(equal), *rest]
     table, name = _TABLES[concern.way]
-    statement = _walk(table, tenant_id, filters, after, [table.c[name] == concern.id], newest_first=newest_first)
+    of_object = [table.c.tenant_id == tenant_id, table.c[name] == concern.id]
+    statement = _walk(table, filters, after, of_object, newest_first=newest_first)
     if not conditions:
         return statement
     matching = (
@@ -357,7 +377,6 @@ def _walk_of(
 
 def _walk(
     table: Table,
-    tenant_id: str,
     filters: TrailFilters,
     after: Position | None,
     conditions: Sequence[ColumnElement[bool]],
@@ -365,10 +384,15 @@ def _walk(
     newest_first: bool,
 ) -> Select[Any]:
     """Return the statement for the positions in a table, in order."""
-    places = _places(table, tenant_id, filters, after, newest_first=newest_first)
-    return _ordered(
-        select(table.c.occurred_at, table.c.number).where(*places, *conditions), table, newest_first=newest_first
-    )
+    places = _places(table, filters, after, newest_first=newest_first)
+    time = table.c.occurred_at
+    statement = select(time, table.c.number).where(*places, *conditions)
+    return statement.order_by(time.desc() if newest_first else time)
+
+
+def _first(walk: Select[Any], limit: int) -> Select[Any]:
+    """Return the first rows of a walk, and those of the time of the last one, whose order an index does not have."""
+    return walk.fetch(limit, with_ties=True)
 
 
 def _ordered(statement: Select[Any], place: FromClause, *, newest_first: bool) -> Select[Any]:
@@ -391,18 +415,50 @@ def _same_place(one: FromClause, other: FromClause) -> list[ColumnElement[bool]]
 
 
 def _conditions(filters: TrailFilters, groups: Sequence[Sequence[Concern]]) -> list[ColumnElement[bool]]:
+    return [*_given(_equal(filters)), *_rest(filters, groups)]
+
+
+def _equal(filters: TrailFilters) -> dict[str, str]:
+    """Return the members that entries must have, by column."""
     given = {"user_id": filters.subject_id, **{name: getattr(filters, name) for name in _EQUAL}}
-    equal = [audit_entries.c[name] == value for name, value in given.items() if value is not None]
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _given(members: Mapping[str, str]) -> list[ColumnElement[bool]]:
+    return [audit_entries.c[name] == value for name, value in members.items()]
+
+
+def _rest(filters: TrailFilters, groups: Sequence[Sequence[Concern]]) -> list[ColumnElement[bool]]:
     ended = [] if filters.outcome is None else [audit_outcome == filters.outcome]
     ticket = [] if filters.ticket is None else [is_of_ticket(filters.ticket)]
-    return [*equal, *ended, *ticket, *(or_(*map(_concerns, group)) for group in groups)]
+    return [*ended, *ticket, *(or_(*map(_concerns, group)) for group in groups)]
+
+
+def _walked(tenant_id: str, members: Mapping[str, str]) -> list[ColumnElement[bool]]:
+    """Return the conditions that entries of a tenant have some members, for a walk in an index."""
+    if not members:
+        return [audit_entries.c.tenant_id == tenant_id]
+    key = members.get("key")
+    pairs = [{name: members[name], "key": key} for name in members if key and _has_index_with_key(name, key)]
+    paired = {name for pair in pairs for name in pair}
+    hashed = [*pairs, *({name: value} for name, value in members.items() if name not in paired)]
+    of_impersonations = [audit_entries.c.subject_token_id.is_not(None)] if key in BEGINNINGS else []
+    return [
+        *(has_audit_hash(tenant_id, **each) for each in hashed),
+        are_audit_members(tenant_id, **members),
+        *of_impersonations,
+    ]
+
+
+def _has_index_with_key(column: str, key: str | None) -> bool:
+    return key is not None and (column == "user_id" or (column in _PAIRED and key in BEGINNINGS))
 
 
 def _places(
-    table: Table, tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool
+    table: Table, filters: TrailFilters, after: Position | None, *, newest_first: bool
 ) -> list[ColumnElement[bool]]:
     """Return the conditions for the part of a table to walk; those on the time also prune partitions."""
-    conditions = [table.c.tenant_id == tenant_id]
+    conditions: list[ColumnElement[bool]] = []
     if filters.start_time is not None:
         conditions.append(table.c.occurred_at >= filters.start_time)
     if filters.end_time is not None:

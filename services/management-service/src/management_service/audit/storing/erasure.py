@@ -30,21 +30,30 @@ _ADVANCE: Final = """
     UPDATE audit_erasures SET is_pending = $3, after_time = $4, after_number = $5
     WHERE tenant_id = $1 AND user_id = $2
 """
-_ENTRIES: Final = """
+# As in the walks of reading: an index has the hash of a user, and the order of times.
+_HASH: Final = "hashtextextended($2, hashtextextended($1, 0))"
+_IS_NEXT: Final = "occurred_at >= $3 AND (occurred_at, number) > ($3, $4)"
+_ENTRIES: Final = f"""
     (
         SELECT occurred_at, number, entry, salt FROM audit_entries
-        WHERE tenant_id = $1 AND user_id = $2 AND occurred_at >= $3 AND (occurred_at, number) > ($3, $4)
-        ORDER BY occurred_at, number LIMIT $5
+        WHERE {_IS_NEXT}
+            AND hashtextextended(user_id, hashtextextended(tenant_id, 0)) = {_HASH}
+            AND coalesce(tenant_id = $1 AND user_id = $2, false)
+        ORDER BY occurred_at FETCH FIRST $5 ROWS WITH TIES
     ) UNION ALL (
         SELECT occurred_at, number, entry, salt FROM audit_entries
-        WHERE tenant_id = $1 AND actor_id = $2 AND occurred_at >= $3 AND (occurred_at, number) > ($3, $4)
-        ORDER BY occurred_at, number LIMIT $5
+        WHERE {_IS_NEXT}
+            AND hashtextextended(actor_id, hashtextextended(tenant_id, 0)) = {_HASH}
+            AND coalesce(tenant_id = $1 AND actor_id = $2, false)
+        ORDER BY occurred_at FETCH FIRST $5 ROWS WITH TIES
     ) UNION ALL (
         SELECT occurred_at, number, entry, salt FROM audit_entries
-        WHERE tenant_id = $1 AND requested_by = $2 AND occurred_at >= $3 AND (occurred_at, number) > ($3, $4)
-        ORDER BY occurred_at, number LIMIT $5
+        WHERE {_IS_NEXT}
+            AND hashtextextended(requested_by, hashtextextended(tenant_id, 0)) = {_HASH}
+            AND coalesce(tenant_id = $1 AND requested_by = $2, false)
+        ORDER BY occurred_at FETCH FIRST $5 ROWS WITH TIES
     ) ORDER BY occurred_at, number LIMIT $5
-"""
+"""  # noqa: S608 - of constants
 _ERASE: Final = """
     UPDATE audit_entries SET entry = $4, personal_hash = $5, salt = NULL
     WHERE tenant_id = $1 AND occurred_at = $2 AND number = $3

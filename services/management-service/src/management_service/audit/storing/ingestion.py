@@ -50,7 +50,7 @@ _Row = tuple[Any, ...]
 _STORE_NEW: Final = f"""
     INSERT INTO audit_entries ({", ".join(_COLUMNS)})
     VALUES ({", ".join(f"${number + 1}" for number in range(len(_COLUMNS)))})
-    ON CONFLICT (tenant_id, log, epoch, sequence, occurred_at) DO NOTHING
+    ON CONFLICT DO NOTHING
     RETURNING leaf_index
 """  # noqa: S608 - of constants
 _NUMBERINGS: Final = "SELECT log, epoch, last_sequence FROM audit_numberings WHERE tenant_id = $1 ORDER BY number"

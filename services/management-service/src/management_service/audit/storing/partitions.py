@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 import asyncpg
 
+from management_service.schema import AUDIT_STATISTICS
+
 _TABLES: Final = ("audit_targets", "audit_parties", "audit_entries")
 """In order of creation: triggers on the last insert into the others. A month has all three partitions or none."""
 _PREFIX: Final = "audit_parties_"
@@ -67,6 +69,11 @@ async def create_partitions(connection: asyncpg.Connection, months: Iterable[Mon
                 await connection.execute(
                     f"CREATE TABLE IF NOT EXISTS {month.partition(table)} PARTITION OF {table}"
                     f" FOR VALUES FROM ({month.begins_at}) TO ({month.next.begins_at})"
+                )
+            entries = month.partition("audit_entries")
+            for name, expression in AUDIT_STATISTICS.items():
+                await connection.execute(
+                    f"CREATE STATISTICS IF NOT EXISTS {entries}_{name} ON ({expression}) FROM {entries}"
                 )
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Select, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from management_service.audit.tree.tiles import TileId, Tiles
-from management_service.schema import audit_entries, audit_tiles, audit_trees
+from management_service.schema import audit_entries, audit_tiles, audit_trees, has_audit_members
 
 
 async def tree_size(connection: AsyncConnection, tenant_id: str) -> int:
@@ -18,9 +18,7 @@ async def tree_size(connection: AsyncConnection, tenant_id: str) -> int:
 
 async def find_leaf(connection: AsyncConnection, tenant_id: str, entry_id: str) -> int | None:
     """Return the leaf index of an entry; None for an unknown id."""
-    statement: Select[Any] = select(audit_entries.c.leaf_index).where(
-        audit_entries.c.tenant_id == tenant_id, audit_entries.c.id == entry_id
-    )
+    statement: Select[Any] = select(audit_entries.c.leaf_index).where(has_audit_members(tenant_id, id=entry_id))
     found: int | None = (await connection.execute(statement.limit(1))).scalar_one_or_none()
     return found
 
