@@ -1,4 +1,4 @@
-"""What the audit trail costs an exchange, and how fast entries are stored."""
+"""What the audit trail costs an exchange, how fast entries are stored, and what space they take."""
 
 import asyncio
 import time
@@ -22,6 +22,11 @@ _ENTRIES_A_MESSAGE: Final = 500
 _ENTRIES_A_SECOND: Final = 2_000
 _IN_FLIGHT: Final = 20
 _TIMEOUT_S: Final = 300
+_SIZE: Final = """
+    SELECT sum(pg_relation_size(oid)) FILTER (WHERE relkind = 'r')::bigint AS table,
+        sum(pg_relation_size(oid)) FILTER (WHERE relkind = 'i' AND relname !~ 'pkey')::bigint AS indexes
+    FROM pg_class WHERE relname ~ '^audit_entries_[0-9]'
+"""
 
 Measure = Callable[[int, int], Measurement]
 """Measures the exchange with this many connections and passes."""
@@ -65,6 +70,7 @@ def storing(token_nats_url: str, database_url: str, *, management: int, postgres
         postgres: Process id of PostgreSQL.
         entries: How many.
     """
+    size = asyncio.run(_size(database_url))
     own, store = cpu_seconds([management]), cpu_seconds([postgres])
     begun_at = time.monotonic()
     asyncio.run(_stored(token_nats_url, database_url, entries))
@@ -72,10 +78,22 @@ def storing(token_nats_url: str, database_url: str, *, management: int, postgres
     own_us = (cpu_seconds([management]) - own) / entries * 1e6
     store_us = (cpu_seconds([postgres]) - store) / entries * 1e6
     a_second = 1e6 / (own_us + store_us)
+    table, indexes = (
+        (after - before) / entries for before, after in zip(size, asyncio.run(_size(database_url)), strict=True)
+    )
     verdict = "met   " if a_second >= _ENTRIES_A_SECOND else "MISSED"
     yield f"{entries:,} entries stored in {wall_s:.1f} s: {entries / wall_s:,.0f} a second"
     yield f"CPU time of an entry: {own_us:.0f} µs of management-service, {store_us:.0f} µs of PostgreSQL"
     yield f"{verdict}  {a_second:,.0f} entries a second on one core (target: {_ENTRIES_A_SECOND:,})"
+    yield f"bytes of an entry: {table:.0f}, and {indexes:.0f} in secondary indexes"
+
+
+async def _size(database_url: str) -> tuple[int, int]:
+    """Return the size of the trail, and that of its indexes without the primary key."""
+    connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
+    table, indexes = await connection.fetchrow(_SIZE)
+    await connection.close()
+    return table, indexes
 
 
 async def _stored(nats_url: str, database_url: str, entries: int) -> None:
