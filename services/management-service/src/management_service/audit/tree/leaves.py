@@ -1,4 +1,4 @@
-"""Leaves of entries, as ``stead.audit.leaves`` defines them. Pure, but for the salts.
+"""Leaves of entries, as ``stead.audit.leaves`` defines them, with new salts.
 
 Most entries are decoded into a struct that has their members in the order of the canonical JSON: building, examining
 and sorting a dictionary for each cost more than all else about it.
