@@ -37,7 +37,8 @@ async def entries(jetstream: JetStreamContext) -> list[AuditEntry]:
 
 def waiting(store: "redis.Redis") -> set[str | None]:
     """Return the subject token of each attempt in Redis."""
-    found = (entry for _, fields in store.xrange(STREAM) for entry in entries_in(fields[b"entry"]))
+    texts = [fields[b"entry"] for _, fields in store.xrange(STREAM) if b"entry" in fields]  # others are batches
+    found = (entry for text in texts for entry in entries_in(text))
     return {entry.subject_token_id for entry in found if entry.key == "token.exchange.taken"}
 
 

@@ -12,6 +12,7 @@ from nats.js.errors import NotFoundError
 
 from identity_common.clock import now_ms
 from identity_common.failures import TemporarilyUnavailable
+from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.audit import STREAM_AUDIT, AuditContext, AuditEntry, audit_subject
 from identity_common.wire.revocations import revocation_key
@@ -113,7 +114,9 @@ async def test_a_full_audit_trail_refuses_to_mint(management: Management) -> Non
     """Nothing is stored then; the tenant is one whose log no relay empties."""
     redis = connect_redis(management.settings.redis_url)
     tenant_id = unique("t")
-    store = SubjectTokenWriter(RedisCommands(redis), tenant_id=tenant_id, ttl_s=600, backlog=1)
+    commands = RedisCommands(redis)
+    refusals = AuditStream(commands, AuditStreamKeys.of("subject-tokens", tenant_id), backlog=1)
+    store = SubjectTokenWriter(commands, tenant_id=tenant_id, ttl_s=600, backlog=1, refusals=refusals)
     now = now_ms()
     record = SubjectTokenRecord(
         id="t1", user_id="ann", issued_to="c1", issued_at=now, expires_at=now + 600_000, revision=0

@@ -45,7 +45,7 @@ _SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel 
 _MINTING_LOG_KEYS = "~identity:*:audit:subject-tokens ~identity:*:audit:subject-tokens:numbering"
 _MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG_KEYS} +eval)"
 """A script may take the key of a subject token; each of its commands needs a permission of its own."""
-_SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del)"
+_SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del +time)"
 """Entries that wait for the audit trail, and their numbering."""
 
 _CONSOLE_SESSIONS = "(~identity:*:console-session:* +hget +hset +hgetall +expire +set +eval +get +del)"

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.outbox.backlog import MOST_COUNTED
-from identity_common.stores.audit_streams import AuditStreamKeys
+from identity_common.stores.audit_streams import COUNT_WAITING, AuditStreamKeys
 from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.metrics import Samples, gauge
 from identity_common.wire.audit import AuditLog
@@ -66,12 +66,13 @@ class AuditBacklog:
             commands: To Redis.
             limit: Number of entries at which the log is full.
         """
-        stream = AuditStreamKeys.of(log, self._tenant_id).stream
+        keys = AuditStreamKeys.of(log, self._tenant_id)
         self._limit.labels(log).set(limit)
 
         async def read() -> tuple[int, int | None]:
             waiting, first = await asyncio.gather(
-                commands.execute("XLEN", stream), commands.execute("XRANGE", stream, "-", "+", "COUNT", 1)
+                commands.execute("EVAL", COUNT_WAITING, 2, *keys),
+                commands.execute("XRANGE", keys.stream, "-", "+", "COUNT", 1),
             )
             return waiting, int(first[0][0].partition(b"-")[0]) if first else None
 

@@ -1,7 +1,7 @@
 """The logs of the audit trail that are streams in Redis: numbered, capped, and appended to by scripts.
 
-Redis may lose data. A missing number shows the loss of entries; a Redis that lost its numbering as well begins at 1
-again in another epoch, whose name is the id of its first entry.
+A record of a stream has one entry, or a batch of them. Redis may lose data. A missing number shows the loss of entries;
+a Redis that lost its numbering as well begins at 1 again in another epoch, whose name is the id of its first entry.
 """
 
 import asyncio
@@ -17,16 +17,19 @@ from identity_common.wire.audit_entries import entry_json
 _log = get_logger(__name__)
 
 LUA_APPEND: Final = """
-local function append(stream, numbering, id, entries, missing)
+local function numbered(numbering, id, count, missing)
     local epoch = redis.call('HGET', numbering, 'epoch')
     if not epoch then
         epoch = id
         redis.call('HSET', numbering, 'epoch', epoch)
     end
-    local before = redis.call('HINCRBY', numbering, 'last', #entries + (missing or 0)) - #entries
+    return epoch, redis.call('HINCRBY', numbering, 'last', count + (missing or 0)) - count
+end
+local function append(stream, numbering, id, entries, missing)
+    local epoch, before = numbered(numbering, id, #entries, missing)
     for number, entry in ipairs(entries) do
-        local numbered = string.format('{"epoch":"%s","sequence":%.0f,', epoch, before + number)
-        redis.call('XADD', stream, '*', 'entry', numbered .. entry)
+        local numbers = string.format('{"epoch":"%s","sequence":%.0f,', epoch, before + number)
+        redis.call('XADD', stream, '*', 'entry', numbers .. entry)
     end
 end
 """
@@ -36,22 +39,61 @@ Entries come from ``encode_entry``. ``missing`` is how many numbers to skip befo
 0 by default.
 """
 
-# KEYS: the stream, its numbering. ARGV: the id of the first entry, how many entries were lost before it, then for each
-# entry the length of the stream at which it is dropped, and the entry. Returns how many were dropped.
-_APPEND_BELOW: Final = (
-    LUA_APPEND
-    + """
-local length, kept = redis.call('XLEN', KEYS[1]), {}
-for limit = 3, #ARGV, 2 do
-    if length + #kept < tonumber(ARGV[limit]) then kept[#kept + 1] = ARGV[limit + 1] end
+LUA_WAITING: Final = """
+local function waiting(stream, numbering)
+    return redis.call('XLEN', stream) + (redis.call('HGET', numbering, 'batched') or 0)
 end
-local dropped = (#ARGV - 2) / 2 - #kept
-append(KEYS[1], KEYS[2], ARGV[1], kept, dropped + ARGV[2])
+"""
+"""A function for scripts: ``waiting(stream, numbering)`` returns how many entries wait for the bus."""
+
+COUNT_WAITING: Final = f"{LUA_WAITING}\nreturn waiting(KEYS[1], KEYS[2])"
+"""A script that returns the same. KEYS: the stream, its numbering."""
+
+# KEYS: the stream, its numbering. ARGV: the id of the first entry, how many entries were lost before it, number of
+# waiting entries at which one is dropped, the entries, one a line, and a character for each: 1 if it is never dropped.
+# Returns how many were dropped. While the active relay is not known to read batches, because it is of the previous
+# version, each entry gets a record.
+_APPEND_BATCH: Final = (
+    LUA_APPEND
+    + LUA_WAITING
+    + """
+local stream, numbering = unpack(KEYS)
+local id, lost, limit, batch, kinds = unpack(ARGV)
+local length, count = waiting(stream, numbering), #kinds
+local batches_until = redis.call('HGET', numbering, 'batches_until')
+local takes_batches = batches_until and tonumber(redis.call('TIME')[1]) < tonumber(batches_until)
+local dropped, kept = 0, nil
+if length + count > tonumber(limit) or not takes_batches then
+    local number = 0
+    kept = {}
+    for entry in string.gmatch(batch, '[^\\n]+') do
+        number = number + 1
+        if string.sub(kinds, number, number) == '1' or length + #kept < tonumber(limit) then
+            kept[#kept + 1] = entry
+        end
+    end
+    dropped, count = count - #kept, #kept
+end
+if not takes_batches then
+    append(stream, numbering, id, kept, dropped + lost)
+    return dropped
+end
+local epoch, before = numbered(numbering, id, count, dropped + lost)
+if count > 0 then
+    batch = kept and table.concat(kept, '\\n') or batch
+    redis.call('XADD', stream, '*', 'epoch', epoch, 'first', string.format('%.0f', before + 1), 'entries', batch)
+    redis.call('HINCRBY', numbering, 'batched', count - 1)
+end
 return dropped
 """
 )
-_NO_LIMIT: Final = 2**53
+_BATCH_BYTES: Final = 16 << 10
+"""Of entries in a batch. An entry is under 16 KiB, so a record is under 32."""
 _GATHERING_S: Final = 0.02
+_MOST_UNANSWERED: Final = 1024
+"""Commands. While Redis does not answer, they take at most 32 MiB."""
+_DROPPED: Final = b"0"
+_NEVER_DROPPED: Final = b"1"
 
 
 def encode_entry(entry: AuditEntry) -> bytes:
@@ -64,7 +106,9 @@ class AuditStreamKeys(NamedTuple):
 
     Attributes:
         stream: Entries that are not in the stream of the bus yet.
-        numbering: A hash: ``epoch``, ``last`` (number of the last entry), and ``run`` (the Redis that numbered it).
+        numbering: A hash: ``epoch``, ``last`` (number of the last entry), ``run`` (the Redis that numbered it),
+            ``batched`` (how many more entries than records wait), and ``batches_until`` (the time, in seconds, up to
+            which the active relay is known to read batches).
     """
 
     stream: str
@@ -83,7 +127,9 @@ class AuditStreamKeys(NamedTuple):
 
 
 class AuditStream:
-    """Appends entries without waiting for Redis, many in one command.
+    """Gathers entries and appends them as batches, without waiting for Redis.
+
+    An entry that the process has not sent yet when it dies is lost without a gap: its number is not assigned before.
 
     Args:
         commands: To Redis.
@@ -97,47 +143,46 @@ class AuditStream:
         self._keys = keys
         self._half = backlog // 2
         self._first_id = ""
-        self._waiting: list[Argument] = []
+        self._gathered: list[bytes] = []
+        self._bytes = 0
+        self._kinds = bytearray()
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._is_due = False
         self._unanswered: set[asyncio.Future[Any]] = set()
 
     def append(self, entry: AuditEntry, *, is_outcome: bool = False) -> None:
-        """Append an entry. If Redis does not answer, it is lost; the loss is logged and leaves a gap in the numbers.
+        """Append an entry within 20 ms. If Redis does not answer, it is lost; the loss is logged and leaves a gap.
 
         Args:
             entry: Without its number.
-            is_outcome: Whether it is the outcome of a recorded attempt. Then it is appended even to a full log, within
-                20 ms: if the process dies first, the outcome of the attempt is reported as unknown. Other entries are
-                sent at the end of the tick of the event loop, together with the waiting outcomes.
+            is_outcome: Whether it is the outcome of a recorded attempt. Then it is appended even to a full log. If it
+                is lost, the outcome of the attempt is reported as unknown.
         """
-        if not self._waiting:
+        if not self._gathered:
             self._first_id = entry.id
-        self._waiting += (_NO_LIMIT if is_outcome else self._half, encode_entry(entry))
-        loop = asyncio.get_running_loop()
-        if not is_outcome and not self._is_due:
-            self._is_due = True
-            loop.call_soon(self._send)
-        elif is_outcome and self._timer is None:
-            self._timer = loop.call_later(_GATHERING_S, self._send)
+            self._timer = asyncio.get_running_loop().call_later(_GATHERING_S, self._send)
+        encoded = encode_entry(entry)
+        self._gathered.append(encoded)
+        self._kinds += _NEVER_DROPPED if is_outcome else _DROPPED
+        self._bytes += len(encoded)
+        if self._bytes >= _BATCH_BYTES:
+            self._send()
 
     async def flush(self) -> None:
-        """Append the waiting entries; return when Redis has answered every command, or the command has failed."""
+        """Append the gathered entries; return when Redis has answered every command, or the command has failed."""
         self._send()
         if self._unanswered:
             await asyncio.wait(self._unanswered)
 
     def _send(self) -> None:
-        if not self._waiting:  # they were sent together with others
+        if self._timer is None:  # nothing is gathered
             return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._is_due = None, False
-        entries, self._waiting = self._waiting, []
+        self._timer.cancel()
+        entries, kinds, self._timer = self._gathered, bytes(self._kinds), None
+        self._gathered, self._bytes, self._kinds = [], 0, bytearray()
         lost, self._lost = self._lost, 0
-        count = lost + len(entries) // 2
-        self.send(count, "EVAL", _APPEND_BELOW, 2, *self._keys, self._first_id, lost, *entries)
+        arguments = (self._first_id, lost, self._half, b"\n".join(entries), kinds)
+        self.send(lost + len(entries), "EVAL", _APPEND_BATCH, 2, *self._keys, *arguments)
 
     def send(self, count: int, *command: Argument) -> None:
         """Send a command of a script that appends entries of its own; ``flush`` waits for the reply.
@@ -146,6 +191,9 @@ class AuditStream:
             count: How many entries are lost if Redis does not answer.
             command: Returns how many entries it dropped because the log is half full.
         """
+        if len(self._unanswered) >= _MOST_UNANSWERED:
+            self._note_lost(count, "too many commands wait for an answer")
+            return
         appended = self._commands.execute(*command)
         appended.add_done_callback(partial(self._note_losses, count))
         appended.add_done_callback(self._unanswered.discard)
@@ -156,7 +204,10 @@ class AuditStream:
             return
         error = appended.exception()
         if isinstance(error, StoreUnavailable):
-            self._lost += count  # if Redis did append them, the gap is too long
-            _log.warning("audit.entry-lost", store="redis", error=str(error), count=count)
+            self._note_lost(count, str(error))
         elif error is None and appended.result():
             _log.warning("audit.entry-lost", store="redis", reason="the backlog is half full", count=appended.result())
+
+    def _note_lost(self, count: int, reason: str) -> None:
+        self._lost += count  # if Redis did append them, the gap is too long
+        _log.warning("audit.entry-lost", store="redis", error=reason, count=count)

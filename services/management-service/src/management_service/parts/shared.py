@@ -18,6 +18,7 @@ from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
 from identity_common.sealing import SealingKeys
+from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.database import Startup
 from identity_common.stores.measures import measure_stores
 from identity_common.telemetry.metrics import Samples, counter
@@ -85,6 +86,9 @@ class Shared:
             connections.reader, self.passwords, self.attempts, tenant_id=tenant_id
         ).responder(bus)
         self.startup = Startup(connections.engine, versions=versions, then=self._start_with_database)
+        self.minting_refusals = AuditStream(
+            commands, AuditStreamKeys.of(SUBJECT_TOKEN_LOG, tenant_id), backlog=settings.audit_backlog
+        )
         self.tokens = UnrevokedTokens(
             AsyncAccessTokenVerifier(
                 issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
@@ -124,4 +128,5 @@ class Shared:
         with closing(self.passwords):
             async with Lifetime() as lifetime:
                 lifetime.start(self.connections, self.startup)
+                lifetime.at_end(self.minting_refusals.flush)
                 yield

@@ -10,6 +10,10 @@ def subject_tokens(settings: Settings, shared: Shared) -> SubjectTokens:
     """Return the minting of subject tokens."""
     ttl_s = settings.subject_token_ttl_s
     store = SubjectTokenWriter(
-        shared.connections.commands, tenant_id=settings.tenant_id, ttl_s=ttl_s, backlog=settings.audit_backlog
+        shared.connections.commands,
+        tenant_id=settings.tenant_id,
+        ttl_s=ttl_s,
+        backlog=settings.audit_backlog,
+        refusals=shared.minting_refusals,
     )
     return SubjectTokens(store, ttl_s=ttl_s)

@@ -8,7 +8,7 @@ import msgspec
 from identity_common.clock import now_ms
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.identifiers import new_id
-from identity_common.stores.audit_streams import LUA_APPEND, AuditStream, AuditStreamKeys, encode_entry
+from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING, AuditStream, AuditStreamKeys, encode_entry
 from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
@@ -34,8 +34,9 @@ _FULL: Final = 0
 # and its TTL. Returns 0 if the stream is full, and nil if the token exists; neither stores anything.
 _STORE: Final = (
     LUA_APPEND
+    + LUA_WAITING
     + """
-if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
+if waiting(KEYS[2], KEYS[3]) >= tonumber(ARGV[1]) then return 0 end
 if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[5]) then return false end
 redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
 append(KEYS[2], KEYS[3], ARGV[2], {ARGV[3]})
@@ -82,15 +83,18 @@ class SubjectTokenWriter:
         tenant_id: The tenant.
         ttl_s: Lifetime of a token.
         backlog: How many entries of the audit trail may wait in Redis for the bus.
+        refusals: Of the same log; to be flushed at the end.
     """
 
-    def __init__(self, redis: RedisCommands, *, tenant_id: str, ttl_s: int, backlog: int) -> None:
+    def __init__(
+        self, redis: RedisCommands, *, tenant_id: str, ttl_s: int, backlog: int, refusals: AuditStream
+    ) -> None:
         self._redis = redis
         self._tenant_id = tenant_id
         self._ttl_ms = ttl_s * 1000
         self._audit = AuditStreamKeys.of(LOG, tenant_id)
         self._backlog = backlog
-        self._refusals = AuditStream(redis, self._audit, backlog=backlog)
+        self._refusals = refusals
 
     def record_refusal(self, refused: RefusedMinting, origin: RequestOrigin) -> None:
         """Record a refusal for the audit trail, without waiting for Redis."""

@@ -12,7 +12,7 @@ from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock
 from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_id
-from identity_common.stores.audit_streams import LUA_APPEND, AuditStream, AuditStreamKeys, encode_entry
+from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING, AuditStream, AuditStreamKeys, encode_entry
 from identity_common.stores.redis import RedisCommands
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry
@@ -33,6 +33,7 @@ _PAUSE_S: Final = 1.0
 # Returns how many entries were dropped. Open windows count as entries: each becomes one.
 _COUNT: Final = (
     LUA_APPEND
+    + LUA_WAITING
     + """
 local window, entry = ARGV[3] .. ':' .. ARGV[5], ARGV[7]
 local is_open = redis.call('ZSCORE', KEYS[3], window)
@@ -45,7 +46,7 @@ if is_open then
     redis.call('HSET', KEYS[4], window .. ':last', entry)
     return 0
 end
-if redis.call('XLEN', KEYS[1]) + redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[1]) then
+if waiting(KEYS[1], KEYS[2]) + redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[1]) then
     append(KEYS[1], KEYS[2], ARGV[6], {}, 1)
     return 1
 end
@@ -55,12 +56,13 @@ append(KEYS[1], KEYS[2], ARGV[6], {entry})
 return 0
 """
 )
-# KEYS: as above. ARGV: length of the stream at which windows stay open, now, how many to close at most, an id. Returns
-# how many were closed. The entry of a window is appended in the step that forgets it: a crash leaves exactly one.
+# KEYS: as above. ARGV: number of entries at which windows stay open, now, how many to close at most, an id. Returns how
+# many were closed. The entry of a window is appended in the step that forgets it: a crash leaves exactly one.
 _CLOSE: Final = (
     LUA_APPEND
+    + LUA_WAITING
     + """
-if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
+if waiting(KEYS[1], KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
 local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ARGV[2], 'LIMIT', 0, ARGV[3])
 local entries = {}
 for _, window in ipairs(ended) do

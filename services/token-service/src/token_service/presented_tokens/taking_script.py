@@ -7,7 +7,7 @@ exist in this module only.
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from identity_common.stores.audit_streams import LUA_APPEND
+from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING
 from identity_common.wire.revocations import LUA_IS_WHOLE
 from identity_common.wire.subject_tokens import LUA_READ_RECORD
 from token_service.directory.keys import LUA_IS_CURRENT, LUA_READ_MEMBERSHIPS, RecordKeys
@@ -110,7 +110,7 @@ def _answer(**members: str) -> str:
 
 
 _REFUSE_IF_BACKLOG_IS_FULL: Final = f"""
-if redis.call('XLEN', stream) >= tonumber(backlog) then {_answer(outcome="'backlog-full'")} end
+if waiting(stream, numbering) >= tonumber(backlog) then {_answer(outcome="'backlog-full'")} end
 """
 _FIND_RECORD: Final = f"""
 local record = redis.call('GET', subject_token)
@@ -158,6 +158,7 @@ _ANSWER_TAKEN: Final = _answer(
 
 SCRIPT: Final = (
     LUA_APPEND
+    + LUA_WAITING
     + LUA_READ_MEMBERSHIPS
     + LUA_IS_CURRENT
     + LUA_IS_WHOLE
