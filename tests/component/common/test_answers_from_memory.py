@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import pytest_asyncio
@@ -17,22 +17,24 @@ from identity_common.clock import now_ms
 from identity_common.failures import AnyFailure
 from identity_common.http.problems import ApiError, refusal_of
 from identity_common.identifiers import new_id
+from identity_common.stores import validated_cache
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.revocations import retired_key_id
+from management_service.authentication import Authentication
 from provision import ServerAddresses
 from stead import AccessToken, AsyncAccessTokenVerifier
-from template_service.member_permissions import cache
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import DatabaseVersion, StateKey
 from tests.support.authorizing import opened
 from tests.support.effective_permissions import ReadingMember
 from tests.support.issuer import Issuer
 from tests.support.lengths import length
-from tests.support.management_api import unique
+from tests.support.management_api import AUDIENCE, Management, unique
 from tests.support.template_api import Template
 from token_service.presented_tokens.revocations import Revocation
 
+POLICY = "/api/configs/impersonation"
 SEEDS = (1, 2)[: length(short=1, long=2)]
 STEPS = 25
 
@@ -97,7 +99,7 @@ async def test_a_permission_cache_answers_what_the_database_says(
     seed: int,
 ) -> None:
     """While others write: each answer is the one of its version, and no older than a read that ended before it."""
-    monkeypatch.setattr(cache, "MAX_ENTRIES", 4)
+    monkeypatch.setattr(validated_cache, "MAX_ENTRIES", 4)
     client_id, now = template.management.credentials.client_id, now_ms()
     keys = [
         StateKey(client, member.id, issued_at, member.organization.id, "user", member.id)
@@ -154,6 +156,95 @@ async def test_a_poll_that_knows_an_answer_ends_up_with_what_another_reads(
                 known[member.id] = (polled.headers.get("ETag", '"none"'), body)
             assert body == (await member.read()).json()
     assert statuses == {200, 304, 422}
+
+
+class Changes:
+    """Random changes of what management-service tells about callers and users.
+
+    Attributes:
+        users: Their ids.
+        machine: Id of an application; the last change deletes it.
+    """
+
+    def __init__(self, seed: int, management: Management) -> None:
+        self._random = random.Random(seed)
+        self._client = management.client
+        self._management = management
+        self._suspended = False
+
+    async def __aenter__(self) -> Self:
+        self.users = [str((await self._management.created("users"))["id"]) for _ in range(3)]
+        self.machine = await self._management.machine()
+        role = await self._management.created("roles", name=unique("r"), description="", type="User")
+        self._role = str(role["id"])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.patch(POLICY, json={"requireContext": None, "excludedRoles": None})
+
+    async def change(self) -> None:
+        user, roles = self._random.choice(self.users), self._random.sample([self._role], self._random.randrange(2))
+        self._suspended = not self._suspended
+        changes: list[tuple[str, str, Any]] = [
+            ("PATCH", f"/api/users/{user}/is-suspended", {"isSuspended": self._suspended}),
+            ("PATCH", f"/api/users/{user}/password", {"password": unique("a password")}),
+            ("PUT", f"/api/users/{user}/roles", {"roleIds": roles}),
+            ("PATCH", POLICY, {"excludedRoles": roles}),
+            ("PATCH", POLICY, {"requireContext": self._random.sample(["reason"], self._random.randrange(2))}),
+        ]
+        method, path, body = self._random.choice(changes)
+        answer = await self._client.request(method, path, json=body)
+        assert answer.is_success, answer.text
+
+    async def delete(self) -> None:
+        for path in (f"/api/users/{self.users[0]}", f"/api/applications/{self.machine}"):
+            assert (await self._client.delete(path)).status_code == 204
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_what_is_known_of_callers_and_users_is_what_the_database_says(management: Management, seed: int) -> None:
+    """While others write: each answer is the one of its revision, and no older than a read that ended before it."""
+    lookups = Lookups(management.settings.database_url, service="tests")
+    choice, tenant_id = random.Random(seed), management.tenant_id
+    remembering = Authentication(lookups, tenant_id=tenant_id)
+    answers: defaultdict[tuple[str, str, int], set[Any]] = defaultdict(set)
+    confirmed = 0
+    verifier = AsyncAccessTokenVerifier(issuer=management.issuer.issuer, audience=AUDIENCE)
+    async with Changes(seed, management) as changes:
+        tokens = [
+            await verifier.verify(management.token(**claims))
+            for claims in ({}, {"client_id": changes.machine}, *({"subject": each} for each in changes.users))
+        ]
+
+        async def read(token: AccessToken, user_id: str) -> None:
+            nonlocal confirmed
+            anew = Authentication(lookups, tenant_id=tenant_id)
+            before, known = await anew.named_user(token, user_id), await remembering.named_user(token, user_id)
+            if before is None or known is None:
+                return  # not live, by one of them; a change may lie between
+            assert before.revision <= known.revision
+            confirmed += before.revision == known.revision
+            for each in (before, known):
+                answers[token.subject, user_id, each.revision].add(each)
+
+        async def write() -> None:
+            for _ in range(STEPS):
+                await changes.change()
+            await changes.delete()
+
+        questions = [(token, user) for token in tokens for user in (*changes.users, "unknown")]
+        writing = asyncio.create_task(write())
+        while not writing.done():
+            await asyncio.gather(*(read(*question) for question in choice.choices(questions, k=6)))
+        await writing
+        final = Authentication(lookups, tenant_id=tenant_id)
+        for token, user in questions:
+            assert await remembering.named_user(token, user) == await final.named_user(token, user)
+            assert await remembering.is_live(token) == await final.is_live(token)
+    lookups.stop()
+    assert confirmed
+    assert {question: found for question, found in answers.items() if len(found) > 1} == {}
 
 
 @pytest.mark.usefixtures("stack")  # it migrates the database

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import asyncpg
 import httpx2 as httpx
 import jwt
 import pytest
@@ -14,6 +15,7 @@ from identity_common.failures import AnyFailure
 from identity_common.http.problems import ApiError, refusal_of
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
+from management_service import authentication
 from management_service.app import create_app
 from stead import AsyncAccessTokenVerifier
 from tests.support.authorizing import opened
@@ -145,6 +147,31 @@ async def test_a_deleted_client_is_refused_although_its_tokens_have_not_expired(
         await management.client.delete(f"/api/applications/{machine}")
         assert refusal(await client.get("/api/users")) == (401, "auth.unauthorized")
     assert await answers(management, authorization) == [INVALID] * 3
+
+
+async def test_a_caller_and_its_user_are_read_again_only_after_a_change(
+    management: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unchanged revision confirms them. An unknown user is not cached: its id may be of any size."""
+    user, fetch = (await management.created("users"))["id"], asyncpg.Connection.fetch
+    sent: list[str] = []
+    names = {authentication.SELECT_FACTS: "facts", authentication.SELECT_REVISION: "revision"}
+
+    async def remembering(self: Any, query: str, *args: Any, **kwargs: Any) -> Any:
+        sent.extend(name for statement, name in names.items() if statement == query)
+        return await fetch(self, query, *args, **kwargs)
+
+    async def minted(user_id: str) -> tuple[int, list[str]]:
+        sent.clear()
+        answer = await management.client.post("/api/subject-tokens", json={"userId": user_id})
+        return answer.status_code, list(sent)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncpg.Connection, "fetch", remembering)
+        assert [await minted(user) for _ in range(2)] == [(201, ["facts"]), (201, ["revision"])]
+        assert [await minted("unknown") for _ in range(2)] == [(404, ["facts"])] * 2
+        await management.client.patch(f"/api/users/{user}/is-suspended", json={"isSuspended": True})
+        assert [await minted(user) for _ in range(2)] == [(422, ["revision", "facts"]), (422, ["revision"])]
 
 
 async def test_a_user_is_locked_out_by_suspension_deletion_and_a_new_password(management: Management) -> None:

@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 
 from identity_common.failures import StoreUnavailable
+from identity_common.stores import validated_cache as module
 from identity_common.stores.lookups import Lookups
-from template_service.member_permissions import cache as module
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import StateKey
 from tests.support.effective_permissions import ReadingMember, at_rest, fetches

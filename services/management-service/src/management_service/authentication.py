@@ -1,19 +1,18 @@
-"""Looks up in the database whether a caller is live, alone or together with a user that the caller names.
+"""Tells from the database whether a caller is live, alone or together with a user that the caller names.
 
-Does not own which tokens are accepted (``identity_common.access.management_api``).
+While nothing has changed, one number confirms an earlier answer (docs/decisions/0016). Does not own which tokens are
+accepted (``identity_common.access.management_api``).
 """
 
-import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-import asyncpg
 import msgspec
 
 from identity_common.access.liveness import live_caller
 from identity_common.failures import TemporarilyUnavailable
-from identity_common.stores.coalescing import Coalescer
-from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
+from identity_common.stores.lookups import KeyLookup, Lookups
+from identity_common.stores.validated_cache import ValidatedCache
 from stead import AccessToken
 from stead.verify.access_tokens import issued_at_ms
 
@@ -39,6 +38,9 @@ SELECT_FACTS: Final = KeyLookup(f"""
 """)  # noqa: S608 - no values
 
 
+SELECT_REVISION: Final = KeyLookup("SELECT revision FROM source_revision WHERE tenant_id = $1")
+
+
 class NamedUser(msgspec.Struct, frozen=True):
     """The state of the user that a live caller named.
 
@@ -57,38 +59,67 @@ class NamedUser(msgspec.Struct, frozen=True):
     required_context: tuple[str, ...]
 
 
+class _Question(NamedTuple):
+    """A caller, and the user that it names; empty if it names none."""
+
+    client_id: str
+    subject: str
+    issued_at_ms: int
+    user_id: str = ""
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """The answer.
+
+    Attributes:
+        is_live: Whether the caller's client and user are live.
+    """
+
+    is_live: bool
+    user: NamedUser
+
+    @property
+    def version(self) -> int:
+        """The revision: every transaction that changes one of the facts advances it."""
+        return self.user.revision
+
+
 class Authentication:
     """Looks up callers."""
 
     def __init__(self, lookups: Lookups, *, tenant_id: str) -> None:
         self._lookups = lookups
         self._tenant_id = tenant_id
-        self._coalescer = Coalescer(self._look_up, max_concurrent=MAX_CONCURRENT)
+        self._facts = ValidatedCache(self._look_up, self._revision, is_kept=_exists)
 
     async def is_live(self, token: AccessToken) -> bool:
         """Return whether a token's client and user are live."""
-        facts = await self._facts(token, "")
-        return bool(facts["is_live"])
+        facts = await self._facts.get(_Question(token.client_id, token.subject, issued_at_ms(token)))
+        return facts.is_live
 
     async def named_user(self, token: AccessToken, user_id: str) -> NamedUser | None:
-        """Return the state of a user that a caller names; None if the caller is not live, from the same statement."""
-        facts = await self._facts(token, user_id)
-        if not facts["is_live"]:
-            return None
-        return NamedUser(
-            is_suspended=facts["is_suspended"],
-            tokens_valid_after=facts["tokens_valid_after"] or 0,
-            revision=facts["revision"],
-            is_excluded=facts["is_excluded"],
-            required_context=tuple(facts["require_context"] or ()),
-        )
+        """Return the state of a user that a caller names; None if the caller is not live, as of the same moment."""
+        facts = await self._facts.get(_Question(token.client_id, token.subject, issued_at_ms(token), user_id))
+        return facts.user if facts.is_live else None
 
-    def _facts(self, token: AccessToken, user_id: str) -> "asyncio.Future[asyncpg.Record]":
-        return self._coalescer.submit((token.client_id, token.subject, issued_at_ms(token), user_id))
-
-    async def _look_up(self, questions: Sequence[tuple[str, str, int, str]]) -> Sequence[asyncpg.Record]:
+    async def _look_up(self, questions: Sequence[_Question]) -> Sequence[_Facts]:
         columns = ([question[column] for question in questions] for column in range(4))
-        facts = await self._lookups.fetch(SELECT_FACTS, self._tenant_id, *columns)
-        if not facts:  # the database is not prepared yet
+        rows = await self._lookups.fetch(SELECT_FACTS, self._tenant_id, *columns)
+        if not rows:  # the database is not prepared yet
             raise TemporarilyUnavailable
-        return facts
+        return [
+            _Facts(is_live, NamedUser(is_suspended, valid_after or 0, revision, is_excluded, tuple(required or ())))
+            for is_live, is_suspended, valid_after, revision, required, is_excluded in rows
+        ]
+
+    async def _revision(self) -> int:
+        rows = await self._lookups.fetch(SELECT_REVISION, self._tenant_id)
+        if not rows:
+            raise TemporarilyUnavailable
+        revision: int = rows[0]["revision"]
+        return revision
+
+
+def _exists(question: _Question, facts: _Facts) -> bool:
+    """Return whether the database has the user that a caller named; otherwise its id may be of any size."""
+    return not question.user_id or facts.user.is_suspended is not None
