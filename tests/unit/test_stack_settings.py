@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from all_in_one.stack import Stack, StackError
+from all_in_one.errors import StackError
+from all_in_one.stack import Stack
 from provision import ServerAddresses
 
 ADDRESSES = ServerAddresses(

@@ -18,8 +18,10 @@ from all_in_one.embedded import (
     external_or_embedded,
     may_be_why,
 )
+from all_in_one.errors import StackError
 from all_in_one.home import announcement
-from all_in_one.stack import Stack, StackError, listening_socket, serve
+from all_in_one.listening import listening_socket
+from all_in_one.stack import Stack, serve
 from all_in_one.watch import watch
 from identity_common.telemetry.logs import configure_logs
 from identity_common.telemetry.tracing import InvalidTracingError, start_tracing

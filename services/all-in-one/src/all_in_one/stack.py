@@ -29,6 +29,7 @@ import template_service.settings
 import token_service.app
 import token_service.settings
 from all_in_one.dispatcher import AsgiApp, Dispatcher
+from all_in_one.errors import StackError
 from all_in_one.home import home_page
 from identity_common.http.server import SERVER_OPTIONS
 from identity_common.settings import InvalidSettingsError, ServiceSettings
@@ -67,10 +68,6 @@ _KEYS: Final = {
     "COOKIE_KEYS": "cookie-key",
 }
 """Settings that are keys, and the file of each in the directory, unless the environment sets it."""
-
-
-class StackError(Exception):
-    """The stack cannot start; ``str()`` says why: one line, or one for each invalid setting."""
 
 
 class Stack:
@@ -239,25 +236,6 @@ def _key(directory: Path, name: str) -> str:
     path = directory / name
     create_private(path, lambda: base64.b64encode(os.urandom(32)))
     return path.read_text().strip()
-
-
-def listening_socket(port: int) -> socket.socket:
-    """Return a listening socket on 127.0.0.1; opened first, so that a taken port fails the start at once.
-
-    Raises:
-        StackError: The port is in use.
-    """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-        listener.listen(0)
-    except OSError:
-        listener.close()
-        raise StackError(
-            f"port {port} is in use; stop the program that uses it, or choose another: make run PORT={port + 1}"
-        ) from None
-    return listener
 
 
 class _Server(uvicorn.Server):
