@@ -17,9 +17,10 @@ def program(wheel: str, *ending: str) -> Path:
     except PackageNotFoundError:
         raise WheelMissing(wheel, ending[-1]) from None
     for file in files:
-        path = Path(str(file.locate())).resolve()
-        if file.parts[-len(ending) :] == ending and path.is_file():
-            return path
+        if file.parts[-len(ending) :] == ending:  # first: to resolve the paths of all files takes a quarter of a second
+            path = Path(str(file.locate())).resolve()
+            if path.is_file():
+                return path
     raise WheelMissing(wheel, ending[-1])
 
 
