@@ -6,7 +6,7 @@ value that a template fills into a text is therefore isolated, by the functions 
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from babel.support import NullTranslations
@@ -49,14 +49,14 @@ def filled(message: str, values: Mapping[str, object]) -> Markup:
     return Markup(_marked(message)) % {**values, **names}  # noqa: S704 - one of our own texts
 
 
-def isolate_in_texts(templates: Environment, translations: NullTranslations) -> None:
+def isolate_in_texts(templates: Environment, translations: Callable[[], NullTranslations]) -> None:
     """Let an environment with ``jinja2.ext.i18n`` isolate the values of its texts; add filters for names elsewhere."""
 
     def gettext(message: str, /, **values: object) -> Markup:
-        return filled(translations.gettext(message), values)
+        return filled(translations().gettext(message), values)
 
     def ngettext(singular: str, plural: str, number: int, /, **values: object) -> Markup:
-        return filled(translations.ngettext(singular, plural, number), {"num": number, **values})
+        return filled(translations().ngettext(singular, plural, number), {"num": number, **values})
 
     templates.newstyle_gettext = True  # type: ignore[attr-defined]  # values are arguments
     templates.globals |= {"gettext": gettext, "ngettext": ngettext}

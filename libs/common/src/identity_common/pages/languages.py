@@ -4,8 +4,10 @@ English is the language of the templates. Every other language is one file, ``ca
 service says how to add one.
 """
 
+import functools
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +29,13 @@ class Language(msgspec.Struct, frozen=True):
     Attributes:
         tag: BCP 47 tag; the name of its catalogue.
         direction: ``ltr`` or ``rtl``.
-        translations: Translations of the English texts.
+        translations: Returns the translations of the English texts; its first call reads the catalogue, which takes a
+            tenth of a second.
     """
 
     tag: str
     direction: str
-    translations: NullTranslations
+    translations: Callable[[], NullTranslations]
 
 
 class Languages:
@@ -46,8 +49,9 @@ class Languages:
     """
 
     def __init__(self, catalogues: Path) -> None:
-        self.by_tag = {SOURCE_LANGUAGE: _language(SOURCE_LANGUAGE, NullTranslations())} | {
-            path.stem: _language(path.stem, _translations(path)) for path in sorted(catalogues.glob("*.po"))
+        self.by_tag = {SOURCE_LANGUAGE: _language(SOURCE_LANGUAGE, NullTranslations)} | {
+            path.stem: _language(path.stem, functools.partial(_translations, path))
+            for path in sorted(catalogues.glob("*.po"))
         }
         self._by_lowercase = {tag.lower(): tag for tag in self.by_tag}
 
@@ -77,8 +81,8 @@ class Languages:
         return None
 
 
-def _language(tag: str, translations: NullTranslations) -> Language:
-    return Language(tag, Locale.parse(tag, sep="-").text_direction, translations)
+def _language(tag: str, load: Callable[[], NullTranslations]) -> Language:
+    return Language(tag, Locale.parse(tag, sep="-").text_direction, functools.cache(load))
 
 
 def _translations(path: Path) -> Translations:
