@@ -9,6 +9,8 @@ from contextlib import ExitStack
 import msgspec
 import nats
 import pytest
+from argon2 import PasswordHasher
+from argon2.exceptions import VerifyMismatchError
 
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
@@ -54,6 +56,14 @@ async def test_a_password_whose_request_has_timed_out_is_not_hashed(passwords: P
             await passwords.verify(None, "a password", deadline=deadline)
     with pytest.raises(Busy), passwords.admitted(deadline):
         pass
+
+
+async def test_a_user_without_a_password_costs_the_same_hash(passwords: Passwords) -> None:
+    """The hash that is verified in its place has the current parameters, and is a valid one."""
+    assert not passwords.is_outdated(passwords._dummy_hash)
+    assert await passwords.verify(None, "a password", deadline=time.monotonic() + 60) is False
+    with pytest.raises(VerifyMismatchError):
+        PasswordHasher().verify(passwords._dummy_hash, "a password")
 
 
 async def test_a_crowd_is_answered_or_refused_and_the_next_one_is_served(passwords: Passwords) -> None:

@@ -169,10 +169,11 @@ def _user(
 ) -> DemoUser:
     """Return a user who holds these scopes through an API role named after the user."""
     password = known.password if known else secrets.token_urlsafe(15)
-    try:
+    user = _first(management.users.list(exact={"username": username}), lambda each: each.username == username)
+    if user is None:
         user_id = management.users.create(username=username, password=password, name=name).id
-    except Conflict:
-        user_id = next(user.id for user in management.users.list(search=username) if user.username == username)
+    else:
+        user_id = user.id
         if known is None or known.id != user_id:
             management.users.set_password(user_id, password)
     role_id = _role(management, resource, f"Demo {username}", scopes)
