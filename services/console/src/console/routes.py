@@ -1,7 +1,5 @@
 """The routes of the console: sign-in, files, and the pages of every area."""
 
-from litestar import Router
-
 from console.areas import (
     application_secrets,
     applications,
@@ -28,6 +26,7 @@ from console.invitations import invitation_routes
 from console.problems import problem_pages
 from console.requests import ConsoleContext
 from console.sign_in import sign_in_routes
+from identity_common.http.application import AppRouter
 from identity_common.pages.assets import asset_route
 
 _AREAS = (
@@ -52,11 +51,11 @@ _AREAS = (
 )
 
 
-def console_router(context: ConsoleContext) -> Router:
+def console_router(context: ConsoleContext) -> AppRouter:
     """Return the routes under ``/console``."""
     console = Console(context)
     pages = [route for area in _AREAS for route in console.routes(area)]
     files = [asset_route(context.pages.style), asset_route(ICON), asset_route(SCRIPT)]
     open_to_all = [*files, *sign_in_routes(context), *invitation_routes(context)]
     problems = problem_pages(context.pages)
-    return Router("/", route_handlers=[*open_to_all, *pages], exception_handlers=problems)
+    return AppRouter("/", route_handlers=[*open_to_all, *pages], exception_handlers=problems)

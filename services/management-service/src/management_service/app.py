@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Final
 
-from litestar import Litestar, Router
+from litestar import Litestar
 
 from identity_common.access.management_api import require_management
-from identity_common.http.application import create_service_app
+from identity_common.http.application import AppRouter, create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi.declarations import CHANGES_DIRECTORY
 from identity_common.stores import migrations
@@ -87,7 +87,7 @@ def create_app(settings: Settings) -> Litestar:
                 trusted_proxies=settings.trusted_proxies,
             ),
             *_api(settings),
-            Router("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
+            AppRouter("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
         ],
         provide={
             "base_url": settings.base_url,
@@ -113,11 +113,11 @@ def migrate(settings: Settings) -> None:
     migrations.migrate(settings.database_url, VERSIONS)
 
 
-def _api(settings: Settings) -> tuple[Router, ...]:
+def _api(settings: Settings) -> tuple[AppRouter, ...]:
     """Return two routers, not one around them: Litestar copies every route once more for each router around it."""
     reference = reference_router(settings.base_url, management_api=settings.management_api_resource)
     open_to_all = (status, swagger_route(settings.base_url, SWAGGER), audit_jwks, reference, accept)
     return (
-        Router("/api", route_handlers=open_to_all),
-        Router("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
+        AppRouter("/api", route_handlers=open_to_all),
+        AppRouter("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
     )

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from litestar import Litestar, Router
+from litestar import Litestar
 from litestar.types import ControllerRouterHandler
 
 from identity_common.access.management_api import require_management
 from identity_common.bus.connection import Bus
-from identity_common.http.application import create_service_app
+from identity_common.http.application import AppRouter, create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.layers.cors import Cors
 from identity_common.http.openapi.declarations import CHANGES_DIRECTORY
@@ -66,7 +66,7 @@ def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) 
         base_url=settings.base_url,
         route_handlers=[
             *scopes_routes(member_permissions(settings, shared)),
-            Router("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
+            AppRouter("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
         ],
         provide={
             "base_url": settings.base_url,

@@ -4,9 +4,9 @@ import gc
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final
+from typing import Any, Final, Self
 
-from litestar import Litestar
+from litestar import Litestar, Router
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import ASGIRouteHandler
@@ -36,6 +36,14 @@ _PARAMETER: Final = re.compile(r"\{(\w+):str\}")
 _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 10_000
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
+
+
+class AppRouter(Router):
+    """A router of one app only: Litestar would copy it with all its routes when the app registers it."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo
+        return self
 
 
 def provided(value: object) -> Provide:
@@ -142,5 +150,6 @@ async def _startup_objects_frozen(_: Litestar) -> AsyncGenerator[None, None]:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()  # unless it has been on all the time
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     yield
