@@ -4,16 +4,20 @@ Settings of the services are read from the environment, as by the services thems
 """
 
 import argparse
+import gc
+import importlib
 import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
-
-import uvloop
 
 from all_in_one.embedded import (
     EmbeddedError,
+    EmbeddedServers,
+    ExternalServers,
+    ServerAddresses,
     die_with_parent,
     external_or_embedded,
     may_be_why,
@@ -21,10 +25,7 @@ from all_in_one.embedded import (
 from all_in_one.errors import StackError
 from all_in_one.home import announcement
 from all_in_one.listening import listening_socket
-from all_in_one.stack import Stack, serve
-from all_in_one.watch import watch
 from identity_common.telemetry.logs import configure_logs
-from identity_common.telemetry.tracing import InvalidTracingError, start_tracing
 from identity_common.version import VERSION
 from provision import ProvisionError
 
@@ -50,23 +51,47 @@ def run(listener: socket.socket, directory: Path, *, base_url: str) -> None:
         StackError, ProvisionError: The services do not start.
     """
     servers = external_or_embedded(os.environ, directory)
+    gc.disable()  # what a start creates stays: collecting garbage finds little, again and again; the apps turn it on
+    # Importing the services takes longer than starting the servers, which mostly waits.
+    threading.Thread(target=importlib.import_module, args=("all_in_one.stack",), daemon=True).start()
     try:
         addresses = servers.start()
         (directory / "log").mkdir(mode=0o700, exist_ok=True)
         with (directory / "log" / "services.log").open("a") as log:
             configure_logs(service="all-in-one", stream=log)
-            start_tracing(os.environ, service="all-in-one")
-            stack = Stack(addresses, base_url=base_url, directory=directory, environment=os.environ)
-            stack.log_start()
-            stack.migrate()
-            announce = announcement(base_url, directory)
-            uvloop.run(serve(stack, listener, announce=announce, watch=watch(servers, directory)))
+            _serve(servers, addresses, listener, directory, base_url=base_url)
     except (EmbeddedError, StackError, ProvisionError, OSError) as error:
         if (failure := may_be_why(directory, error)) is None:
             raise
         raise failure from error
     finally:
         servers.stop()
+
+
+def _serve(
+    servers: EmbeddedServers | ExternalServers,
+    addresses: ServerAddresses,
+    listener: socket.socket,
+    directory: Path,
+    *,
+    base_url: str,
+) -> None:
+    """Migrate, and serve until a signal arrives."""
+    import uvloop  # noqa: PLC0415 - as the next, which wait for the thread that imports the services
+
+    from all_in_one.stack import Stack, serve  # noqa: PLC0415
+    from all_in_one.watch import watch  # noqa: PLC0415
+    from identity_common.telemetry.tracing import InvalidTracingError, start_tracing  # noqa: PLC0415
+
+    try:
+        start_tracing(os.environ, service="all-in-one")
+    except InvalidTracingError as error:
+        raise StackError(str(error)) from error
+    stack = Stack(addresses, base_url=base_url, directory=directory, environment=os.environ)
+    stack.log_start()
+    stack.migrate()
+    announce = announcement(base_url, directory)
+    uvloop.run(serve(stack, listener, announce=announce, watch=watch(servers, directory)))
 
 
 def main() -> int:
@@ -83,7 +108,7 @@ def main() -> int:
     try:
         listener = listening_socket(options.port)
         run(listener, directory, base_url=base_url)
-    except (StackError, EmbeddedError, ProvisionError, InvalidTracingError) as error:
+    except (StackError, EmbeddedError, ProvisionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # while it starts; `serve` handles the signal afterwards
