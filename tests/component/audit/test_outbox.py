@@ -13,6 +13,7 @@ import pytest_asyncio
 from nats.js import JetStreamContext
 
 from identity_common.http.openapi.document import document
+from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.revisions import Source
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
@@ -411,6 +412,7 @@ async def test_entries_that_wait_together_are_published_in_one_message(
         [(management.tenant_id, last.sequence + number, text) for number in (1, 2, 3)],
     )
     await management.database.execute(_COUNT_ON, management.tenant_id, 3)
+    await management.database.execute("SELECT pg_notify($1, '')", NOTIFY_CHANNEL)
     await relayed(management)
     message = await jetstream.get_last_msg(STREAM_AUDIT, audit_subject("management", management.tenant_id))
     assert [(each.id, each.revision) for each in entries_in(message.data)] == [(last.id, 1)] * 3

@@ -1,11 +1,13 @@
 """The lock of an active worker: a worker stops when the session that holds it ends."""
 
 import asyncio
+import time
 
 import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
 
+from identity_common.background import end
 from identity_common.identifiers import new_id
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from tests.support.management_api import Management
@@ -39,3 +41,32 @@ async def test_a_worker_that_needs_no_database_stops_when_its_session_ends(manag
             await other.close()
         with pytest.raises(asyncpg.InterfaceError):
             await running
+
+
+async def test_an_idle_worker_looks_again_when_notified_or_when_its_poll_is_due(management: Management) -> None:
+    """A look is a statement or more: while nothing is announced, there is none before the next poll."""
+    url, channel = management.settings.database_url, new_id()
+    looks: asyncio.Queue[float] = asyncio.Queue()
+
+    async def look() -> bool:
+        looks.put_nowait(time.monotonic())
+        return False
+
+    async def work(holder: LockHolder) -> None:
+        while True:
+            await holder.turn(look)
+
+    async def seconds_between_looks(poll_s: float, *, notified: bool) -> float:
+        worker = ActiveWorker(work, url, lock=new_id(), channel=channel, tenant_id="default", poll_s=poll_s)
+        running = asyncio.create_task(worker.run())
+        try:
+            async with asyncio.timeout(WAIT_S):
+                first = await looks.get()
+                if notified:
+                    await management.database.execute("SELECT pg_notify($1, '')", channel)
+                return await looks.get() - first
+        finally:
+            await end(running)
+
+    assert await seconds_between_looks(2 * WAIT_S, notified=True) < WAIT_S
+    assert await seconds_between_looks(0.3, notified=False) >= 0.3

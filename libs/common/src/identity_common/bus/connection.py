@@ -46,6 +46,7 @@ class Bus:
     Attributes:
         service: Name of the service: ``management``.
         connections: Number of connections made so far; a reader starts over when it changes.
+        ended: Set when the present connection has ended; the next one has another event.
     """
 
     def __init__(self, url: str, *, service: str) -> None:
@@ -54,6 +55,7 @@ class Bus:
         self.connections = 0
         self._client: Client | None = None
         self._connected = asyncio.Event()
+        self.ended = asyncio.Event()
         self._pause_s = _FIRST_PAUSE_S
         self._reported: set[str] = set()
         self._loop = BackgroundLoop(
@@ -114,7 +116,7 @@ class Bus:
         self.connections += 1
         self._connected.set()
         _log.info("bus.connected", address=_address(self._url), count=self.connections)
-        await ended(self._client)
+        await _ended(self._client)
         self._disconnected()
         if time.monotonic() - connected_at >= _STEADY_S:  # a server may accept connections only to end them
             self._pause_s = _FIRST_PAUSE_S
@@ -158,6 +160,8 @@ class Bus:
     def _disconnected(self) -> None:
         if self._connected.is_set():
             self._connected.clear()
+            self.ended.set()
+            self.ended = asyncio.Event()
             ended_by = self.client.last_error
             error = None if ended_by is None else type(ended_by).__name__
             _log.warning("bus.disconnected", address=_address(self._url), error=error)
@@ -182,7 +186,7 @@ class Bus:
         return pause_s * random.uniform(0.5, 1)  # noqa: S311 - no secret
 
 
-async def ended(client: Client) -> None:
+async def _ended(client: Client) -> None:
     """Wait until a client has ended: it polls, since a client that fails to close calls no callback."""
     while not client.is_closed:  # noqa: ASYNC110
         await asyncio.sleep(_ENDED_CHECK_S)

@@ -8,7 +8,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from identity_common.background import BackgroundLoop
-from identity_common.bus.connection import Bus, ended
+from identity_common.bus.connection import Bus
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -55,10 +55,10 @@ class StandingSubscription:
     async def _listen(self) -> None:
         """Subscribe, and return when the connection has ended."""
         await self._bus.connected()
-        client = self._bus.client
-        subscription = await client.subscribe(self._subject, queue=self._queue, cb=self._callback)
+        ended = self._bus.ended
+        subscription = await self._bus.client.subscribe(self._subject, queue=self._queue, cb=self._callback)
         try:
-            await ended(client)
+            await ended.wait()
         finally:
             with suppress(NatsError, OSError):  # the connection is gone, and the subscription with it
                 await subscription.unsubscribe()

@@ -31,6 +31,8 @@ _log = get_logger(__name__)
 
 _PULL: Final = 500
 _OUTSTANDING: Final = 3 * _PULL
+"""How many messages are requested before the end of the stream; there, one request waits, for the server sends
+heartbeats for each."""
 _PULL_BYTES: Final = 16 * 1024 * 1024
 _EXPIRES_S: Final = 30
 _HEARTBEAT_S: Final = 2
@@ -149,9 +151,10 @@ class StreamReader:
             batch = None if await self._create_consumer(name, sequence) else Batch([], caught_up=True)
             taken: list[Msg] = []
             delivered = outstanding = 0
+            is_at_end = batch is not None
             while True:
                 # Before the batch is yielded: the next one travels while the caller applies this one.
-                while outstanding <= _OUTSTANDING - _PULL:
+                while outstanding <= (0 if is_at_end else _OUTSTANDING - _PULL):
                     await self._pull(name, inbox)
                     outstanding += _PULL
                 if batch is not None:
@@ -171,6 +174,8 @@ class StreamReader:
                 batch, counted, released = self._sort(taken, delivered)
                 delivered += counted
                 outstanding -= counted + released
+                if counted or batch.caught_up:
+                    is_at_end = batch.caught_up
         finally:
             await _quietly(subscription.unsubscribe())
             await _quietly(self._bus.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}"))

@@ -12,7 +12,7 @@ from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Publisher, publisher_on
 from identity_common.failures import StoreUnavailable
-from identity_common.outbox.active_worker import ActiveWorker, LockHolder
+from identity_common.outbox.active_worker import POLL_S, ActiveWorker, LockHolder
 from identity_common.outbox.changes import NOTIFY_CHANNEL
 
 _RETRY_S: Final = 0.25
@@ -36,6 +36,7 @@ class ActivePublisher:
         tenant_id: The tenant.
         log: Receives a line for every failure.
         channel: Channel of the notifications that end a pause early.
+        poll_s: Seconds until the next look at rows that were not announced.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class ActivePublisher:
         tenant_id: str,
         log: FilteringBoundLogger,
         channel: str = NOTIFY_CHANNEL,
+        poll_s: float = POLL_S,
     ) -> None:
         self._bus = bus
         self._begin = begin
@@ -60,6 +62,7 @@ class ActivePublisher:
             lock=lock,
             channel=channel,
             tenant_id=tenant_id,
+            poll_s=poll_s,
             server_settings=_ALWAYS_PLAN,
         )
         self.loop = BackgroundLoop(
@@ -81,6 +84,7 @@ class ActivePublisher:
             bus_connection = self._bus.connections
             async with publisher_on(self._bus) as publisher:
                 await self._begin(holder.connection)
+                holder.wake()
                 batch = partial(self._publish_batch, holder.connection, publisher)
                 while bus_connection == self._bus.connections:
                     await holder.turn(batch)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -10,7 +12,10 @@ import asyncpg
 from identity_common.failures import StoreUnavailable
 from identity_common.stores.database_servers import database_servers
 
-_POLL_S: Final = 1.0
+POLL_S: Final = 10.0
+"""A safety net for a notification that did not arrive."""
+
+_CHECK_S: Final = 1.0
 _STANDBY_S: Final = 0.5
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtext($1), hashtext($2))"
 
@@ -22,8 +27,10 @@ class LockHolder:
         connection: The session that holds the lock; its end releases it.
     """
 
-    def __init__(self, connection: asyncpg.Connection) -> None:
+    def __init__(self, connection: asyncpg.Connection, *, poll_s: float) -> None:
         self.connection = connection
+        self._poll_s = poll_s
+        self._due = -math.inf
         self._wake = asyncio.Event()
 
     def wake(self, *_: object) -> None:
@@ -31,20 +38,24 @@ class LockHolder:
         self._wake.set()
 
     async def turn(self, work: Callable[[], Awaitable[bool]]) -> None:
-        """Run ``work``; if it found nothing to do, pause until a notification arrives, for a second at most.
+        """Run ``work`` if a notification has arrived, or the last run that found nothing is ``poll_s`` ago.
 
-        The poll is a safety net for a missed notification.
+        Otherwise pause, for a second at most, so that the caller notices a connection that has ended.
 
         Raises:
             asyncpg.InterfaceError: The session has ended, and with it the lock: another replica may be active.
         """
         if self.connection.is_closed():  # work without the database would not notice
             raise asyncpg.InterfaceError("the session that held the lock has ended")
-        self._wake.clear()
-        if not await work():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_S):
-                    await self._wake.wait()
+        if self._wake.is_set() or time.monotonic() >= self._due:
+            self._wake.clear()
+            self._due = -math.inf  # also if the work fails
+            if await work():
+                return
+            self._due = time.monotonic() + self._poll_s
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(_CHECK_S, self._due - time.monotonic())):
+                await self._wake.wait()
 
 
 class ActiveWorker:
@@ -56,6 +67,7 @@ class ActiveWorker:
         lock: Name of the lock; each tenant has its own.
         channel: Channel of the notifications.
         tenant_id: The tenant.
+        poll_s: Seconds until work that found nothing is tried again without a notification.
         server_settings: PostgreSQL settings of the connection.
     """
 
@@ -67,6 +79,7 @@ class ActiveWorker:
         lock: str,
         channel: str,
         tenant_id: str,
+        poll_s: float = POLL_S,
         server_settings: Mapping[str, str] | None = None,
     ) -> None:
         self._work = work
@@ -74,6 +87,7 @@ class ActiveWorker:
         self._lock = lock
         self._channel = channel
         self._tenant_id = tenant_id
+        self._poll_s = poll_s
         self._server_settings = dict(server_settings or {})
 
     async def run(self) -> None:
@@ -90,7 +104,7 @@ class ActiveWorker:
         try:
             while not await connection.fetchval(_LOCK, self._lock, self._tenant_id):  # noqa: ASYNC110 - a database lock
                 await asyncio.sleep(_STANDBY_S)
-            holder = LockHolder(connection)
+            holder = LockHolder(connection, poll_s=self._poll_s)
             await connection.add_listener(self._channel, holder.wake)
             await self._work(holder)
         finally:

@@ -34,6 +34,7 @@ _MESSAGE_BYTES: Final = 512 << 10
 """An entry is under 16 KiB: a message stays far below the limit of NATS, 1 MiB."""
 _ACKNOWLEDGEMENT_S: Final = 5.0
 _NOTHING: Final = b"0-0"
+_POLL_S: Final = 1.0
 _NO_NOTIFICATIONS: Final = "audit-stream-relay"  # no commit announces entries in Redis
 
 # KEYS: the stream, its numbering. ARGV: the place of the attempt, the id of the entry that replaces it, that entry.
@@ -195,6 +196,7 @@ class AuditStreamRelay:
             tenant_id=tenant_id,
             log=_log.bind(source=log, stream=AUDIT_STREAM.name),
             channel=_NO_NOTIFICATIONS,
+            poll_s=_POLL_S,
         ).loop
 
     async def _begin(self, _: asyncpg.Connection) -> None:

@@ -40,6 +40,7 @@ LOCK: Final = "not-valid-feed"
 """The advisory lock of the replica that sequences."""
 
 _RETRY_S: Final = 0.25
+_HEARTBEAT_S: Final = 1.0
 _SILENCE_S: Final = 3.0
 _AT_ONCE: Final = 1000
 _BUFFERED: Final = 10_000
@@ -165,7 +166,14 @@ class Sequencer:
         self._forgot_at = 0.0
         self._heard = (_Heard(StreamPosition()), _Heard(StreamPosition()))
         self._followers: list[StreamFollower] = []
-        worker = ActiveWorker(self._sequence, database_url, lock=LOCK, channel=NOTIFY_CHANNEL, tenant_id=tenant_id)
+        worker = ActiveWorker(
+            self._sequence,
+            database_url,
+            lock=LOCK,
+            channel=NOTIFY_CHANNEL,
+            tenant_id=tenant_id,
+            poll_s=_HEARTBEAT_S,
+        )
         self._loop = BackgroundLoop(
             worker.run,
             name="not-valid-feed",
