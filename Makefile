@@ -132,6 +132,7 @@ bench: $(INSTALLED) ## throughput and latency compared with a floor, in one run
 	@$(BIN)/python -m benchmarks.organizations
 	@$(BIN)/python -m benchmarks.claims_workers
 	@$(BIN)/python -m benchmarks.starting
+	@$(BIN)/python -m benchmarks.idle
 	@$(BIN)/python -m benchmarks.console
 
 bench-compare: $(INSTALLED) ##+ requests of this tree and of a commit in turn, REV=<commit>; prints ratios
