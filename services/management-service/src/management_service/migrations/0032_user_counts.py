@@ -6,7 +6,7 @@ A tenant has as many rows as transactions have counted at once: each takes a row
 from alembic import op
 
 revision = "0032"
-down_revision = "0030"
+down_revision = "0031"
 
 _COUNT = """
     DECLARE
