@@ -468,7 +468,7 @@ async def test_only_finished_authorizations_are_deleted(replicas: Replicas) -> N
 async def test_a_store_that_is_down_is_a_failure_that_says_what_is_missing() -> None:
     unreachable = "127.0.0.1:9"
     async with opened(
-        database_url=f"postgresql+asyncpg://{unreachable}/x", redis_url=f"redis://{unreachable}"
+        database_url=f"postgresql+asyncpg://tests@{unreachable}/x", redis_url=f"redis://{unreachable}"
     ) as stores:
         found = []
         for call in (

@@ -79,7 +79,7 @@ class Known:
             revision_wait_s=0.05,
             catch_up_wait_s=0.05,
         )
-        engine = create_database_engine(f"postgresql+asyncpg://{UNREACHABLE}/x", service="token", pool_size=1)
+        engine = create_database_engine(f"postgresql+asyncpg://tests@{UNREACHABLE}/x", service="token", pool_size=1)
         self.revocations = Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0)
         self.keys = SigningKeys(
             engine,
