@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import ssl
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
@@ -17,12 +16,14 @@ from nats.js import JetStreamContext
 
 from stead.errors import IdentityError, Unavailable
 from stead.events._cancellation import cancel
+from stead.nats_addresses import parse_nats_addresses
 
 STREAM: Final = "IDENTITY_EVENTS"
 
 _RECONNECT_WAIT_S: Final = 0.5
 _CHECK_S: Final = 0.1
 _REQUEST_TIMEOUT_S: Final = 2.0
+_PING_S: Final = 2
 _log = logging.getLogger("stead.events")
 
 
@@ -40,7 +41,8 @@ class EventBus:
                 ...
 
     Entering waits for the connection, 10 s by default. A lost connection is re-established, however long that takes
-    and even if the bus rejects the user meanwhile, and every iteration over it resumes where it was.
+    and even if the bus rejects the user meanwhile, and every iteration over it resumes where it was. In a cluster
+    another server takes over; one that does not answer is left after six seconds.
     """
 
     def __init__(
@@ -57,18 +59,24 @@ class EventBus:
         """Create a connection; nothing is sent yet.
 
         Args:
-            url: ``nats://host:port``, or several separated by commas; may contain user and password.
+            url: ``nats://host:port``, or the servers of a cluster separated by commas; may contain user and password,
+                the same ones in each.
             user: The NATS user, from the operator of the service.
             password: Its password.
             tenant_id: The tenant.
             name: The name of this connection in the server's monitoring.
             tls: For ``tls://`` with your own certificates.
             connect_timeout_s: How many seconds entering waits for the first connection; None waits until there is one.
+
+        Raises:
+            ValueError: An address is malformed, or they differ in more than host and port.
         """
+        addresses = parse_nats_addresses(url)
+        credentials = addresses.options if user is None else {"user": user, "password": password}
         self.tenant_id = tenant_id
-        self._url = url
+        self._servers = [*addresses.servers]
         self._connect_timeout_s = connect_timeout_s
-        self._options = {"user": user, "password": password, "name": name, "tls": tls}
+        self._options = {**credentials, "name": name, "tls": tls}
         self._client = Client()
         self._refused = asyncio.Event()
         self._is_closed = False
@@ -139,7 +147,7 @@ class EventBus:
         if self._refused.is_set():
             raise EventsRefused("the bus rejects this user")
         if not ended:
-            raise Unavailable(f"the bus did not answer within {self._connect_timeout_s:g} s: {_shown(self._url)}")
+            raise Unavailable(f"the bus did not answer within {self._connect_timeout_s:g} s: {','.join(self._servers)}")
 
     @contextlib.contextmanager
     def on_interruption(self, interrupted: Callable[[], None]) -> Iterator[None]:
@@ -153,11 +161,11 @@ class EventBus:
     async def _connect(self, client: Client) -> None:
         """Try to connect until it succeeds."""
         await client.connect(
-            self._url.split(","),
+            self._servers,
             **self._options,  # type: ignore[arg-type]
             max_reconnect_attempts=-1,
             reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds; a float works
-            ping_interval=5,
+            ping_interval=_PING_S,
             max_outstanding_pings=2,
             error_cb=self._on_error,
             reconnected_cb=self._on_change,
@@ -198,8 +206,3 @@ class EventBus:
         if self._client.is_connected or reason not in self._reported:
             self._reported.add(reason)
             _log.warning("bus error: %s", reason)
-
-
-def _shown(urls: str) -> str:
-    """Return addresses without the credentials that they may contain."""
-    return ",".join(re.sub(r"^([a-z]+://)?.*@", r"\1", url) for url in urls.split(","))

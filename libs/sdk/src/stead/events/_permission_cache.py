@@ -86,7 +86,7 @@ class PermissionCache:
             bus: The connection.
             organization_id: Only members of this organization; all by default.
             management: Source for members without an event; it must be allowed to call the Management API.
-            max_age_s: Seconds after which an unconfirmed cache is no longer current; the bus confirms every 5 s.
+            max_age_s: Seconds after which an unconfirmed cache is no longer current; the bus confirms every 2 s.
             clock: Monotonic clock in seconds.
 
         Raises:

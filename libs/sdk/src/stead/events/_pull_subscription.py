@@ -22,7 +22,7 @@ from stead.events._bus import STREAM, EventBus
 _WINDOW: Final = 500
 _BYTES: Final = 16 * 1024 * 1024
 _EXPIRES_S: Final = 30
-_HEARTBEAT_S: Final = 5
+_HEARTBEAT_S: Final = 2
 _SILENCE_S: Final = 2.5 * _HEARTBEAT_S
 
 

@@ -19,6 +19,7 @@ import nats
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from stead.nats_addresses import parse_nats_addresses
 from stead.verify.feed.endpoint import INTERRUPTIONS, FeedEndpoint, repeat
 from stead.verify.feed.messages import InvalidFeed, subject_of
 from stead.verify.feed.state import FeedState, Gap
@@ -34,12 +35,15 @@ class NatsSource:
     """Subscribes, closes gaps with a snapshot, and reconnects after every failure or silence.
 
     Args:
-        url: ``nats://host:port``, or several separated by commas.
+        url: ``nats://host:port``, or the servers of a cluster separated by commas.
         endpoint: For keys and snapshots.
         tenant_id: The tenant.
         user: The NATS user.
         password: Its password.
         tls: For ``tls://`` with custom certificates.
+
+    Raises:
+        ValueError: An address is malformed, or they differ in more than host and port.
     """
 
     def __init__(
@@ -52,10 +56,12 @@ class NatsSource:
         password: str | None,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self._servers = url.split(",")
+        addresses = parse_nats_addresses(url)
+        credentials = addresses.options if user is None else {"user": user, "password": password}
+        self._servers = [*addresses.servers]
         self._endpoint = endpoint
         self._subject = subject_of(tenant_id)
-        self._options = {"user": user, "password": password, "tls": tls}
+        self._options = {**credentials, "tls": tls}
         self._needs_snapshot = True
 
     def follow(self, state: FeedState, stopped: threading.Event) -> None:

@@ -110,7 +110,8 @@ class NotValidFeed:
         at the start and after a gap, still come over HTTP, so the other parameters are those of ``over_http``.
 
         Args:
-            nats_url: ``nats://host:port``, or several separated by commas; may contain user and password.
+            nats_url: ``nats://host:port``, or the servers of a cluster separated by commas; may contain user and
+                password, the same ones in each.
             base_url: Base address of the service.
             user: The NATS user, from the operator of the service.
             password: Its password.
