@@ -167,6 +167,31 @@ def test_an_address_may_have_the_largest_request_waiting() -> None:
     assert accepted.pending_requests_per_address == largest
 
 
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://n1", "each address must begin with nats:// or tls://"),
+        ("nats://u:hunter2@n1:4222,n2:4222", "each address must begin with nats:// or tls://"),
+        ("nats://u:hunter2@n1:4222,", "each address must begin with nats:// or tls://"),
+        ("nats://u:hunter2@", "an address has no host, or an invalid port"),
+        ("nats://u:hunter2@n1:port", "an address has no host, or an invalid port"),
+        ("nats://u:hunter2@n1,tls://u:hunter2@n2", "all addresses must have the same scheme"),
+        ("nats://u:hunter2@n1,nats://u:hunter3@n2", "all addresses must have the same user and password"),
+        ("nats://u:hunter2@n1,nats://n2", "all addresses must have the same user and password"),
+    ],
+)
+def test_the_servers_of_a_nats_cluster_differ_in_host_and_port_only(url: str, problem: str) -> None:
+    assert problems(NATS_URL=url) == [f"NATS_URL: {problem}"]
+
+
+@pytest.mark.parametrize("replicas", ["-1", "0", "2", "4", "7"])
+def test_a_stream_has_a_number_of_replicas_that_has_a_majority(replicas: str) -> None:
+    assert problems(NATS_REPLICAS=replicas) == ["NATS_REPLICAS: must be 1, 3 or 5"]
+    url = "tls://u:p@n1:4222, tls://u:p@n2:4222"
+    settings = Settings.from_environment({**GOOD, "NATS_URL": url, "NATS_REPLICAS": "3"})
+    assert (settings.nats_url, settings.nats_replicas) == (url, 3)
+
+
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "es256", "RS512", "ES256K"])
 def test_only_the_three_asymmetric_algorithms_are_accepted(algorithm: str) -> None:
     """CVE-2026-11800."""

@@ -167,7 +167,13 @@ def log_fields(error: Exception) -> dict[str, str]:
             drivers = [kind.__module__.partition(".")[0] for kind in kinds]
             stores = [_STORE_OF_DRIVER[driver] for driver in drivers if driver in _STORE_OF_DRIVER]
             names = " < ".join(dict.fromkeys(kind.__name__ for kind in kinds))
-            return {"error": names, **({"store": stores[0]} if stores else {})}
+            # JetStream's API names its errors by a text of its own, without values of ours.
+            reason = getattr(error, "description", None) if stores == ["nats"] else None
+            return {
+                "error": names,
+                **({"store": stores[0]} if stores else {}),
+                **({"reason": reason} if reason else {}),
+            }
 
 
 def _kinds(error: BaseException) -> list[type[BaseException]]:

@@ -15,6 +15,7 @@ import msgspec
 from identity_common.database_address import DatabaseAddress, MalformedAddressError
 from identity_common.sealing import is_sealing_key
 from identity_common.uris import is_resource_indicator, is_usable_uri
+from stead.nats_addresses import parse_nats_addresses
 
 Environment = Literal["development", "production"]
 
@@ -146,25 +147,48 @@ class ApiSettings(ServiceSettings, frozen=True, kw_only=True):
         urn_namespace: Namespace of the URNs of organizations in tokens: ``urn:service:organization:<id>``.
         database_url: The service's own database: ``postgresql+asyncpg://user:password@host:port/database``. Several
             ``host:port`` with commas between them are servers of which the one that accepts writes is used.
-        nats_url: ``nats://user:password@host:port``, or ``tls://``.
+        nats_url: ``nats://user:password@host:port``, or ``tls://``. For a cluster the addresses of its servers, with
+            commas between them, the same scheme, user and password in each.
+        nats_replicas: How many servers of the NATS cluster keep each stream: 1, or an odd number up to 5. Existing
+            streams keep theirs.
         jwks_url: Address of token-service's public keys, if not ``{base_url}/oidc/jwks``.
     """
 
     urn_namespace: str = "service"
     database_url: Secret
     nats_url: Secret
+    nats_replicas: int = 1
     jwks_url: str | None = None
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of the addresses."""
         found = super().problems(values)
+        if values.get("nats_replicas", 1) not in (1, 3, 5):
+            found.append("NATS_REPLICAS: must be 1, 3 or 5")
+        return found + cls._wrong_database_url(values) + cls._wrong_nats_url(values)
+
+    @staticmethod
+    def _wrong_database_url(values: Mapping[str, Any]) -> list[str]:
+        """Return a line unless the address of the database has the documented form."""
         if "database_url" in values:
             try:
                 DatabaseAddress.parse(values["database_url"])
             except MalformedAddressError as error:
-                found.append(f"DATABASE_URL: {error}")
-        return found + cls.wrong_scheme(values, "nats_url", "nats://", "tls://")
+                return [f"DATABASE_URL: {error}"]
+        return []
+
+    @staticmethod
+    def _wrong_nats_url(values: Mapping[str, Any]) -> list[str]:
+        """Return a line unless the addresses of NATS differ in host and port only, and have an allowed scheme."""
+        text = values.get("nats_url", "nats://localhost")
+        if not all(each.strip().startswith(("nats://", "tls://")) for each in text.split(",")):
+            return ["NATS_URL: each address must begin with nats:// or tls://"]
+        try:
+            parse_nats_addresses(text)
+        except ValueError as error:
+            return [f"NATS_URL: {error}"]
+        return []
 
     @property
     def jwks_address(self) -> str:

@@ -59,7 +59,7 @@ The first four name servers to use instead of the embedded ones; set all of them
 |---|---|---|
 | `POSTGRES_URL` | `postgresql://user:password@host:port/name` of a superuser; roles and databases are created | yes |
 | `REDIS_URL` | `redis://user:password@host:port` of a user with all permissions; users are created | yes |
-| `NATS_URL` | `nats://host:port`, without a user | no |
+| `NATS_URL` | `nats://host:port`, without a user; of a cluster several, with commas between them | no |
 | `NATS_PASSWORDS` | JSON: the password of each user, `management`, `token`, `template`, `subscriber`, teams | yes |
 | `STOP_WITH_PARENT` | a process id, set by `make`: end when that process ends | no |
 

@@ -77,7 +77,7 @@ def restored(settings: Settings) -> None:
     Raises:
         CommandError: The service is running, or NATS does not answer.
     """
-    bus = Bus(settings.nats_url, service="management")
+    bus = Bus(settings.nats_url, service="management", replicas=settings.nats_replicas)
     run_restoration(_of_source(settings).restore(bus, restore), service="management-service")
 
 

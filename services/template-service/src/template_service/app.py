@@ -104,7 +104,7 @@ def restored(settings: Settings) -> None:
     Raises:
         CommandError: The service is running, or NATS does not answer.
     """
-    bus = Bus(settings.nats_url, service="template")
+    bus = Bus(settings.nats_url, service="template", replicas=settings.nats_replicas)
     run_restoration(_commands(settings).restore(bus, restore), service="template-service")
 
 

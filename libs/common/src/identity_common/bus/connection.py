@@ -3,8 +3,9 @@
 import asyncio
 import random
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from nats.aio.client import Client
@@ -14,6 +15,7 @@ from nats.js import JetStreamContext
 
 from identity_common.background import BackgroundLoop
 from identity_common.telemetry.logs import get_logger
+from stead.nats_addresses import parse_nats_addresses
 
 _log = get_logger(__name__)
 
@@ -23,6 +25,8 @@ _STEADY_S: Final = 5.0
 _ATTEMPT_S: Final = 10.0
 _ENDED_CHECK_S: Final = 0.1
 _REQUEST_TIMEOUT_S: Final = 2.0
+_PING_S: Final = 2
+"""A server that does not answer two pings is left at the third: within six seconds."""
 _REFUSALS: Final = (
     "authorization violation",
     "authentication timeout",
@@ -32,32 +36,66 @@ _REFUSALS: Final = (
 """Errors with which a server refuses a login."""
 
 
+class _Server(NamedTuple):
+    """A server of the cluster.
+
+    Attributes:
+        url: Its address, without credentials.
+        certified: The name in its certificate; None if that is the name in its address.
+    """
+
+    url: str
+    certified: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return urlsplit(self.url).netloc
+
+
 class Bus:
-    """A service's connection to NATS.
+    """A service's connection to NATS: to one server of several, and to another one when that fails.
 
     A service starts and works while NATS is down or refuses its login: ``start`` returns at once, and code that needs
     the bus awaits ``connected``. Every NATS user has its own inbox prefix, so that it cannot read the replies to
     another user.
 
+    The servers in ``url`` are tried one after the other, then those that they named. The first is random, so that the
+    replicas of a service spread over the servers.
+
     Each connection has a client of its own, which ends with it: nats-py's own reconnection gives up when a server
     refuses the login, and what it buffers in the meantime would arrive late. A subscription therefore lasts as long as
     its connection; a ``StandingSubscription`` is made again on the next one.
 
-    Attributes:
+    Args:
+        url: ``nats://user:password@host:port``, or several with commas between them; see ``parse_nats_addresses``.
         service: Name of the service: ``management``.
+        replicas: Number of replicas of the streams that the service creates.
+
+    Attributes:
+        service: Name of the service.
+        replicas: Number of replicas of the streams that the service creates.
         connections: Number of connections made so far; a reader starts over when it changes.
         ended: Set when the present connection has ended; the next one has another event.
+        refused_logins: Number of logins that a server has refused.
     """
 
-    def __init__(self, url: str, *, service: str) -> None:
-        self._url = url
+    def __init__(self, url: str, *, service: str, replicas: int = 1) -> None:
+        addresses = parse_nats_addresses(url)
+        self._credentials = addresses.options
+        self._servers = [_Server(each) for each in addresses.servers]
+        random.shuffle(self._servers)
+        self._discovered: list[_Server] = []
+        self._last: _Server | None = None
         self.service = service
+        self.replicas = replicas
         self.connections = 0
+        self.refused_logins = 0
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self.ended = asyncio.Event()
         self._pause_s = _FIRST_PAUSE_S
-        self._reported: set[str] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._loop = BackgroundLoop(
             self._live, name="bus-connect", pause_s=self._next_pause_s, log=_log, failed="bus.failed"
         )
@@ -105,27 +143,52 @@ class Bus:
         return self.client.jetstream(prefix=api, timeout=_REQUEST_TIMEOUT_S)
 
     async def _live(self) -> None:
-        """Connect, and return when the connection has ended or could not be made."""
-        try:
-            self._client = await self._connect()
-        except (NatsError, OSError, TimeoutError) as error:
-            self._report(error)
+        """Connect to the first server that accepts it, and return when the connection has ended or there is none."""
+        for server in self._candidates():
+            try:
+                self._client = await self._connect(server)
+            except (NatsError, OSError, TimeoutError) as error:
+                self._report(server, error)
+                continue
+            self._last = server
+            await self._live_on(self._client, server)
             return
+
+    def _candidates(self) -> Iterator[_Server]:
+        """Yield the servers to try, and the one that the last connection was to after the others."""
+        servers = dict.fromkeys((*self._servers, *self._discovered))
+        yield from (each for each in servers if each != self._last)
+        if self._last is not None:
+            yield self._last
+
+    async def _live_on(self, client: Client, server: _Server) -> None:
         connected_at = time.monotonic()
         self._reported.clear()
         self.connections += 1
         self._connected.set()
-        _log.info("bus.connected", address=_address(self._url), count=self.connections)
-        await _ended(self._client)
+        _log.info("bus.connected", address=server.address, count=self.connections)
+        await _ended(client)
         self._disconnected()
+        self._discovered = self._named_by(client, server)
         if time.monotonic() - connected_at >= _STEADY_S:  # a server may accept connections only to end them
             self._pause_s = _FIRST_PAUSE_S
 
-    async def _connect(self) -> Client:
+    def _named_by(self, client: Client, server: _Server) -> list[_Server]:
+        """Return the further servers of the cluster that a server has named.
+
+        Their certificates must be for the name of the server that named them, which does so before it has shown its
+        own: otherwise an attacker could name a server, and receive the password.
+        """
+        known = {each.address for each in self._servers}
+        scheme, certified = urlsplit(server.url).scheme, server.certified or urlsplit(server.url).hostname
+        named = [each.netloc for each in client.discovered_servers]
+        return [_Server(f"{scheme}://{address}", certified) for address in named if address not in known]
+
+    async def _connect(self, server: _Server) -> Client:
         """Return a connected client.
 
         Raises:
-            nats.errors.Error, OSError, TimeoutError: There is no server, or it refuses the login.
+            nats.errors.Error, OSError, TimeoutError: The server does not answer, or refuses the login.
         """
         client = Client()
         unreachable: list[Exception] = []
@@ -139,16 +202,18 @@ class Bus:
         try:
             async with asyncio.timeout(_ATTEMPT_S):
                 await client.connect(
-                    self._url,
+                    server.url,
                     name=self.service,
                     inbox_prefix=f"_INBOX_{self.service}",
                     allow_reconnect=False,
                     max_reconnect_attempts=1,  # 0 would mean for ever
                     reconnect_time_wait=0,
                     connect_timeout=2,
-                    ping_interval=5,
+                    ping_interval=_PING_S,
                     max_outstanding_pings=2,
                     error_cb=on_error,
+                    tls_hostname=server.certified,
+                    **self._credentials,  # type: ignore[arg-type]
                 )
         except BaseException as error:
             await _close(client)
@@ -164,20 +229,22 @@ class Bus:
             self.ended = asyncio.Event()
             ended_by = self.client.last_error
             error = None if ended_by is None else type(ended_by).__name__
-            _log.warning("bus.disconnected", address=_address(self._url), error=error)
+            address = None if self._last is None else self._last.address
+            _log.warning("bus.disconnected", address=address, error=error)
 
-    def _report(self, error: Exception) -> None:
-        """Log why there is no connection, each reason once: a server may close the connection with or without one."""
+    def _report(self, server: _Server, error: Exception) -> None:
+        """Log why there is no connection to a server, each reason once: it may close the connection without one."""
         refusal = next((each for each in _REFUSALS if each in str(error).lower()), None)
-        reason = refusal or type(error).__name__
-        if reason in self._reported:
-            return
-        self._reported.add(reason)
-        address = _address(self._url)
         if refusal is not None:
-            _log.error("bus.login-refused", address=address, reason=refusal)
+            self.refused_logins += 1
+        reason = refusal or type(error).__name__
+        if (server.address, reason) in self._reported:
+            return
+        self._reported.add((server.address, reason))
+        if refusal is not None:
+            _log.error("bus.login-refused", address=server.address, reason=refusal)
         else:
-            _log.warning("bus.unreachable", address=address, error=reason)
+            _log.warning("bus.unreachable", address=server.address, error=reason)
 
     def _next_pause_s(self) -> float:
         """Return a longer pause after each failure; random, so that the replicas do not return all at once."""
@@ -196,8 +263,3 @@ async def _close(client: Client) -> None:
     if client.is_connected or client.is_connecting:
         with suppress(NatsError, OSError):  # the server is gone
             await client.close()
-
-
-def _address(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or 4222}"

@@ -90,10 +90,13 @@ class Publisher:
         self.inbox = client.new_inbox()
         self._batch = 0
         self._pending: set[str] = set()
+        self._sequences: dict[str, int] = {}
         self._done: asyncio.Future[None] | None = None
 
-    async def publish(self, messages: Sequence[Outgoing], *, timeout_s: float) -> None:
-        """Publish in order; return when every message is acknowledged.
+    async def publish(self, messages: Sequence[Outgoing], *, timeout_s: float) -> list[int]:
+        """Publish in order; return the position of each message in the stream when every one is acknowledged.
+
+        A message that was stored by an earlier attempt keeps its position.
 
         Args:
             messages: The batch, in the order of the stream; at most 1 MiB, unless it is a single message.
@@ -104,10 +107,10 @@ class Publisher:
             TimeoutError: An acknowledgement is missing.
         """
         if not messages:
-            return
+            return []
         self._batch += 1  # late replies to an earlier batch are ignored
         replies = [f"{self.inbox}.{self._batch}.{number}" for number in range(len(messages))]
-        self._pending = set(replies)
+        self._pending, self._sequences = set(replies), {}
         done = self._done = asyncio.get_running_loop().create_future()
         try:
             for message, reply in zip(messages, replies, strict=True):
@@ -117,15 +120,18 @@ class Publisher:
             self._done = None
             if done.done() and not done.cancelled():
                 done.exception()  # marks it as retrieved: publishing may have failed first
+        return [self._sequences[reply] for reply in replies]
 
     async def take(self, message: Msg) -> None:
         """Process an acknowledgement."""
         done = self._done
         if done is None or done.done() or message.subject not in self._pending:
             return
-        if not _is_stored(message.data):
+        sequence = _stored_at(message.data)
+        if sequence is None:
             done.set_exception(NotAcknowledgedError())
             return
+        self._sequences[message.subject] = sequence
         self._pending.discard(message.subject)
         if not self._pending:
             done.set_result(None)
@@ -139,9 +145,10 @@ class Publisher:
         done.result()
 
 
-def _is_stored(answer: bytes) -> bool:
+def _stored_at(answer: bytes) -> int | None:
+    """Return the position of the message in the stream; None if it is not stored."""
     try:
         acknowledgement = _decode(answer)
     except msgspec.MsgspecError:
-        return False  # no responders: the stream does not exist
-    return acknowledgement.error is None and acknowledgement.seq > 0
+        return None  # no responders: the stream does not exist, or has no leader
+    return acknowledgement.seq if acknowledgement.error is None and acknowledgement.seq > 0 else None

@@ -20,7 +20,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import ensure_streams, incarnation
+from identity_common.bus.streams import ensure_streams, incarnation, replicas_of
 from identity_common.telemetry.logs import get_logger
 from identity_common.telemetry.traceparent import HEADER as TRACEPARENT_HEADER
 from identity_common.telemetry.tracing import tracing
@@ -227,7 +227,7 @@ class StreamReader:
             filter_subjects=self._subjects,
             inactive_threshold=_CONSUMER_TTL_S,
             mem_storage=True,
-            num_replicas=1,
+            num_replicas=await replicas_of(self._bus, self._stream),
         )
         timeout_s, self._creation_s = self._creation_s, min(2 * self._creation_s, _MAX_CREATION_S)
         info = await self._bus.jetstream().add_consumer(self._stream, config, timeout=timeout_s)

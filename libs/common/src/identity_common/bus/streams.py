@@ -3,16 +3,18 @@
 Three hold the state. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot that a
 new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
 separate NATS account, from which no request can reach a service (docs/decisions/0009). The audit trail has its own
-stream. No NATS user may purge or delete at run time.
+stream. No service may change, purge or delete a stream: an operator scales them (``python -m provision streams``).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from msgspec import json
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, ExternalStream, RetentionPolicy, StorageType, StreamConfig, StreamSource
-from nats.js.errors import NotFoundError
+from nats.js.errors import BadRequestError, NotFoundError
 
 from identity_common.bus.connection import Bus
 from identity_common.revisions import Source
@@ -37,6 +39,8 @@ MIRROR_DELIVERY: Final = "identity-mirror"
 _DAY_S: Final = 86_400.0
 _KEPT_S: Final = 30 * _DAY_S
 _DUPLICATE_WINDOW_S: Final = 120.0
+_NAME_IN_USE: Final = 10058
+"""Error of JetStream: a stream of this name exists with another configuration."""
 
 
 def _stream(name: str, **options: object) -> StreamConfig:
@@ -88,14 +92,47 @@ STREAM_OF: Final[dict[Source, str]] = {"management": STREAM_INTERNAL, "template"
 
 
 async def ensure_streams(bus: Bus) -> None:
-    """Create missing streams; a no-op for those that exist with the same configuration.
+    """Create missing streams; a no-op for those that exist with the same configuration and any number of replicas.
 
     Raises:
         nats.errors.Error: The server does not answer, or a stream exists with another configuration.
     """
     for config in STREAMS:
-        await bus.jetstream().add_stream(config)
-    await bus.jetstream(api=SUBSCRIBERS_API).add_stream(SUBSCRIBERS_COPY)
+        await ensure_stream(bus, config)
+    with _another_number_of_replicas():  # the services cannot read the configuration of the copy
+        await bus.jetstream(api=SUBSCRIBERS_API).add_stream(SUBSCRIBERS_COPY.evolve(num_replicas=bus.replicas))
+
+
+async def ensure_stream(bus: Bus, config: StreamConfig) -> None:
+    """Do the same for one stream.
+
+    Raises:
+        nats.errors.Error: The server does not answer, or the stream exists with another configuration.
+    """
+    with _another_number_of_replicas():
+        await bus.jetstream().add_stream(config.evolve(num_replicas=bus.replicas))
+        return
+    replicas = await replicas_of(bus, str(config.name))
+    await bus.jetstream().add_stream(config.evolve(num_replicas=replicas))
+
+
+@contextmanager
+def _another_number_of_replicas() -> Iterator[None]:
+    """Continue after the body if a stream exists with another configuration: its replicas may be the difference."""
+    try:
+        yield
+    except BadRequestError as error:
+        if error.err_code != _NAME_IN_USE:
+            raise
+
+
+async def replicas_of(bus: Bus, stream: str) -> int:
+    """Return the number of replicas of a stream.
+
+    Raises:
+        nats.errors.Error: The server does not answer, or there is no stream.
+    """
+    return int((await stream_info(bus, stream))["config"]["num_replicas"])
 
 
 async def stream_info(bus: Bus, stream: str, request: bytes = b"", *, timeout_s: float = 2) -> dict[str, Any]:
@@ -139,13 +176,13 @@ class StoredWatermark(NamedTuple):
 
 
 async def last_watermark(jetstream: JetStreamContext, source: Source, tenant_id: str) -> StoredWatermark:
-    """Return the last watermark of a source.
+    """Return the last watermark of a source, from the leader of the stream: a replica may not have it yet.
 
     Raises:
         nats.errors.Error: The server does not answer.
     """
     try:
-        message = await jetstream.get_last_msg(STREAM_OF[source], watermark_subject(source, tenant_id), direct=True)
+        message = await jetstream.get_last_msg(STREAM_OF[source], watermark_subject(source, tenant_id))
     except NotFoundError:
         return StoredWatermark(0, 0)
     event = json.decode(message.data or b"", type=CloudEvent)

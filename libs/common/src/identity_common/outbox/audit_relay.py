@@ -10,7 +10,7 @@ import asyncpg
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Outgoing, Publisher
-from identity_common.bus.streams import AUDIT_STREAM
+from identity_common.bus.streams import AUDIT_STREAM, ensure_stream
 from identity_common.outbox.active_publisher import ActivePublisher
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditLog, audit_subject
@@ -57,7 +57,7 @@ class AuditRelay:
 
     async def _begin(self, _: asyncpg.Connection) -> None:
         self._last = 0
-        await self._bus.jetstream().add_stream(AUDIT_STREAM)
+        await ensure_stream(self._bus, AUDIT_STREAM)
 
     async def _publish_batch(self, connection: asyncpg.Connection, publisher: Publisher) -> bool:
         if not self._is_behind:

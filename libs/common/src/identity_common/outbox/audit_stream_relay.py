@@ -14,7 +14,7 @@ import msgspec
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Outgoing, Publisher
-from identity_common.bus.streams import AUDIT_STREAM
+from identity_common.bus.streams import AUDIT_STREAM, ensure_stream
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
 from identity_common.outbox.active_publisher import ActivePublisher
@@ -201,7 +201,7 @@ class AuditStreamRelay:
 
     async def _begin(self, _: asyncpg.Connection) -> None:
         self._position, self._open, self._run = _NOTHING, {}, ""
-        await self._bus.jetstream().add_stream(AUDIT_STREAM)
+        await ensure_stream(self._bus, AUDIT_STREAM)
 
     async def _publish_batch(self, _: asyncpg.Connection, publisher: Publisher) -> bool:
         run = self._commands.execute("INFO", "server")

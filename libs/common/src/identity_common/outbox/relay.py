@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 import asyncpg
@@ -77,6 +78,7 @@ class Relay:
         self._tenant_id = tenant_id
         self._tracing = tracing()
         self._last = 0
+        self._stored = 0
         self._watermark = StoredWatermark(0, 0)
         log = _log.bind(source=source)
         self._relaying = ActivePublisher(
@@ -114,7 +116,7 @@ class Relay:
         """Go to the last published revision; request a republication if the stream is empty or behind."""
         await ensure_streams(self._bus)
         last: int | None = await connection.fetchval(_LAST_PUBLISHED, self._tenant_id)
-        self._last = last or 0
+        self._last, self._stored = last or 0, 0
         if last is None:
             return
         self._watermark = await last_watermark(self._bus.jetstream(), self._source, self._tenant_id)
@@ -133,7 +135,7 @@ class Relay:
         rows = _distinct_subjects(await connection.fetch(_PENDING, self._tenant_id, self._last, _BATCH, _BATCH_BYTES))
         last = rows[-1]["revision"] if rows else self._last
         if rows:
-            await self._publish(publisher, rows)
+            await self._require_order(await self._publish(publisher, rows))
         if republication is None or last >= republication["last_revision"]:
             if rows or republication is not None:
                 await self._publish_watermark(last)
@@ -144,10 +146,21 @@ class Relay:
         self._last = last
         return bool(rows)
 
-    async def _publish(self, publisher: Publisher, rows: list[asyncpg.Record]) -> None:
+    async def _publish(self, publisher: Publisher, rows: list[asyncpg.Record]) -> list[int]:
         with self._tracing.spans("producer", [(row["type"], row["traceparent"]) for row in rows]) as traceparents:
             messages = [self._outgoing(row, each) for row, each in zip(rows, traceparents, strict=True)]
-            await publisher.publish(messages, timeout_s=_ACKNOWLEDGEMENT_S)
+            return await publisher.publish(messages, timeout_s=_ACKNOWLEDGEMENT_S)
+
+    async def _require_order(self, sequences: list[int]) -> None:
+        """Request a republication unless these positions follow each other, and those before them.
+
+        If the leader of the stream changes during an attempt, messages in the middle may be lost, and those after them
+        stored. The next attempt stores the former after the latter, where readers take them for repeats.
+        """
+        if any(later < earlier for earlier, later in pairwise((self._stored, *sequences))):
+            _log.warning("relay.out-of-order", source=self._source, sequence=sequences[-1])
+            await self._republication.request()
+        self._stored = max(self._stored, *sequences)
 
     def _outgoing(self, row: asyncpg.Record, traceparent: str | None) -> Outgoing:
         event = self._event(row["revision"], row["type"], row["aggregate"], row["occurred_at"], row["data"].encode())

@@ -126,7 +126,7 @@ async def unknown_aggregates(
         if subject in known or subject.startswith(watermarks):
             continue
         try:
-            message = await bus.jetstream().get_last_msg(STREAM_STATE, subject, direct=True)
+            message = await bus.jetstream().get_last_msg(STREAM_STATE, subject)
         except NotFoundError:
             continue  # a newer message of this subject, or its age, removed it
         event = json.decode(message.data or b"", type=CloudEvent)

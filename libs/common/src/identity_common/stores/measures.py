@@ -25,6 +25,7 @@ def measure_stores(
 ) -> None:
     """Add these metrics to those of a service."""
     registry.register(_PoolCollector(engine))
+    registry.register(_BusCollector(bus))
 
     async def postgresql() -> None:
         async with engine.connect() as connection:
@@ -35,6 +36,19 @@ def measure_stores(
             raise ConnectionError
 
     measure_reachability(registry, samples, {"postgresql": postgresql, "redis": redis.ping, "nats": nats})
+
+
+class _BusCollector(Collector):
+    """Reads the number that the connection to NATS keeps itself."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        yield CounterMetricFamily(
+            f"{NAMESPACE}_bus_refused_logins", "Logins that a NATS server has refused.", value=self._bus.refused_logins
+        )
 
 
 class _PoolCollector(Collector):

@@ -30,7 +30,7 @@ class Connections:
         self.lookups = Lookups(settings.database_url, service="management-service")
         self.redis = connect_redis(settings.redis_url)
         self.commands = RedisCommands(self.redis)
-        self.bus = Bus(settings.nats_url, service="management")
+        self.bus = Bus(settings.nats_url, service="management", replicas=settings.nats_replicas)
 
     def start(self) -> None:
         """Begin to connect to the bus; the others connect when they are used."""

@@ -16,7 +16,7 @@ class Connections:
         self.redis = connect_redis(settings.redis_url)
         self.commands = RedisCommands(self.redis)
         self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
-        self.bus = Bus(settings.nats_url, service="token")
+        self.bus = Bus(settings.nats_url, service="token", replicas=settings.nats_replicas)
 
     def start(self) -> None:
         """Begin to connect to the bus; the others connect when they are used."""

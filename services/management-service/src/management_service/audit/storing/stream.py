@@ -11,7 +11,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import AUDIT_STREAM, incarnation
+from identity_common.bus.streams import AUDIT_STREAM, ensure_stream, incarnation, replicas_of
 from identity_common.wire.audit import AUDIT_PREFIX, STREAM_AUDIT
 
 _BATCH: Final = 50
@@ -20,6 +20,8 @@ _IDLE_S: Final = 1.0
 _GATHERING_S: Final = 0.1
 """How long a batch waits for more: a transaction costs more than an entry."""
 _MORE_S: Final = 0.01
+_DOUBTED_AFTER: Final = 5
+"""Empty batches in a row after which the consumer is asked whether it still exists: its server may have frozen."""
 _CONSUMER_TTL_S: Final = 60.0
 
 
@@ -33,7 +35,7 @@ async def stream_created(bus: Bus) -> str:
     Raises:
         nats.errors.Error: NATS does not answer.
     """
-    await bus.jetstream().add_stream(AUDIT_STREAM)
+    await ensure_stream(bus, AUDIT_STREAM)
     return await incarnation(bus, STREAM_AUDIT)
 
 
@@ -73,10 +75,10 @@ async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerat
         ack_policy=AckPolicy.NONE,
         inactive_threshold=_CONSUMER_TTL_S,
         mem_storage=True,
-        num_replicas=1,
+        num_replicas=await replicas_of(bus, STREAM_AUDIT),
     )
     subscription = await bus.jetstream().pull_subscribe(_subjects(tenant_id), stream=STREAM_AUDIT, config=config)
-    delivered, is_behind = 0, False
+    delivered, idle, is_behind = 0, 0, False
     try:
         while not client.is_closed:
             messages: list[Msg] = []
@@ -90,6 +92,10 @@ async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerat
             ):  # nats-py raises a subclass, or asyncio's if the deadline passes between two of its steps
                 pass  # an empty batch, or the first message alone
             is_behind = len(messages) > _BATCH
+            idle = 0 if messages else idle + 1
+            if idle == _DOUBTED_AFTER:
+                await subscription.consumer_info()
+                idle = 0
             for message in messages:
                 delivered += 1
                 if message.metadata.sequence.consumer != delivered:
