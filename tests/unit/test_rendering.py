@@ -9,6 +9,7 @@ import pytest
 from identity_common.http.routing import Service, process_of
 from provision.__main__ import main
 from provision.passwords import Passwords, stored_passwords
+from provision.render import Hosts
 
 READERS = {
     "console": {"redis-url", "cookie-keys"},
@@ -90,6 +91,18 @@ def test_the_hosts_can_be_named(secrets: Path, tmp_path: Path) -> None:
     assert token["redis-url"].startswith("rediss://token:")
     assert token["redis-url"].endswith("@cache:6001/0")
     assert token["nats-url"].endswith("@bus:6002")
+
+
+def test_a_nats_cluster_is_named_by_its_servers(secrets: Path, tmp_path: Path) -> None:
+    servers = render(secrets, tmp_path / "rendered", "--nats", "tls://n1:6002, tls://n2:6002")
+    password = stored_passwords(secrets).nats["token"]
+    expected = f"tls://token:{password}@n1:6002,tls://token:{password}@n2:6002"
+    assert servers["token-service"]["nats-url"] == expected
+    hosts = Hosts(nats="n1:6002,n2:6002")
+    assert hosts.addresses(stored_passwords(secrets)).token_nats_url == expected.replace("tls", "nats")
+    shown = repr(hosts.addresses(stored_passwords(secrets)))
+    assert "nats://token:…@n1:6002,nats://token:…@n2:6002" in shown
+    assert not [password for password in stored_passwords(secrets).nats.values() if password in shown]
 
 
 def test_a_directory_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

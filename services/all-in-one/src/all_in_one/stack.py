@@ -13,7 +13,6 @@ import time
 from collections.abc import Coroutine, Generator, Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import asyncpg
 import httpx2 as httpx
@@ -49,6 +48,7 @@ from provision.credentials import (
 from provision.private_files import create_private
 from provision.seed import seed
 from stead import IdentityError
+from stead.nats_addresses import parse_nats_addresses
 
 _log = get_logger(__name__)
 
@@ -169,15 +169,13 @@ class Stack:
 
     def seed(self) -> Credentials:
         """Create the demo data over HTTP and write the credentials. Blocks; the stack must be serving."""
-        bus = urlsplit(self._addresses.subscriber_nats_url)
+        bus = parse_nats_addresses(self._addresses.subscriber_nats_url)
         credentials = seed(
             self._base_url,
             urn_namespace=self.token.urn_namespace,
             known=read_credentials(self._directory),
             bootstrap=self._bootstrap,
-            nats=BusSubscriber(
-                url=f"nats://{bus.hostname}:{bus.port}", user=bus.username or "", password=bus.password or ""
-            ),
+            nats=BusSubscriber(url=",".join(bus.servers), user=bus.user or "", password=bus.password or ""),
         )
         write_credentials(self._directory, credentials)
         write_console_client(self._directory / _CONSOLE, credentials.console)

@@ -1,7 +1,7 @@
 """``python -m provision``: see ``--help``.
 
-``render``, ``secrets`` and ``apply`` are for containers and Kubernetes, ``seed`` for Docker Compose; ``subscriber`` and
-``nats`` for the teams that read the public events.
+``render``, ``secrets`` and ``apply`` are for containers and Kubernetes, ``seed`` for Docker Compose; ``streams`` for a
+NATS cluster; ``subscriber`` and ``nats`` for the teams that read the public events.
 """
 
 import argparse
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from identity_common.version import VERSION
+from provision.addresses import nats_url
 from provision.credentials import BusSubscriber, ManagementApi, read_credentials, write_credentials
 from provision.edges import FORMS
 from provision.errors import ProvisionError
@@ -25,8 +25,10 @@ from provision.postgres import provision_postgres
 from provision.redis import provision_redis
 from provision.render import File, Hosts, every_file, secret_manifests, server_file, stored_keys, write_files
 from provision.seed import seed
+from provision.streams import change_streams
 from provision.subscribers import add_subscriber, nats_passwords
 from stead import IdentityError
+from stead.nats_addresses import parse_nats_addresses
 
 _RENDERED: Final[tuple[Server, ...]] = ("nats", "redis")
 _APPLIED: Final[tuple[Server, ...]] = ("postgres", "redis")
@@ -82,11 +84,20 @@ def _parser() -> argparse.ArgumentParser:
         _add_host(apply, server)
     apply.set_defaults(run=_apply)
 
+    streams = commands.add_parser(
+        "streams", help="list the streams of NATS, change how many servers keep them, or which ones lead"
+    )
+    streams.add_argument("--secrets", type=Path, help="directory of the passwords, instead of NATS_PASSWORDS")
+    _add_host(streams, "nats")
+    streams.add_argument("--replicas", type=int, choices=(1, 3, 5), help="servers that keep each stream from now on")
+    streams.add_argument("--step-down", action="store_true", help="let another server lead each stream")
+    streams.set_defaults(run=_streams)
+
     demo = commands.add_parser("seed", help="create the demo's clients and users, unless they exist")
     demo.add_argument("--base-url", required=True, help="the public address of the system")
     demo.add_argument("--management", required=True, help="URL of management-service")
     demo.add_argument("--token", required=True, help="URL of token-service")
-    demo.add_argument("--nats", required=True, help="host:port at which subscribers reach NATS")
+    demo.add_argument("--nats", required=True, help="host:port at which subscribers reach NATS, or several")
     demo.add_argument("--first-client", type=Path, required=True, help="BOOTSTRAP_FILE of management-service")
     demo.add_argument("--rendered", type=Path, required=True, help="contains subscriber/; gets console-client/")
     demo.add_argument(
@@ -125,6 +136,7 @@ def _add_hosts(command: argparse.ArgumentParser) -> None:
 def _add_host(command: argparse.ArgumentParser, server: str) -> None:
     default, scheme = getattr(Hosts(), server), _TLS.get(server)
     tls = f", or {scheme}://host:port" if scheme else ""
+    tls += "; of a cluster several, with commas between them" if server == "nats" else ""
     command.add_argument(f"--{server}", default=default, help=f"host:port{tls}; {default} by default")
 
 
@@ -159,8 +171,17 @@ def _apply(options: argparse.Namespace) -> str:
     return f"applied to {' and '.join(servers)}"
 
 
+def _streams(options: argparse.Namespace) -> str:
+    if options.secrets:
+        passwords = given_passwords(options.secrets, ["nats"]).nats
+    else:
+        passwords = nats_passwords(os.environ.get("NATS_PASSWORDS", ""))
+    streams = change_streams(nats_url(options.nats), passwords, replicas=options.replicas, step_down=options.step_down)
+    return "\n".join(map(str, streams)) or "there are no streams yet: the services create them"
+
+
 def _seed(options: argparse.Namespace) -> str:
-    subscriber = urlsplit((options.rendered / "subscriber/nats-url").read_text())
+    subscriber = parse_nats_addresses((options.rendered / "subscriber/nats-url").read_text())
     try:
         credentials = seed(
             options.base_url,
@@ -168,7 +189,7 @@ def _seed(options: argparse.Namespace) -> str:
             known=read_credentials(options.output),
             bootstrap=partial(_first_client, options.first_client),
             nats=BusSubscriber(
-                url=f"nats://{options.nats}", user=subscriber.username or "", password=subscriber.password or ""
+                url=nats_url(options.nats), user=subscriber.user or "", password=subscriber.password or ""
             ),
             management_url=options.management,
             token_url=options.token,

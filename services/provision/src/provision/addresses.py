@@ -1,5 +1,6 @@
 """Where each service finds its servers."""
 
+import re
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -29,10 +30,7 @@ class ServerAddresses(msgspec.Struct, frozen=True, kw_only=True):
         return f"ServerAddresses({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, str]]:
-        urls = [(name, urlsplit(getattr(self, name))) for name in self.__struct_fields__]
-        return [
-            (name, url._replace(netloc=f"{url.username or ''}:…@{_host(url.netloc)}").geturl()) for name, url in urls
-        ]
+        return [(name, re.sub(r"(//[^:/@]*):[^@]*@", r"\1:…@", getattr(self, name))) for name in self.__struct_fields__]
 
 
 def addresses(*, postgres_url: str, redis_url: str, nats_url: str, passwords: Passwords) -> ServerAddresses:
@@ -41,11 +39,12 @@ def addresses(*, postgres_url: str, redis_url: str, nats_url: str, passwords: Pa
     Args:
         postgres_url: Of a superuser; its options apply to that connection only.
         redis_url: Of a user with all permissions.
-        nats_url: Without a user.
+        nats_url: Without a user; of a cluster, the address of each server, with commas between them.
         passwords: The services' passwords.
     """
-    postgres, cache, bus = (_host(urlsplit(url).netloc) for url in (postgres_url, redis_url, nats_url))
-    redis_scheme, nats_scheme = urlsplit(redis_url).scheme, urlsplit(nats_url).scheme
+    postgres, cache = (_host(urlsplit(url).netloc) for url in (postgres_url, redis_url))
+    redis_scheme = urlsplit(redis_url).scheme
+    buses = [urlsplit(each.strip()) for each in nats_url.split(",")]
 
     def database(name: str) -> str:
         return f"postgresql+asyncpg://{name}:{quote(passwords.postgres[name], safe='')}@{postgres}/{name}"
@@ -54,7 +53,7 @@ def addresses(*, postgres_url: str, redis_url: str, nats_url: str, passwords: Pa
         return f"{redis_scheme}://{user}:{quote(passwords.redis[user], safe='')}@{cache}/0"
 
     def nats_as(user: str) -> str:
-        return f"{nats_scheme}://{user}:{passwords.nats[user]}@{bus}"
+        return ",".join(f"{bus.scheme}://{user}:{passwords.nats[user]}@{_host(bus.netloc)}" for bus in buses)
 
     return ServerAddresses(
         management_database_url=database("management"),
@@ -71,6 +70,11 @@ def addresses(*, postgres_url: str, redis_url: str, nats_url: str, passwords: Pa
         admin_postgres_url=without_driver(postgres_url),
         admin_redis_url=redis_url,
     )
+
+
+def nats_url(hosts: str) -> str:
+    """Return the addresses of NATS servers, each given as ``host:port`` or as ``tls://host:port``, as one text."""
+    return ",".join(each if "://" in each else f"nats://{each}" for each in map(str.strip, hosts.split(",")))
 
 
 def _host(netloc: str) -> str:

@@ -1,12 +1,14 @@
 """NATS: users, accounts and subjects, and the server configuration with them."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final, cast
 
 import msgspec
 
-from identity_common.bus.streams import MIRROR_DELIVERY, SERVICES_API, STREAMS, SUBSCRIBERS_API
+from identity_common.bus.streams import AUDIT_STREAM, MIRROR_DELIVERY, SERVICES_API, STREAMS, SUBSCRIBERS_API
 from identity_common.wire.audit import AUDIT_HEAD_PREFIX, STREAM_AUDIT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
 from stead.verify.feed.messages import SUBJECT_PREFIX
@@ -37,6 +39,10 @@ _NOT_VALID = f"{SUBJECT_PREFIX}.*"
 """The messages of the not-valid feed, for verifiers among the subscribers."""
 
 _AUDIT_STREAM = f"$JS.API.STREAM.CREATE.{STREAM_AUDIT}"
+
+OPERATOR: Final = "operator"
+_STREAM_INFO = "STREAM.INFO.*"
+_OPERATOR_REQUESTS = ("STREAM.UPDATE.*", "STREAM.LEADER.STEPDOWN.*")
 
 
 def _consuming(stream: str) -> tuple[str, ...]:
@@ -106,13 +112,23 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         ),
         subscribe=("_INBOX.>", _HEADS, _NOT_VALID),
     ),
+    OPERATOR: NatsPermissions(
+        account="OPERATOR",
+        publish=(f"*.$JS.API.{_STREAM_INFO}", *(f"*.$JS.API.{request}" for request in _OPERATOR_REQUESTS)),
+        subscribe=(f"_INBOX_{OPERATOR}.>",),
+    ),
 }
-"""The services, each with inboxes below ``_INBOX_<service>``; and the read-only ``subscriber`` for other teams."""
+"""The services, each with inboxes below ``_INBOX_<service>``; the read-only ``subscriber`` for other teams; and the
+operator, who changes the number of replicas of streams, and their leaders."""
+REQUIRED_USERS: Final = tuple(user for user in NATS_PERMISSIONS if user != OPERATOR)
+"""The users without which there is no configuration."""
 
 _COPYING = f"$JS.API.CONSUMER.CREATE.{STREAM_EVENTS}"
 _FLOW_CONTROL = f"$JS.FC.{STREAM_EVENTS}.>"
 _COPY = f"$JS.API.STREAM.CREATE.{STREAM_EVENTS}"
 
+_SERVICES = "SERVICES"
+_SYSTEM = "SYSTEM"
 _SHARED_ACCOUNT = "SUBSCRIBERS"
 _SHARED_CONSUMERS = 1000
 _TEAM_CONSUMERS = 100
@@ -132,20 +148,79 @@ def permissions_of(user: str) -> NatsPermissions | None:
     return NATS_PERMISSIONS.get(user.removesuffix(_NEXT))
 
 
+def streams_of(passwords: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return every stream of the bus, with the account before it.
+
+    Args:
+        passwords: The password of each user.
+    """
+    of_services = [str(stream.name) for stream in (*STREAMS, AUDIT_STREAM)]
+    subscribers = (_SHARED_ACCOUNT, *map(_account_of, teams(passwords)))
+    return [(_SERVICES, stream) for stream in of_services] + [(account, STREAM_EVENTS) for account in subscribers]
+
+
 def _account_of(team: str) -> str:
     return f"SUBSCRIBER-{team}"
 
 
-def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
+def _accounts(passwords: Mapping[str, str]) -> dict[str, dict[str, object]]:
+    """Return the accounts, and what passes between them."""
+    accounts = _accounts_of_streams(teams(passwords))
+    operators = [password for user, password in passwords.items() if user.removesuffix(_NEXT) == OPERATOR]
+    return {**accounts, **_operator(accounts, operators)} if operators else accounts
+
+
+def _operator(accounts: Mapping[str, dict[str, object]], passwords: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Return the operator's account, and the others with a way for its requests: see docs/decisions/0038.
+
+    The way leads through the accounts with streams, because JetStream serves a request in the account that it came
+    from. Its subjects contain a secret: no other user can send to them, nor have a server send to them.
+    """
+    secret = hashlib.sha256(f"stead-operator:{':'.join(passwords)}".encode()).hexdigest()
+    ways = {f"{OPERATOR}-{secret}.{request}": request for request in _OPERATOR_REQUESTS}
+    system = accounts[_SYSTEM]
+    with_streams = [name for name in accounts if name != _SYSTEM]
+    mappings = {way: f"$JS.API.{request.replace('*', '$1')}" for way, request in ways.items()}
+    return {
+        **{name: _open_to_operator(accounts[name], [*ways]) for name in with_streams},
+        _SYSTEM: {
+            **system,
+            "mappings": {**cast("dict[str, str]", system["mappings"]), **mappings},
+            "exports": [{"service": way, "accounts": with_streams} for way in ways],
+        },
+        NATS_PERMISSIONS[OPERATOR].account: {
+            "imports": [
+                {"service": {"account": name, "subject": subject}, "to": f"{name}.$JS.API.{request}"}
+                for name in with_streams
+                for subject, request in ((f"$JS.API.{_STREAM_INFO}", _STREAM_INFO), *ways.items())
+            ]
+        },
+    }
+
+
+def _open_to_operator(account: dict[str, object], ways: Sequence[str]) -> dict[str, object]:
+    operator = [NATS_PERMISSIONS[OPERATOR].account]
+    exports, imports = (cast("list[object]", account[name]) for name in ("exports", "imports"))
+    return {
+        **account,
+        "exports": [
+            *exports,
+            *({"service": each, "accounts": operator} for each in (f"$JS.API.{_STREAM_INFO}", *ways)),
+        ],
+        "imports": [*imports, *({"service": {"account": _SYSTEM, "subject": way}} for way in ways)],
+    }
+
+
+def _accounts_of_streams(teams: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return the services' account, with their subjects and streams, and the subscribers', each with a copy of one.
 
     Between them pass only the messages that JetStream needs for that copy, which no user can send or receive, the heads
-    of the audit trail, and the not-valid feed: see docs/decisions/0009 and 0017. Updating, purging or deleting a stream
-    requires a change of this configuration.
+    of the audit trail, and the not-valid feed: see docs/decisions/0009 and 0017. Purging or deleting a stream requires
+    a change of this configuration.
     """
     consumers = {_SHARED_ACCOUNT: _SHARED_CONSUMERS} | {_account_of(team): _TEAM_CONSUMERS for team in teams}
     return {
-        "SERVICES": {
+        _SERVICES: {
             "jetstream": "enabled",
             "exports": [
                 {"service": _COPYING, "accounts": [*consumers]},
@@ -163,7 +238,7 @@ def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
         **{account: _subscribers(limit) for account, limit in consumers.items()},
         # JetStream's API belongs to the system account. No user can send a request that is mapped away there, not even
         # by making the server send one of its own messages to that subject, which no permission would prevent.
-        "SYSTEM": {
+        _SYSTEM: {
             "mappings": {
                 f"$JS.API.{request}": "refused"
                 for request in (
@@ -178,13 +253,13 @@ def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
 def _subscribers(max_consumers: int) -> dict[str, object]:
     return {
         "jetstream": {"max_streams": 1, "max_consumers": max_consumers},
-        "exports": [{"service": _COPY, "accounts": ["SERVICES"]}],
+        "exports": [{"service": _COPY, "accounts": [_SERVICES]}],
         "imports": [
-            {"service": {"account": "SERVICES", "subject": _COPYING}, "to": _COPYING.replace("$JS.API", SERVICES_API)},
-            {"service": {"account": "SERVICES", "subject": _FLOW_CONTROL}},
-            {"stream": {"account": "SERVICES", "subject": f"{MIRROR_DELIVERY}.>"}},
-            {"stream": {"account": "SERVICES", "subject": _HEADS}},
-            {"stream": {"account": "SERVICES", "subject": _NOT_VALID}},
+            {"service": {"account": _SERVICES, "subject": _COPYING}, "to": _COPYING.replace("$JS.API", SERVICES_API)},
+            {"service": {"account": _SERVICES, "subject": _FLOW_CONTROL}},
+            {"stream": {"account": _SERVICES, "subject": f"{MIRROR_DELIVERY}.>"}},
+            {"stream": {"account": _SERVICES, "subject": _HEADS}},
+            {"stream": {"account": _SERVICES, "subject": _NOT_VALID}},
         ],
     }
 
@@ -206,7 +281,7 @@ def nats_server_config(
         host: The address to listen on.
         sync: Flush every message to disk before its acknowledgement, instead of every two minutes.
     """
-    accounts = _accounts(teams(passwords))
+    accounts = _accounts(passwords)
     users: dict[str, list[dict[str, object]]] = {account: [] for account in accounts}
     for user, password in passwords.items():
         permissions = permissions_of(user)
@@ -218,7 +293,7 @@ def nats_server_config(
         "max_payload": 1024 * 1024,
         "jetstream": {"store_dir": str(store_dir), "sync_interval": "always" if sync else "2m"},
         "accounts": {name: {**account, "users": users[name]} for name, account in accounts.items()},
-        "system_account": "SYSTEM",
+        "system_account": _SYSTEM,
     }
     return json.dumps(configuration, indent=2, ensure_ascii=False)  # NATS reads JSON, except for \u escapes
 

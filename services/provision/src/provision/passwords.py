@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from provision.errors import ProvisionError
-from provision.nats import NATS_PERMISSIONS
+from provision.nats import NATS_PERMISSIONS, REQUIRED_USERS
 from provision.postgres import DATABASES, POSTGRES_ADMIN
 from provision.private_files import exclusive, write_private
 from provision.redis import REDIS_ADMIN, REDIS_RULES
@@ -22,6 +22,7 @@ _USERS: dict[Server, tuple[str, ...]] = {
     "redis": (REDIS_ADMIN, *REDIS_RULES),
     "nats": tuple(NATS_PERMISSIONS),
 }
+_REQUIRED = _USERS | {"nats": REQUIRED_USERS}
 
 
 class Passwords(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +84,10 @@ def given_passwords(directory: Path, servers: Iterable[Server]) -> Passwords:
     path = directory / _FILE
     passwords = _read(path)
     if missing := [
-        f"{server}/{user}" for server in servers for user in _USERS[server] if not getattr(passwords, server).get(user)
+        f"{server}/{user}"
+        for server in servers
+        for user in _REQUIRED[server]
+        if not getattr(passwords, server).get(user)
     ]:
         raise ProvisionError(f"{path} has no password of {', '.join(missing)}")
     return passwords

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from provision.addresses import ServerAddresses, addresses
+from provision.addresses import ServerAddresses, addresses, nats_url
 from provision.nats import nats_server_config
 from provision.passwords import Passwords, Server
 from provision.postgres import POSTGRES_ADMIN
@@ -27,7 +27,10 @@ File = tuple[str, str]
 
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the servers listen, as ``host:port``; for TLS with a scheme, as ``rediss://host:port``, ``tls://host:port``."""
+    """Where the servers listen, as ``host:port``; for TLS with a scheme, as ``rediss://host:port``, ``tls://host:port``.
+
+    Of a NATS cluster, those of its servers, with commas between them.
+    """
 
     postgres: str = "postgres:5432"
     redis: str = "redis:6379"
@@ -38,7 +41,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         return addresses(
             postgres_url=self.admin_postgres_url(passwords),
             redis_url=self.admin_redis_url(passwords),
-            nats_url=self.nats if "://" in self.nats else f"nats://{self.nats}",
+            nats_url=nats_url(self.nats),
             passwords=passwords,
         )
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from provision.errors import ProvisionError
-from provision.nats import NATS_PERMISSIONS, permissions_of, teams
+from provision.nats import REQUIRED_USERS, permissions_of, teams
 from provision.passwords import stored_passwords
 from provision.private_files import write_private
 
@@ -26,9 +26,9 @@ def nats_passwords(text: str) -> dict[str, str]:
         passwords = msgspec.json.decode(text, type=dict[_UserName, _Password])
     except msgspec.DecodeError:
         passwords = {}
-    if not passwords.keys() >= NATS_PERMISSIONS.keys():
+    if not passwords.keys() >= set(REQUIRED_USERS):
         raise ProvisionError(
-            f"NATS_PASSWORDS must be a JSON object with a password for each of {', '.join(NATS_PERMISSIONS)}"
+            f"NATS_PASSWORDS must be a JSON object with a password for each of {', '.join(REQUIRED_USERS)}"
             " (letters, digits and -._~ only), and for each team (lower-case letters, digits and - only)"
         )
     return passwords

@@ -154,7 +154,8 @@ class ExternalServers:
         directory: Holds the services' passwords.
         postgres_url: Of a superuser.
         redis_url: Of a user with all permissions.
-        nats_url: Without a user: the users are part of the server's configuration, see ``nats_server_config``.
+        nats_url: Without a user: the users are part of the server's configuration, see ``nats_server_config``. Of a
+            cluster, the address of each server, with commas between them.
         nats_passwords: The password of each of these users.
     """
 

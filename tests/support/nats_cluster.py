@@ -1,0 +1,131 @@
+"""A NATS cluster of real servers on loopback, whose members a test kills, freezes, and starts again."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from all_in_one.embedded.directory import DataDirectory
+from all_in_one.embedded.nats import NatsServer
+from provision import ServerAddresses
+from provision.addresses import addresses
+from provision.passwords import Passwords
+from provision.streams import change_streams
+from tests.support.processes import free_port
+
+MEMBERS: Final = 3
+
+
+class Member(NatsServer):
+    """One server of a cluster, with the accounts as they are provisioned; the rest are options of its command."""
+
+    def __init__(self, directory: DataDirectory, *, number: int, passwords: Mapping[str, str]) -> None:
+        super().__init__(directory, port=free_port(), passwords=passwords, sync=False)
+        self.member = f"n{number}"
+        self.cluster_port = free_port()
+        self.routes: Sequence[str] = ()
+
+    @property
+    def address(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def freeze(self) -> None:
+        """Stop it without closing its connections, as a machine that hangs."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it continue where it stopped."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze it during the body."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def _command(self) -> Sequence[str | Path]:
+        listen = f"nats://127.0.0.1:{self.cluster_port}"
+        return (
+            *(*super()._command(), "--name", self.member, "--cluster_name", "tests"),
+            *("--cluster", listen, "--routes", ",".join(self.routes)),
+        )
+
+
+class NatsCluster:
+    """Three servers; a context manager.
+
+    Args:
+        directory: For their data.
+        passwords: Of the users of the bus.
+
+    Attributes:
+        members: The servers.
+    """
+
+    def __init__(self, directory: Path, passwords: Passwords) -> None:
+        self._passwords = passwords
+        self._directories = [DataDirectory(directory / f"n{number}") for number in range(MEMBERS)]
+        directory.mkdir(exist_ok=True)
+        for each in self._directories:
+            each.acquire()
+        self.members = [
+            Member(each, number=number, passwords=passwords.nats) for number, each in enumerate(self._directories)
+        ]
+        routes = [f"nats://127.0.0.1:{member.cluster_port}" for member in self.members]
+        for member in self.members:
+            member.routes = routes
+
+    def __enter__(self) -> Self:
+        for member in self.members:
+            member.launch()
+        for member in self.members:
+            member.wait_until_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.kill()
+        for directory in self._directories:
+            directory.release()
+
+    @property
+    def url(self) -> str:
+        """The addresses of the servers, without a user."""
+        return ",".join(member.address for member in self.members)
+
+    def leader_of(self, stream: str) -> Member:
+        """Return the server that leads a stream of the services."""
+        (found,) = (
+            each
+            for each in change_streams(self.url, self._passwords.nats)
+            if (each.account, each.name) == ("SERVICES", stream)
+        )
+        return next(member for member in self.members if member.member == found.leader)
+
+    def step_down(self) -> None:
+        """Have other servers lead all streams, as an operator does."""
+        change_streams(self.url, self._passwords.nats, step_down=True)
+
+    def of(self, servers: ServerAddresses, *, first: Member | None = None) -> ServerAddresses:
+        """Return these addresses with the cluster as the bus.
+
+        Args:
+            servers: With PostgreSQL and Redis.
+            first: The member to name first.
+        """
+        ordered = sorted(self.members, key=lambda each: each is not first)
+        found = addresses(
+            postgres_url=servers.admin_postgres_url,
+            redis_url=servers.admin_redis_url,
+            nats_url=",".join(member.address for member in ordered),
+            passwords=self._passwords,
+        )
+        urls = {name: getattr(found, name) for name in found.__struct_fields__ if name.endswith("_nats_url")}
+        return msgspec.structs.replace(servers, **urls)
