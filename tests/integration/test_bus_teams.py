@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import io
 import json
 import shlex
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import nats
 import pytest
@@ -21,33 +19,12 @@ from nats.js.errors import BadRequestError, NotFoundError
 from all_in_one.embedded import EmbeddedServers, wheels
 from identity_common.wire.events import STREAM_EVENTS
 from provision import ServerAddresses
-from provision.__main__ import main
 from tests.support.bus_clients import EVENTUALLY_S, NAME, SERVICES, SETTLED_S, connected, consumer, make_streams
 from tests.support.own_servers import OwnServers
+from tests.support.provision_command import provision
 from tests.support.waiting import WAIT_S
 
 TEAMS = ("billing", "crm")
-
-
-class Finished(NamedTuple):
-    """What a command answered."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def provision(*words: str | Path, **environment: str) -> Finished:
-    """Run the command that an operator runs, in this process: it is much faster."""
-    with (
-        pytest.MonkeyPatch.context() as patched,
-        redirect_stdout(io.StringIO()) as stdout,
-        redirect_stderr(io.StringIO()) as stderr,
-    ):
-        for name, value in environment.items():
-            patched.setenv(name, value)
-        returncode = main([str(word) for word in words])
-    return Finished(returncode, stdout.getvalue(), stderr.getvalue())
 
 
 @pytest.fixture(scope="module")

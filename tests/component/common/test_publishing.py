@@ -17,6 +17,8 @@ from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publi
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from provision import ServerAddresses
 from stead.event_types import CloudEvent, OrganizationState
+from stead.events import EventBus, permission_changes
+from tests.support.bus_clients import connected
 from tests.support.lengths import length
 from tests.support.management_api import Management, unique
 from tests.support.public_events import captured
@@ -176,3 +178,30 @@ async def test_two_events_of_one_aggregate_are_never_in_flight_together(servers:
     events = [msgspec.json.decode(message.data, type=CloudEvent) for message in messages]
     batches = [[], ["o1", "o2"], ["o1"], ["o1", "o2", "o3"]]
     assert [event.subject for event in events] == [name for batch in batches for name in [*batch, "template"]]
+
+
+@pytest.mark.heavy
+async def test_a_subscriber_gets_what_was_stored_after_the_end_of_its_batch(servers: ServerAddresses) -> None:
+    """If the leader of a stream changes during an attempt, the end of a batch may be stored without its beginning."""
+    async with TemplateSource(servers) as source, connected(servers, "template") as template:
+        tenant_id = source.tenant_id
+        first, second = (source.granted("o1", member_id, "a") for member_id in ("u1", "u2"))
+        event = CloudEvent(
+            id=f"{tenant_id}:template:2",
+            source="/template",
+            type="member-permissions.updated",
+            subject="o1/u2",
+            time="2026-01-01T00:00:00.000+00:00",
+            tenantid=tenant_id,
+            revision=2,
+            data=msgspec.Raw(msgspec.json.encode(second)),
+        )
+        subject = event_subject("template", tenant_id, "member-permissions", "o1", "u2")
+        payload = msgspec.json.encode(event)
+        await template.jetstream().publish(subject, payload, headers={"Nats-Msg-Id": event.id})
+        changes = [("member-permissions", ("o1", state.member_id), "updated", state) for state in (first, second)]
+        assert await source.record_all(changes) == event.revision
+        async with asyncio.timeout(WAIT_S), EventBus(servers.subscriber_nats_url, tenant_id=tenant_id) as bus:
+            heard = permission_changes(bus, since="beginning")
+            assert [(await anext(heard)).member_id for _ in range(2)] == ["u2", "u1"]
+            await heard.aclose()

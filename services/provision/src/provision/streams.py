@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -38,13 +39,18 @@ class Stream(NamedTuple):
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether as many servers as configured have all of it."""
-        return len(self.followers) + 1 == self.config["num_replicas"] and all(self.followers.values())
+        """Whether it has a leader, and as many servers as configured have all of it."""
+        is_complete = len(self.followers) + 1 == self.config["num_replicas"] and all(self.followers.values())
+        return is_complete and (bool(self.leader) or self.config["num_replicas"] == 1)
 
     def __str__(self) -> str:
         followers = [name if is_current else f"{name} (behind)" for name, is_current in self.followers.items()]
         of = ", ".join((f"leader {self.leader or 'unknown'}", *followers))
         return f"{self.account} {self.name}: {self.config['num_replicas']} replicas ({of})"
+
+
+class _NoAnswerError(ProvisionError):
+    """A stream, or the cluster, has no leader at the moment."""
 
 
 def change_streams(
@@ -115,9 +121,10 @@ async def _in_sync(client: Client, streams: Sequence[tuple[str, str]]) -> list[S
     try:
         async with asyncio.timeout(_IN_SYNC_S):
             while True:
-                found = await _read(client, streams)
-                if all(stream.is_in_sync for stream in found):
-                    return found
+                with suppress(_NoAnswerError):  # a stream without a leader, for a moment
+                    found = await _read(client, streams)
+                    if all(stream.is_in_sync for stream in found):
+                        return found
                 await asyncio.sleep(_CHECK_S)
     except TimeoutError:
         raise ProvisionError(f"after {_IN_SYNC_S:g} s not every server has all of every stream: look again") from None
@@ -148,7 +155,7 @@ async def _request(
     except NoRespondersError:
         raise ProvisionError("NATS has no way for the operator: render its configuration with this version") from None
     except (NatsError, OSError, TimeoutError) as error:
-        raise ProvisionError(f"{account} {request}: no answer ({type(error).__name__})") from None
+        raise _NoAnswerError(f"{account} {request}: no answer ({type(error).__name__})") from None
     answer: dict[str, Any] = msgspec.json.decode(message.data)
     refusal = answer.get("error")
     if refusal is None:
