@@ -16,7 +16,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import STREAMS, ensure_streams, incarnation, replicas_of
-from identity_common.wire.events import STREAM_EVENTS
+from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from provision.nats import OPERATOR
 from provision.passwords import Passwords, stored_passwords
 from stead.events import EventBus
@@ -173,6 +173,10 @@ class TestTheStreamsOfACluster:
             assert scaled.returncode == 0, scaled.stderr
             assert all(f": {MEMBERS} replicas (leader n" in line for line in scaled.stdout.splitlines())
             assert "behind" not in scaled.stdout
+            leaders = dict(map(account_and_leader, scaled.stdout.splitlines()))
+            originals = {leaders[f"SERVICES {stream}"] for stream in (STREAM_INTERNAL, STREAM_EVENTS)}
+            assert leaders[f"SERVICES {STREAM_STATE}"] not in originals
+            assert leaders[f"SUBSCRIBERS {STREAM_EVENTS}"] != leaders[f"SERVICES {STREAM_EVENTS}"]
             assert await incarnation(bus, STREAM_EVENTS) == before
             await ensure_streams(bus)
         async with started(servers, replicas=MEMBERS) as bus:
@@ -244,6 +248,12 @@ def operators_secret(member: Member) -> str:
     mappings = configuration["accounts"]["SYSTEM"]["mappings"]
     (found,) = {subject.partition(".")[0] for subject in mappings if subject.startswith(OPERATOR)}
     return str(found)
+
+
+def account_and_leader(line: str) -> tuple[str, str]:
+    """Return the stream of a line of the command, and the server that leads it."""
+    stream, _, rest = line.partition(": ")
+    return stream, rest.partition("(leader ")[2].partition(",")[0]
 
 
 async def config_of(bus: Bus) -> dict[str, object]:

@@ -127,7 +127,7 @@ _COPYING = f"$JS.API.CONSUMER.CREATE.{STREAM_EVENTS}"
 _FLOW_CONTROL = f"$JS.FC.{STREAM_EVENTS}.>"
 _COPY = f"$JS.API.STREAM.CREATE.{STREAM_EVENTS}"
 
-_SERVICES = "SERVICES"
+SERVICES: Final = "SERVICES"
 _SYSTEM = "SYSTEM"
 _SHARED_ACCOUNT = "SUBSCRIBERS"
 _SHARED_CONSUMERS = 1000
@@ -156,7 +156,7 @@ def streams_of(passwords: Mapping[str, str]) -> list[tuple[str, str]]:
     """
     of_services = [str(stream.name) for stream in (*STREAMS, AUDIT_STREAM)]
     subscribers = (_SHARED_ACCOUNT, *map(_account_of, teams(passwords)))
-    return [(_SERVICES, stream) for stream in of_services] + [(account, STREAM_EVENTS) for account in subscribers]
+    return [(SERVICES, stream) for stream in of_services] + [(account, STREAM_EVENTS) for account in subscribers]
 
 
 def _account_of(team: str) -> str:
@@ -220,7 +220,7 @@ def _accounts_of_streams(teams: Sequence[str]) -> dict[str, dict[str, object]]:
     """
     consumers = {_SHARED_ACCOUNT: _SHARED_CONSUMERS} | {_account_of(team): _TEAM_CONSUMERS for team in teams}
     return {
-        _SERVICES: {
+        SERVICES: {
             "jetstream": "enabled",
             "exports": [
                 {"service": _COPYING, "accounts": [*consumers]},
@@ -253,13 +253,13 @@ def _accounts_of_streams(teams: Sequence[str]) -> dict[str, dict[str, object]]:
 def _subscribers(max_consumers: int) -> dict[str, object]:
     return {
         "jetstream": {"max_streams": 1, "max_consumers": max_consumers},
-        "exports": [{"service": _COPY, "accounts": [_SERVICES]}],
+        "exports": [{"service": _COPY, "accounts": [SERVICES]}],
         "imports": [
-            {"service": {"account": _SERVICES, "subject": _COPYING}, "to": _COPYING.replace("$JS.API", SERVICES_API)},
-            {"service": {"account": _SERVICES, "subject": _FLOW_CONTROL}},
-            {"stream": {"account": _SERVICES, "subject": f"{MIRROR_DELIVERY}.>"}},
-            {"stream": {"account": _SERVICES, "subject": _HEADS}},
-            {"stream": {"account": _SERVICES, "subject": _NOT_VALID}},
+            {"service": {"account": SERVICES, "subject": _COPYING}, "to": _COPYING.replace("$JS.API", SERVICES_API)},
+            {"service": {"account": SERVICES, "subject": _FLOW_CONTROL}},
+            {"stream": {"account": SERVICES, "subject": f"{MIRROR_DELIVERY}.>"}},
+            {"stream": {"account": SERVICES, "subject": _HEADS}},
+            {"stream": {"account": SERVICES, "subject": _NOT_VALID}},
         ],
     }
 

@@ -12,12 +12,13 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from provision.errors import ProvisionError
-from provision.nats import OPERATOR, streams_of
+from provision.nats import OPERATOR, SERVICES, streams_of
 from stead.nats_addresses import parse_nats_addresses
 
 _TIMEOUT_S: Final = 5.0
 _IN_SYNC_S: Final = 300.0
 _CHECK_S: Final = 0.25
+_ATTEMPTS: Final = 20
 
 
 class Stream(NamedTuple):
@@ -43,6 +44,12 @@ class Stream(NamedTuple):
         is_complete = len(self.followers) + 1 == self.config["num_replicas"] and all(self.followers.values())
         return is_complete and (bool(self.leader) or self.config["num_replicas"] == 1)
 
+    @property
+    def origins(self) -> set[str]:
+        """The services' streams that this one copies."""
+        mirror = self.config.get("mirror")
+        return {each["name"] for each in (*self.config.get("sources", ()), *([mirror] if mirror else ()))}
+
     def __str__(self) -> str:
         followers = [name if is_current else f"{name} (behind)" for name, is_current in self.followers.items()]
         of = ", ".join((f"leader {self.leader or 'unknown'}", *followers))
@@ -64,6 +71,9 @@ def change_streams(
         replicas: The number of servers that keep each stream from now on; waits until all of them have all of it.
         step_down: Whether another server becomes the leader of each stream.
 
+    Returns:
+        All of them. After a change the copies have other leaders than what they copy.
+
     Raises:
         ProvisionError: NATS does not answer, or refuses.
     """
@@ -81,12 +91,31 @@ async def _change(url: str, passwords: Mapping[str, str], *, replicas: int | Non
                     await _request(client, stream.account, f"STREAM.UPDATE.{stream.name}", config)
             streams = await _in_sync(client, streams_of(passwords))
         if step_down:
-            for stream in streams:
-                await _request(client, stream.account, f"STREAM.LEADER.STEPDOWN.{stream.name}")
-            streams = await _in_sync(client, streams_of(passwords))
-        return streams
+            streams = await _step_down(client, streams)
+        return streams if replicas is None and not step_down else await _lead_copies_elsewhere(client, streams)
     finally:
         await client.close()
+
+
+async def _lead_copies_elsewhere(client: Client, streams: list[Stream]) -> list[Stream]:
+    """Have other servers lead the copies than the originals.
+
+    A copy that gets a new leader before its original has one may wait for 45 s.
+    """
+    for _ in range(_ATTEMPTS):
+        leaders = {stream.name: stream.leader for stream in streams if stream.account == SERVICES}
+        together = [stream for stream in streams if stream.leader in {leaders.get(each) for each in stream.origins}]
+        if not together or not all(stream.followers for stream in streams):
+            break
+        await _step_down(client, together)
+        streams = await _in_sync(client, [(stream.account, stream.name) for stream in streams])
+    return streams
+
+
+async def _step_down(client: Client, streams: Sequence[Stream]) -> list[Stream]:
+    for stream in streams:
+        await _request(client, stream.account, f"STREAM.LEADER.STEPDOWN.{stream.name}")
+    return await _in_sync(client, [(stream.account, stream.name) for stream in streams])
 
 
 async def _connected(url: str, passwords: Mapping[str, str]) -> Client:
