@@ -6,8 +6,6 @@ separate NATS account, from which no request can reach a service (docs/decisions
 stream. No service may change, purge or delete a stream: an operator scales them (``python -m provision streams``).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from msgspec import json
@@ -99,8 +97,11 @@ async def ensure_streams(bus: Bus) -> None:
     """
     for config in STREAMS:
         await ensure_stream(bus, config)
-    with _another_number_of_replicas():  # the services cannot read the configuration of the copy
+    try:
         await bus.jetstream(api=SUBSCRIBERS_API).add_stream(SUBSCRIBERS_COPY.evolve(num_replicas=bus.replicas))
+    except BadRequestError as error:
+        if error.err_code != _NAME_IN_USE:  # with other replicas, perhaps: the services cannot read it
+            raise
 
 
 async def ensure_stream(bus: Bus, config: StreamConfig) -> None:
@@ -109,21 +110,23 @@ async def ensure_stream(bus: Bus, config: StreamConfig) -> None:
     Raises:
         nats.errors.Error: The server does not answer, or the stream exists with another configuration.
     """
-    with _another_number_of_replicas():
-        await bus.jetstream().add_stream(config.evolve(num_replicas=bus.replicas))
-        return
-    replicas = await replicas_of(bus, str(config.name))
-    await bus.jetstream().add_stream(config.evolve(num_replicas=replicas))
-
-
-@contextmanager
-def _another_number_of_replicas() -> Iterator[None]:
-    """Continue after the body if a stream exists with another configuration: its replicas may be the difference."""
     try:
-        yield
+        await bus.jetstream().add_stream(config.evolve(num_replicas=bus.replicas))
     except BadRequestError as error:
         if error.err_code != _NAME_IN_USE:
             raise
+        found = (await stream_info(bus, str(config.name)))["config"]
+        if _without_replicas(config.as_dict(), of=found) != _without_replicas(found, of=config.as_dict()):
+            raise
+
+
+def _without_replicas(config: dict[str, Any], *, of: dict[str, Any]) -> dict[str, Any]:
+    """Return the members that another configuration has too, of sources the names, without the number of replicas.
+
+    Servers add members, and not every version compares without them.
+    """
+    shared = {name: value for name, value in config.items() if name in of and name != "num_replicas"}
+    return shared | {"sources": sorted(each["name"] for each in config.get("sources") or ())}
 
 
 async def replicas_of(bus: Bus, stream: str) -> int:
