@@ -171,7 +171,7 @@ def _accounts(passwords: Mapping[str, str]) -> dict[str, dict[str, object]]:
 
 
 def _operator(accounts: Mapping[str, dict[str, object]], passwords: Sequence[str]) -> dict[str, dict[str, object]]:
-    """Return the operator's account, and the others with a way for its requests: see docs/decisions/0038.
+    """Return the operator's account, and the others with a way for its requests: see docs/decisions/0040.
 
     The way leads through the accounts with streams, because JetStream serves a request in the account that it came
     from. Its subjects contain a secret: no other user can send to them, nor have a server send to them.
