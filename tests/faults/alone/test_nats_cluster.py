@@ -159,11 +159,11 @@ def service_starts_while_the_first_server_is_dead(system: System) -> None:
 
 
 FAULTS: Final = (
+    planned_step_down,
     leader_killed,
     leader_frozen_and_thawed,
     follower_killed,
     two_of_three_killed_and_returned,
-    planned_step_down,
     leader_killed_twice,
     service_starts_while_the_first_server_is_dead,
 )[: length(short=1, long=7)]
