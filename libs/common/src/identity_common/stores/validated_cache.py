@@ -15,7 +15,7 @@ from identity_common.stores.coalescing import Coalescer
 
 MAX_ENTRIES: Final = 10_000
 # After a failover to an older copy of the database, the same version may later identify another state. A failed look-up
-# clears the cache; this bounds how long a replica that was idle during the failover trusts its entries.
+# clears the cache, and so does another version; this bounds how long a replica that saw neither trusts its entries.
 TTL_S: Final = 300.0
 # Bounds a statement, so that a thousand requests woken at once do not keep a connection for long.
 _MAX_KEYS: Final = 250
@@ -84,7 +84,7 @@ class ValidatedCache(Generic[Key, State]):
                 self._entries.move_to_end(key)
         if not cached:
             return {}
-        self._latest = await self._read_version()
+        self._note(await self._read_version())
         return cached if self._latest == latest else {}
 
     async def _look_up(self, keys: Sequence[Key]) -> Mapping[Key, State]:
@@ -94,10 +94,16 @@ class ValidatedCache(Generic[Key, State]):
         read_at = self._clock()
         states = await self._read(keys)
         for key, state in zip(keys, states, strict=True):
-            self._latest = state.version
+            self._note(state.version)
             if self._is_kept(key, state):
                 self._entries[key] = state, read_at
                 self._entries.move_to_end(key)
         while len(self._entries) > MAX_ENTRIES:
             self._entries.popitem(last=False)
         return dict(zip(keys, states, strict=True))
+
+    def _note(self, version: Hashable) -> None:
+        """Forget what was read at another version: a restored database may have that again, with other contents."""
+        if version != self._latest:
+            self._entries.clear()
+            self._latest = version
