@@ -1,5 +1,6 @@
 """Authentication: invalid tokens of every kind, deleted callers, and scopes."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -13,10 +14,12 @@ from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
 from identity_common.failures import AnyFailure
 from identity_common.http.problems import ApiError, refusal_of
+from identity_common.stores.lookups import Lookups
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
 from management_service import authentication
 from management_service.app import create_app
+from management_service.authentication import Authentication
 from stead import AsyncAccessTokenVerifier
 from tests.support.authorizing import opened
 from tests.support.issuer import Issuer, base64url
@@ -172,6 +175,28 @@ async def test_a_caller_and_its_user_are_read_again_only_after_a_change(
         assert [await minted("unknown") for _ in range(2)] == [(404, ["facts"])] * 2
         await management.client.patch(f"/api/users/{user}/is-suspended", json={"isSuspended": True})
         assert [await minted(user) for _ in range(2)] == [(422, ["revision", "facts"]), (422, ["revision"])]
+
+
+async def test_all_callers_that_wait_are_looked_up_at_once(
+    management: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many: while the database does not answer, none waits for several statements, one after the other."""
+    lookups, fetch = Lookups(management.settings.database_url, service="tests"), asyncpg.Connection.fetch
+    verifier = AsyncAccessTokenVerifier(issuer=management.issuer.issuer, audience=AUDIENCE)
+    token = await verifier.verify(management.token())
+    asked: list[int] = []
+
+    async def counting(self: Any, query: str, *args: Any, **kwargs: Any) -> Any:
+        asked.append(len(args[1]))
+        return await fetch(self, query, *args, **kwargs)
+
+    looked_up = Authentication(lookups, tenant_id=management.tenant_id)
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncpg.Connection, "fetch", counting)
+        named = [looked_up.named_user(token, f"unknown-{number}") for number in range(600)]
+        assert [each and each.is_suspended for each in await asyncio.gather(*named)] == [None] * 600
+    assert asked == [600]
+    lookups.stop()
 
 
 async def test_a_user_is_locked_out_by_suspension_deletion_and_a_new_password(management: Management) -> None:

@@ -5,6 +5,7 @@ was read at another version than the latest known one is read again without that
 pays for one query that finds a new version, not for one a lookup.
 """
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -17,8 +18,6 @@ MAX_ENTRIES: Final = 10_000
 # After a failover to an older copy of the database, the same version may later identify another state. A failed look-up
 # clears the cache, and so does another version; this bounds how long a replica that saw neither trusts its entries.
 TTL_S: Final = 300.0
-# Bounds a statement, so that a thousand requests woken at once do not keep a connection for long.
-_MAX_KEYS: Final = 250
 
 
 class Versioned(Protocol):
@@ -41,6 +40,7 @@ class ValidatedCache(Generic[Key, State]):
         read_version: Returns the version of the database.
         is_kept: Whether a state is cached. A key that a client chose must not be, unless the database has it: the
             number of entries is bounded, their size is not.
+        max_keys: How many keys are read by one statement at most; the others wait for the next one.
         clock: Monotonic, in seconds.
     """
 
@@ -50,13 +50,14 @@ class ValidatedCache(Generic[Key, State]):
         read_version: Callable[[], Awaitable[Hashable]],
         *,
         is_kept: Callable[[Key, State], bool] = lambda _, __: True,
+        max_keys: int = sys.maxsize,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
         self._read_version = read_version
         self._is_kept = is_kept
         self._clock = clock
-        self._coalescer = Coalescer(self._get_all, max_concurrent=1, max_batch=_MAX_KEYS)
+        self._coalescer = Coalescer(self._get_all, max_concurrent=1, max_batch=max_keys)
         self._entries: OrderedDict[Key, tuple[State, float]] = OrderedDict()  # with the time of reading
         self._latest: Hashable = None
 
