@@ -109,6 +109,8 @@ def plan_of(handler: HTTPRouteHandler, parameters: Collection[str]) -> Plan | No
     It must be an operation of the API, a coroutine that returns JSON, alone or in a ``Response`` with headers. Its
     arguments must be parameters of the path, the request, and dependencies that are ready or made from the request.
     """
+    if _adds_to_responses(handler):
+        return None
     signature, before = handler.parsed_fn_signature, handler.resolve_before_request()
     returned = signature.return_type
     is_plain = not returned.is_subclass_of(Response) or get_origin(returned.annotation) is Response
@@ -135,6 +137,13 @@ def plan_of(handler: HTTPRouteHandler, parameters: Collection[str]) -> Plan | No
         else:
             return None
     return Plan(handler, handler.resolve_guards(), before, ready, made)
+
+
+def _adds_to_responses(handler: HTTPRouteHandler) -> bool:
+    """Return whether the framework would do more to a response than to encode it."""
+    declared = handler.resolve_response_headers() or handler.resolve_response_cookies() or handler.cache
+    hooks = (each for layer in handler.ownership_layers for each in (layer.after_request, layer.after_response))
+    return handler.status_code != 200 or bool(declared) or any(hooks)
 
 
 def _from_path(name: str, request: JsonRequest) -> object:
