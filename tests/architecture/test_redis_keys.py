@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 SECTION = (ROOT / "docs/operations/sizing.md").read_text().partition("## What anyone can store in Redis")[2]
 KEY = re.compile(r'f"identity:\{(?:self\._)?tenant_id\}:([a-z-]+)')
 OF_A_STREAM = re.compile(r'f"\{[\w.]*stream\}:([a-z-]+)"')
-COUNTED = re.compile(r'AddressLimit\(\s*\S+,\s*"([a-z-]+)"')
+COUNTED = re.compile(r'SourceLimit\(\s*\S+,\s*"([a-z-]+)"')
 
 
 NAMED = {

@@ -1,7 +1,7 @@
 """Sign-ins that the console has begun, in Redis, each sealed under a secret that only the browser's cookie holds.
 
 Any visitor can cause one to be stored, so its size and lifetime are limited here, and the number per address by
-``AddressLimit``.
+``SourceLimit``.
 """
 
 from typing import Final

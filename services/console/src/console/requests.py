@@ -24,7 +24,7 @@ from identity_common.http.client_address import client_address, forwarded_for
 from identity_common.pages.cookies import Cookies
 from identity_common.rights.scopes import MANAGEMENT_SCOPES, SCOPE_READ, implied
 from identity_common.signed_values import SignedValues
-from identity_common.stores.address_limit import AddressLimit
+from identity_common.stores.source_limit import SourceLimit
 from stead import AsyncIdentityClient, AsyncManagementClient
 from stead.errors import ApiError, Forbidden, OAuthError, SignInRequired, Unavailable
 from stead.manage.lists import AsyncListing, ListPage
@@ -105,7 +105,7 @@ class ConsoleContext(msgspec.Struct, frozen=True):
     trusted_proxies: int
     sessions: Sessions
     pending: PendingSignIns
-    begun: AddressLimit
+    begun: SourceLimit
     marks: SignedValues
     credentials: ConsoleCredentials
     cookies: Cookies

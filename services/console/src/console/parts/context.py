@@ -11,14 +11,14 @@ from console.sessions import Sessions
 from console.settings import Settings
 from identity_common.pages.cookies import Cookies
 from identity_common.signed_values import SignedValues
-from identity_common.stores.address_limit import AddressLimit
+from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.metrics import counter
 
 
 def console_context(settings: Settings, shared: Shared) -> ConsoleContext:
     """Return what the pages share."""
     connections = shared.connections
-    begun = AddressLimit(
+    begun = SourceLimit(
         connections.commands,
         "console-sign-ins",
         tenant_id=settings.tenant_id,

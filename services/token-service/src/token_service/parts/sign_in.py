@@ -2,7 +2,7 @@
 
 from litestar.handlers import HTTPRouteHandler
 
-from identity_common.stores.address_limit import AddressLimit
+from identity_common.stores.source_limit import SourceLimit
 from token_service.parts.shared import Shared
 from token_service.settings import Settings
 from token_service.sign_in.arrived_sign_outs import ArrivedSignOuts
@@ -31,7 +31,7 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         urn_namespace=settings.urn_namespace,
         management_api=settings.management_api_resource,
     )
-    throttle = AddressLimit(
+    throttle = SourceLimit(
         commands,
         "password-attempts",
         tenant_id=tenant_id,
@@ -39,7 +39,7 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         limit=settings.password_attempts_per_address,
         throttled=shared.metrics.throttled,
     )
-    waiting = AddressLimit(
+    waiting = SourceLimit(
         commands,
         "pending-authorizations",
         tenant_id=tenant_id,

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from prometheus_client import Counter
 
-from identity_common.stores.address_limit import AddressLimit
+from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from token_service.audit import Origin, TokenAudit
 from token_service.sign_in.devices import Devices
@@ -57,7 +57,7 @@ class PasswordSignIn:
         flow: SignInFlow,
         sessions: Sessions,
         passwords: PasswordCheck,
-        throttle: AddressLimit,
+        throttle: SourceLimit,
         devices: Devices,
         audit: TokenAudit,
         *,

@@ -1,6 +1,6 @@
 """Pending authorization requests, in Redis; each belongs to the browser that sent it.
 
-Any visitor can cause one to be stored, so its size is limited by validation, the bytes per address by ``AddressLimit``,
+Any visitor can cause one to be stored, so its size is limited by validation, the bytes per address by ``SourceLimit``,
 and its lifetime until a user has signed in.
 """
 

@@ -17,7 +17,7 @@ from identity_common.failures import NotYetThere, TemporarilyUnavailable
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.identifiers import new_secret
 from identity_common.pages.cookies import Cookies
-from identity_common.stores.address_limit import AddressLimit
+from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.events import ApplicationState
 from token_service.grants.failures import oauth_error_of
 from token_service.sign_in.client_address import ProxyWatch
@@ -83,7 +83,7 @@ class AuthorizationPages:
         self,
         flow: SignInFlow,
         pending: PendingAuthorizations,
-        waiting: AddressLimit,
+        waiting: SourceLimit,
         passwords: PasswordSignIn,
         *,
         base_url: str,

@@ -11,7 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.identifiers import new_secret
 from identity_common.pages.cookies import Cookies
-from identity_common.stores.address_limit import AddressLimit
+from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.events import ApplicationState
 from token_service.audit import TokenAudit
 from token_service.sign_in.arrived_sign_outs import MAX_STORED_BYTES, ArrivedSignOuts, weight_of
@@ -53,7 +53,7 @@ class EndSession:
         hints: IdTokenHints,
         audit: TokenAudit,
         arrived: ArrivedSignOuts,
-        waiting: AddressLimit,
+        waiting: SourceLimit,
         *,
         base_url: str,
         trusted_proxies: int,

@@ -46,7 +46,7 @@ class Throttled(NamedTuple):
     is_first: bool
 
 
-class AddressLimit:
+class SourceLimit:
     """Counts one kind of attempt.
 
     Args:

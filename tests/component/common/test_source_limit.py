@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from identity_common.identifiers import new_id
-from identity_common.stores.address_limit import AddressLimit
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.stores.source_limit import SourceLimit
 from provision import ServerAddresses
 
 pytestmark = pytest.mark.servers
@@ -17,7 +17,7 @@ async def test_one_attempt_of_a_window_is_the_first_beyond_the_limit(servers: Se
     """That one alone is recorded in the audit trail, however many follow."""
     redis = connect_redis(servers.token_redis_url)
     counter = Counter("throttled", "-", ["limit"], registry=CollectorRegistry())
-    limit = AddressLimit(RedisCommands(redis), "sign-in", tenant_id=new_id(), window_s=60, limit=2, throttled=counter)
+    limit = SourceLimit(RedisCommands(redis), "sign-in", tenant_id=new_id(), window_s=60, limit=2, throttled=counter)
     counted = await asyncio.gather(*(limit.count("192.0.2.1") for _ in range(12)))
     throttled = [each for each in counted if each is not None]
     assert sorted(each.is_first for each in throttled) == [False] * 9 + [True]
