@@ -24,7 +24,7 @@ from tests.support.world import Client, World
 pytestmark = pytest.mark.heavy
 
 PAGE = Path(__file__).parents[2] / "docs/operations/sizing.md"
-PENDING, ATTEMPTS = 12, 6
+PENDING, ATTEMPTS, FAILURES = 12, 6, 4
 """The limits of this system; the defaults differ only in the number."""
 MORE = 3
 WINDOW_S = 900
@@ -76,6 +76,8 @@ def world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) ->
         tmp_path_factory.mktemp("stored"),
         Recorder(),
         tenant_id=f"stored-{secrets.token_hex(4)}",
+        client_failures_per_address=ATTEMPTS,
+        client_failures_per_client=FAILURES,
         environment={
             "PENDING_REQUESTS_PER_ADDRESS": str(PENDING),
             "PASSWORD_ATTEMPTS_PER_ADDRESS": str(ATTEMPTS),
@@ -296,7 +298,7 @@ def test_wrong_passwords(world: World, spa: Client, address: str) -> None:
     assert max(map(len, entries)) <= ROWS["audit:exchanges"].bytes
 
 
-@pytest.mark.parametrize("counted", [keys for keys in ROWS if ":address:" in keys])
+@pytest.mark.parametrize("counted", [keys for keys in ROWS if ":address:" in keys or ":client:" in keys])
 def test_the_counts_themselves(world: World, spa: Client, address: str, counted: str) -> None:
     row, person = ROWS[counted], Person(world)
     person.browser.headers["X-Forwarded-For"] = address
@@ -308,6 +310,9 @@ def test_the_counts_themselves(world: World, spa: Client, address: str, counted:
         for _ in range(PENDING + MORE):
             person.authorize(spa)
             person.browser.get(CONSOLE)
+        for client_id in (spa.id, "invented"):
+            for _ in range(ATTEMPTS + MORE):
+                person.browser.post("/oidc/token/revocation", data={"token": "x"}, auth=(client_id, "wrong"))
 
     assert_bounded(world, stored_by(world, row, send), number=2, size=row.bytes)
 
@@ -339,7 +344,8 @@ def test_no_other_request_without_credentials_stores_anything(world: World, addr
         browser.post(path, data={"request": "x", "csrf_token": "x", "identifier": "x", "password": "x"})
     form = {"invitation": "x", "password": "invented twice", "repeated": "invented twice"}
     browser.post(f"{CONSOLE}/invitation", data=form)
-    assert {key for key in keys_of(world) - before if b":audit:" not in key} == set()
+    added = keys_of(world) - before
+    assert {key for key in added if b":audit:" not in key and b":client-failures:address:" not in key} == set()
 
 
 def test_every_key_in_redis_is_in_one_of_the_tables(world: World, spa: Client, address: str) -> None:

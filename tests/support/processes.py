@@ -178,6 +178,8 @@ class Deployment:
             "REDIS_URL": addresses.token_redis_url,
             "NATS_URL": addresses.token_nats_url,
             "KEY_ENCRYPTION_KEYS": base64.b64encode(os.urandom(32)).decode(),
+            "CLIENT_FAILURES_PER_ADDRESS": "1000000",  # all tests come from one address
+            "CLIENT_FAILURES_PER_CLIENT": "1000000",
             **(token_settings or {}),
         }
         self.tokens = [

@@ -26,6 +26,8 @@ from tests.support.recorder import Recorder
 
 _CLAIMS_TIME_MS = 500
 """So long that an honest call of a claims function ends on a busy machine too."""
+_FAILURES = {"client_failures_per_address": 1_000_000, "client_failures_per_client": 1_000_000}
+"""Out of reach: all tests come from one address."""
 
 
 class _Stack(Stack):
@@ -80,7 +82,7 @@ class RunningStack:
             environment={**(environment or {}), "TENANT_ID": tenant_id},
         )
         self._stack.catch_up_wait_s = catch_up_wait_s
-        token_settings = {"claims_time_ms": _CLAIMS_TIME_MS, **token_settings}
+        token_settings = {"claims_time_ms": _CLAIMS_TIME_MS, **_FAILURES, **token_settings}
         self._stack.token = msgspec.structs.replace(self._stack.token, **token_settings)
         self._port = port
         self._app: Dispatcher

@@ -188,14 +188,14 @@ def test_the_token_endpoint_is_described_for_every_grant_and_every_refusal(stack
     supported = stack.http.get("/oidc/.well-known/openid-configuration").json()["grant_types_supported"]
     assert sorted(forms["schema"]["discriminator"]["mapping"]) == supported
     assert {example["grant_type"] for example in examples(forms)} == set(supported)
-    assert operation["responses"].keys() == {"200", "400", "401", "403", "415", "500", "503"}
+    assert operation["responses"].keys() == {"200", "400", "401", "403", "415", "429", "500", "503"}
     refused = [response for status, response in operation["responses"].items() if status != "200"]
     codes = {example["error"] for response in refused for example in examples(response["content"]["application/json"])}
     assert codes == {*get_args(ErrorCode)} - {"invalid_token"}  # of userinfo
     for status, response in operation["responses"].items():
         assert {"X-Request-Id", "Cache-Control", "Pragma"} <= response["headers"].keys()
         assert ("WWW-Authenticate" in response["headers"]) is (status == "401")
-        assert ("Retry-After" in response["headers"]) is (status == "503")
+        assert ("Retry-After" in response["headers"]) is (status in {"429", "503"})
     schemes = {name for each in operation["security"] for name in each}
     assert schemes <= DOCUMENT["components"]["securitySchemes"].keys()
 

@@ -18,6 +18,7 @@ from identity_common.failures import StoreUnavailable, TemporarilyUnavailable, T
 from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.claims_function import SealedVariables
 from identity_common.wire.events import (
     ApplicationState,
@@ -40,6 +41,7 @@ from token_service.directory.projection import ProjectionState
 from token_service.grants import Grants, TokenRequest, TokenResponse
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.client_credentials import ClientCredentialsGrant
+from token_service.grants.failed_authentications import FailedAuthentications
 from token_service.grants.failures import Refusal, oauth_error_of, refusal_of
 from token_service.grants.form import parse_form
 from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
@@ -79,7 +81,7 @@ class Known:
             revision_wait_s=0.05,
             catch_up_wait_s=0.05,
         )
-        engine = create_database_engine(f"postgresql+asyncpg://tests@{UNREACHABLE}/x", service="token", pool_size=1)
+        engine = create_database_engine(f"postgresql+asyncpg://u:p@{UNREACHABLE}/x", service="token", pool_size=1)
         self.revocations = Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0)
         self.keys = SigningKeys(
             engine,
@@ -101,6 +103,17 @@ class Known:
         self.audit = TokenAudit(RedisCommands(self.redis), tenant_id="default", backlog=100)
         self._sequence = 0
 
+    def failed_authentications(self) -> FailedAuthentications:
+        limit = SourceLimit(
+            RedisCommands(self.redis),
+            "client-failures",
+            tenant_id="default",
+            window_s=60,
+            limit=1,
+            throttled=self.metrics.throttled,
+        )
+        return FailedAuthentications(limit, limit)
+
     def has_keys(self) -> None:
         key = generate_private_key("ES256")
         signing_key = SigningKey(key, kid=thumbprint(key, "ES256"), algorithm="ES256")
@@ -111,7 +124,7 @@ class Known:
         return Grants(
             self.directory,
             self.keys,
-            ClientAuthenticator(self.directory),
+            ClientAuthenticator(self.directory, self.failed_authentications()),
             {each.grant_type: each for each in grants},
             outcomes=self.metrics.tokens,
             audit=self.audit,

@@ -31,7 +31,7 @@ class TokenServiceMetrics:
     Attributes:
         registry: All of them.
         samples: Those computed when the metrics are read.
-        tokens: Token requests by grant and outcome: ``issued``, or the error.
+        tokens: Token requests by grant and outcome: ``issued``, ``throttled``, or the error.
         unknown_scopes: Token requests whose every requested scope is unknown.
         sign_ins: Attempts to sign in by outcome.
         throttled: Attempts beyond a limit, by limit.

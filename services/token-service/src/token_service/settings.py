@@ -28,6 +28,10 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one IPv4 address or IPv6 /64
             that wait for a sign-in or a consent; one counts once for every 6 KiB begun. At least 11, the count of the
             largest request.
+        client_failures_per_address: Limit per 15 minutes of failed client authentications from one IPv4 address or
+            IPv6 /64; then they get 429, while right credentials go on working.
+        client_failures_per_client: Likewise, of one application from one address.
+        client_requests_per_minute: Limit of token requests of one application that authenticates; 0 for none.
         audit_backlog: How many entries of the audit trail may wait in Redis for the bus; then exchanges get 503.
         not_valid_feed_public: Whether the not-valid feed may be read without a client credential.
         not_valid_feed_third_party: Whether third-party applications may read it, too.
@@ -53,6 +57,9 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     password_window_s: int = 900
     password_attempts_per_address: int = 100
     pending_requests_per_address: int = 1000
+    client_failures_per_address: int = 1000
+    client_failures_per_client: int = 100
+    client_requests_per_minute: int = 0
     audit_backlog: int = 100_000
     not_valid_feed_public: bool = False
     not_valid_feed_third_party: bool = False
@@ -84,6 +91,9 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             password_window_s=1,
             password_attempts_per_address=1,
             pending_requests_per_address=11,
+            client_failures_per_address=1,
+            client_failures_per_client=1,
+            client_requests_per_minute=0,
             audit_backlog=2,
             not_valid_feed_readers_per_client=1,
             claims_workers=0,

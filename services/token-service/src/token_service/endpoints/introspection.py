@@ -62,7 +62,7 @@ class Introspector:
         self._keys.require_loaded()
         if request.credentials.method == "none":
             raise invalid_client()
-        client = await self._authenticator.authenticate(request.credentials)
+        client = await self._authenticator.authenticate(request.credentials, address=request.audited.address)
         token = request.parameters.as_form(TokenForm).token
         if not self._directory.has_seen(request.awaited):
             with self._waiting.of(client.id):
@@ -114,12 +114,17 @@ class Introspector:
         )
 
 
-def introspection_endpoint(introspector: Introspector) -> ASGIRouteHandler:
-    """Return the route."""
+def introspection_endpoint(introspector: Introspector, *, trusted_proxies: int) -> ASGIRouteHandler:
+    """Return the route.
+
+    Args:
+        introspector: Answers the requests.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
+    """
 
     @asgi(PATH, copy_scope=False, opt=INTROSPECTION_OPERATION)
     async def introspection(scope: Scope, receive: Receive, send: Send) -> None:
         """Introspect a token."""
-        await answer_client(scope, receive, send, introspector.introspect)
+        await answer_client(scope, receive, send, introspector.introspect, trusted_proxies=trusted_proxies)
 
     return introspection

@@ -80,7 +80,7 @@ class NotValidEndpoints:
         tail: The live messages.
         is_public: Whether reading needs no credential.
         admits_third_party: Whether third-party applications may read.
-        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``, for the readers of a public feed.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
 
     def __init__(
@@ -145,15 +145,17 @@ class NotValidEndpoints:
         """Return what the reader is counted as: the client's id, or the network of its address if the feed is public.
 
         Raises:
-            OAuthError: ``invalid_client``; ``unauthorized_client`` for a third-party application.
+            OAuthError: ``invalid_client``, or 429 after too many of them; ``unauthorized_client`` for a third-party
+                application.
         """
+        address = client_address(scope, trusted_proxies=self._trusted_proxies)
         if self._is_public:
-            return network_of(client_address(scope, trusted_proxies=self._trusted_proxies))
+            return network_of(address)
         self._directory.require_current()
         credentials = read_credentials(header_values(scope, b"authorization"), FormParameters({}))
         if credentials.method == "none":
             raise invalid_client()
-        client = await self._authenticator.authenticate(credentials)
+        client = await self._authenticator.authenticate(credentials, address=address)
         if client.is_third_party and not self._admits_third_party:
             raise OAuthError("unauthorized_client", THIRD_PARTY, status=403)
         return client.id

@@ -3,7 +3,7 @@
 Raw (docs/decisions/0006), because a handler of the framework would double the cost of a request.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from token_service.grants.client_authentication import read_credentials
 from token_service.grants.failures import REFUSALS, refusal_of
 from token_service.grants.form import MAX_BYTES, FormParameters, parse_form, require_form_content_type
 from token_service.grants.oauth_errors import OAuthError, invalid_request
+from token_service.grants.request_limit import Quota
 from token_service.openapi.responses import OAuthErrorBody
 
 _log = get_logger(__name__)
@@ -50,7 +51,7 @@ async def answer_client(
     send: Send,
     answer: Callable[[TokenRequest], Awaitable[Any]],
     *,
-    trusted_proxies: int = 0,
+    trusted_proxies: int,
 ) -> None:
     """Answer a client's form; every failure becomes an OAuth error.
 
@@ -59,16 +60,19 @@ async def answer_client(
         receive: Its body.
         send: Its answer.
         answer: Returns the body to be encoded; None for a response without a body.
-        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``, for the address in the audit trail.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``, for limits and the audit trail.
     """
+    request = None
     try:
-        answered = await answer(await _read(scope, receive, trusted_proxies))
+        request = await _read(scope, receive, trusted_proxies)
+        answered = await answer(request)
     except REFUSALS as error:
-        await _refuse(refusal_of(error), send)
+        await _refuse(refusal_of(error), send, quotas=request.quotas if request else ())
     except Exception as error:  # noqa: BLE001 - the edge
         await _refuse(unexpected(error, scope), send)
     else:
-        await send_answer(send, 200, HEADERS, b"" if answered is None else encode(answered))
+        headers = [*HEADERS, *quota_headers(request.quotas)] if request.quotas else HEADERS
+        await send_answer(send, 200, headers, b"" if answered is None else encode(answered))
 
 
 def unexpected(error: Exception, scope: Scope) -> OAuthError:
@@ -108,8 +112,8 @@ async def read_form(scope: Scope, receive: Receive) -> FormParameters:
     return parse_form(body)
 
 
-async def _refuse(error: OAuthError, send: Send) -> None:
-    headers = [*HEADERS, *refusal_headers(error, allow=b"POST")]
+async def _refuse(error: OAuthError, send: Send, *, quotas: Sequence[Quota] = ()) -> None:
+    headers = [*HEADERS, *refusal_headers(error, allow=b"POST"), *quota_headers(quotas)]
     await send_answer(send, error.status, headers, error_body(error))
 
 
@@ -128,6 +132,18 @@ def refusal_headers(error: OAuthError, *, allow: bytes) -> Headers:
 def retry_headers(error: OAuthError) -> Headers:
     """Return ``Retry-After``, if the error has one."""
     return [] if error.retry_after_s is None else [(b"retry-after", retry_after(error.retry_after_s).encode())]
+
+
+def quota_headers(quotas: Sequence[Quota]) -> Headers:
+    """Return ``RateLimit-Policy`` and ``RateLimit`` (draft-ietf-httpapi-ratelimit-headers-10)."""
+    return [
+        header
+        for each in quotas
+        for header in (
+            (b"ratelimit-policy", b'"client";q=%d;w=%d' % (each.limit, each.window_s)),
+            (b"ratelimit", b'"client";r=%d;t=%d' % (each.remaining, each.resets_s)),
+        )
+    ]
 
 
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:

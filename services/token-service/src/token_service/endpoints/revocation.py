@@ -57,7 +57,7 @@ class Revoker:
         """
         self._directory.require_current()
         self._keys.require_loaded()
-        client = await self._authenticator.authenticate(request.credentials)
+        client = await self._authenticator.authenticate(request.credentials, address=request.audited.address)
         token = request.parameters.as_form(TokenForm).token
         if not await self._revoke_refresh_token(token, client):
             await self._revoke_access_token(token, client)
@@ -87,12 +87,17 @@ def _another_clients() -> OAuthError:
     return invalid_grant("the token is another client's")
 
 
-def revocation_endpoint(revoker: Revoker) -> ASGIRouteHandler:
-    """Return the route."""
+def revocation_endpoint(revoker: Revoker, *, trusted_proxies: int) -> ASGIRouteHandler:
+    """Return the route.
+
+    Args:
+        revoker: Answers the requests.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
+    """
 
     @asgi(PATH, copy_scope=False, opt=REVOCATION_OPERATION)
     async def revocation(scope: Scope, receive: Receive, send: Send) -> None:
         """Revoke a token."""
-        await answer_client(scope, receive, send, revoker.revoke)
+        await answer_client(scope, receive, send, revoker.revoke, trusted_proxies=trusted_proxies)
 
     return revocation

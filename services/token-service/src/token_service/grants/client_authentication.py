@@ -1,7 +1,8 @@
 """Client authentication at the token endpoint (RFC 6749 section 2.3).
 
 Machine-to-machine: ``client_secret_basic`` or ``client_secret_post``. Traditional: ``client_secret_basic`` and, if its
-settings say so, ``client_secret_post``. Native and SPA: ``client_id`` alone. Every failure gets the same answer.
+settings say so, ``client_secret_post``. Native and SPA: ``client_id`` alone. Every failure gets the same answer, or 429
+if there were too many (``FailedAuthentications``).
 """
 
 import base64
@@ -17,6 +18,7 @@ import msgspec
 from identity_common.clock import Clock, now_ms
 from identity_common.wire.events import ApplicationState, ApplicationType
 from token_service.directory import Directory
+from token_service.grants.failed_authentications import FailedAuthentications
 from token_service.grants.form import FormParameters
 from token_service.grants.oauth_errors import invalid_client, invalid_request
 
@@ -122,23 +124,28 @@ def is_authentic(client: ApplicationState | None, credentials: ClientCredentials
 class ClientAuthenticator:
     """Verifies credentials against the directory."""
 
-    def __init__(self, directory: Directory, *, clock: Clock = now_ms) -> None:
+    def __init__(self, directory: Directory, failed: FailedAuthentications, *, clock: Clock = now_ms) -> None:
         self._directory = directory
+        self._failed = failed
         self._clock = clock
 
-    async def authenticate(self, credentials: ClientCredentials) -> ApplicationState:
-        """Return the client; a failure is checked again after catching up with the bus.
+    async def authenticate(self, credentials: ClientCredentials, *, address: str) -> ApplicationState:
+        """Return the client; a failure is checked again after catching up with the bus, and counted.
 
         Raises:
-            OAuthError: ``invalid_client``, the same for every reason.
+            OAuthError: ``invalid_client``, the same for every reason; 429 beyond the limits of the address.
         """
         client = self._authentic(credentials)
-        if client is None:
-            await self._directory.catch_up()
-            client = self._authentic(credentials)
-        if client is None:
-            raise invalid_client()
-        return client
+        if client is not None:
+            return client
+        self._failed.require_room(credentials.client_id, address)
+        await self._directory.catch_up()
+        client = self._authentic(credentials)
+        if client is not None:
+            return client
+        is_known = self._directory.in_memory.application(credentials.client_id) is not None
+        await self._failed.count(credentials.client_id, address, is_known=is_known)
+        raise invalid_client()
 
     def _authentic(self, credentials: ClientCredentials) -> ApplicationState | None:
         client = self._directory.in_memory.application(credentials.client_id)

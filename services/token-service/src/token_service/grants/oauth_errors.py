@@ -106,6 +106,11 @@ def access_denied(description: str, *, reason: str) -> OAuthError:
     return OAuthError("access_denied", description, status=403, reason=reason)
 
 
+def too_many_requests(description: str, *, retry_after_s: int) -> OAuthError:
+    """The client is beyond a limit (RFC 6585 section 4); OAuth has no code of its own for that."""
+    return OAuthError("temporarily_unavailable", description, status=429, retry_after_s=retry_after_s)
+
+
 def temporarily_unavailable(description: str, *, retry_after_s: int = 1) -> OAuthError:
     """A store does not answer, or the directory lags behind; retry later."""
     return OAuthError("temporarily_unavailable", description, status=503, retry_after_s=retry_after_s)

@@ -5,7 +5,7 @@ here, so that no grant can skip one.
 """
 
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 from prometheus_client import Counter
@@ -19,10 +19,12 @@ from token_service.grants.client_authentication import ClientAuthenticator, Clie
 from token_service.grants.failures import REFUSALS, Refusal, refusal_of
 from token_service.grants.form import FormParameters
 from token_service.grants.oauth_errors import MalformedRequestError, unsupported_grant_type
+from token_service.grants.request_limit import Quota, RequestLimit
 from token_service.grants.waiting import WaitingRequests
 from token_service.tokens.keys import AwaitedKey, SigningKeys
 
 Prepared = TypeVar("Prepared")
+_THROTTLED: Final = 429
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,7 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
         awaited: The revisions that the answer must include, by source.
         is_waiting: Whether some awaited revisions may be missing; the request is then prepared again once they arrive.
         audited: Facts about the request for the audit trail.
+        quotas: What is left of the client's limit, once the request is counted; none without a limit.
     """
 
     parameters: FormParameters
@@ -41,6 +44,7 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     awaited: Mapping[str, int]
     is_waiting: bool = False
     audited: AuditedTokenRequest = msgspec.field(default_factory=AuditedTokenRequest)
+    quotas: list[Quota] = msgspec.field(default_factory=list)
 
 
 class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,7 +127,9 @@ class Grants:
         outcomes: Counter,
         audit: TokenAudit,
         waiting: WaitingRequests,
+        limit: RequestLimit | None = None,
     ) -> None:
+        self._limit = limit
         self._directory = directory
         self._audit = audit
         self._waiting = waiting
@@ -142,13 +148,14 @@ class Grants:
         """Issue tokens for one request.
 
         Raises:
-            OAuthError: In the order form, client, grant, target, actor, awaited revision, subject token, subject.
+            OAuthError: In the order form, client, its limit, grant, target, actor, awaited revision, subject token,
+                subject.
         """
         try:
             response = await self._issue(request)
         except REFUSALS as error:
             refusal, grant_type = refusal_of(error), self._counted(request)
-            self._outcomes.labels(grant_type, refusal.error).inc()
+            self._outcomes.labels(grant_type, "throttled" if refusal.status == _THROTTLED else refusal.error).inc()
             self._audit.refused(grant_type, request.audited, refusal.reason or refusal.error)
             raise refusal from None
         grant_type = request.parameters.require("grant_type")
@@ -165,20 +172,23 @@ class Grants:
         self._directory.require_current()
         await self._keys.require_usable()
         was_there = self._directory.has_seen(request.awaited)  # read first: it may arrive during the checks
-        client = await self._authenticator.authenticate(request.credentials)
-        request.audited.note_client(client.id, is_public=request.credentials.method == "none")
+        client = await self._authenticator.authenticate(request.credentials, address=request.audited.address)
+        is_public = request.credentials.method == "none"
+        if self._limit is not None and not is_public:
+            await self._limit.count(client.id, request.quotas, request.audited)
+        request.audited.note_client(client.id, is_public=is_public)
         grant = self._grants.get(request.parameters.require("grant_type"))
         if grant is None:
             raise unsupported_grant_type()
         if not was_there:
             with self._waiting.of(client.id):
                 await _await_revision(grant, request, client)
-            client = await self._authenticator.authenticate(request.credentials)
+            client = await self._authenticator.authenticate(request.credentials, address=request.audited.address)
         try:
             return await self._check_and_issue(grant, request, client)
         except ChecksOutdatedError as outdated:
             request = msgspec.structs.replace(request, awaited=highest(request.awaited, outdated.awaited))
-        client = await self._authenticator.authenticate(request.credentials)
+        client = await self._authenticator.authenticate(request.credentials, address=request.audited.address)
         try:
             return await self._check_and_issue(grant, request, client)
         except ChecksOutdatedError:

@@ -14,6 +14,7 @@ from token_service.openapi.responses import (
     BASIC,
     FAILED,
     NOT_A_FORM,
+    TOO_MANY_FAILURES,
     UNAUTHENTICATED,
     Refusals,
     answer,
@@ -92,6 +93,7 @@ _INTROSPECTION_REFUSALS: Final[Refusals] = {
     400: ("The request is malformed.", _MALFORMED),
     401: UNAUTHENTICATED,
     415: NOT_A_FORM,
+    429: TOO_MANY_FAILURES,
     500: FAILED,
     503: _AWAY,
 }

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from identity_common.http.openapi.declarations import Answer, Content, Operation, RequestHeader, operation_opt
-from token_service.openapi.responses import BASIC, FAILED, UNAUTHENTICATED, Refusals, refusals
+from token_service.openapi.responses import BASIC, FAILED, TOO_MANY_FAILURES, UNAUTHENTICATED, Refusals, refusals
 
 THIRD_PARTY: Final = "third-party applications may not read the feed"
 TOO_MANY_READERS: Final = "this reader has too many open streams at this replica: keep one for each process"
@@ -14,6 +14,7 @@ _AWAY: Final = ("The feed cannot be read.", {"temporarily_unavailable": "the fee
 _REFUSALS: Final[Refusals] = {
     401: UNAUTHENTICATED,
     403: ("The operator admits first-party applications only.", {"unauthorized_client": THIRD_PARTY}),
+    429: TOO_MANY_FAILURES,
     500: FAILED,
     503: _AWAY,
 }
@@ -75,7 +76,10 @@ EVENTS_OPERATION: Final = operation_opt(
                         "The feed cannot be resumed from this position.",
                         {"invalid_request": "the feed cannot be resumed from this position: read the snapshot"},
                     ),
-                    429: ("The client has too many open streams.", {"temporarily_unavailable": TOO_MANY_READERS}),
+                    429: (
+                        f"The client has too many open streams. Or: {TOO_MANY_FAILURES[0]}",
+                        {"temporarily_unavailable": TOO_MANY_READERS},
+                    ),
                 }
             ),
         },

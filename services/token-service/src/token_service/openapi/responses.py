@@ -6,12 +6,17 @@ from typing import Any, Final
 import msgspec
 
 from identity_common.http.openapi.declarations import Answer, Content, SecurityScheme
+from token_service.grants.failed_authentications import too_many_failures
 from token_service.grants.oauth_errors import invalid_client
 
 Refusals = dict[int, tuple[str, dict[str, str]]]
 """Status → its meaning, and the descriptions of its error codes."""
 
 UNAUTHENTICATED: Final = ("The client did not authenticate.", {"invalid_client": invalid_client().description})
+TOO_MANY_FAILURES: Final = (
+    "Too many client authentications from this address have failed; right credentials go on working.",
+    {"temporarily_unavailable": too_many_failures(1).description},
+)
 NOT_A_FORM: Final = (
     "The body is not a form in UTF-8.",
     {"invalid_request": "the body must be application/x-www-form-urlencoded"},
@@ -26,6 +31,7 @@ BASIC: Final = SecurityScheme(
         "description": "Id and secret of an application. Native and SPA ones send client_id in the form instead.",
     },
 )
+RATE_LIMIT: Final = ("RateLimit-Policy", "RateLimit")
 _NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
@@ -55,12 +61,15 @@ def answer(description: str, content: Content | None = None, *headers: str) -> A
     return Answer(description, content, headers, _NO_STORE)
 
 
-def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> dict[int, Answer]:
+def refusals(
+    of_status: Refusals, *, challenged: tuple[int, ...] = (401,), further: Mapping[int, tuple[str, ...]] = {}
+) -> dict[int, Answer]:
     """Return the responses of refusals, by status.
 
     Args:
         of_status: The refusals.
         challenged: Statuses with ``WWW-Authenticate``.
+        further: Further headers, by status.
     """
     answers = {}
     for status, (description, errors) in of_status.items():
@@ -70,5 +79,5 @@ def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> di
         }
         content = Content(OAuthErrorBody, examples=examples, narrowed={"error": [*errors]})
         headers = ("WWW-Authenticate",) if status in challenged else ("Retry-After",) if status in {429, 503} else ()
-        answers[status] = answer(description, content, *headers)
+        answers[status] = answer(description, content, *headers, *further.get(status, ()))
     return answers

@@ -26,6 +26,8 @@ from token_service.openapi.responses import (
     BASIC,
     FAILED,
     NOT_A_FORM,
+    RATE_LIMIT,
+    TOO_MANY_FAILURES,
     UNAUTHENTICATED,
     Refusals,
     answer,
@@ -150,6 +152,10 @@ _REFUSALS: Final[Refusals] = {
         },
     ),
     415: NOT_A_FORM,
+    429: (
+        f"{TOO_MANY_FAILURES[0]} Or the client has sent more requests than the operator allows: nothing is spent.",
+        TOO_MANY_FAILURES[1],
+    ),
     500: FAILED,
     503: (
         "A store does not answer: a subject token or a code may or may not be spent. Or a revision has not arrived, the"
@@ -181,8 +187,8 @@ TOKEN_OPERATION: Final = operation_opt(
         ),
         body=form(GrantRequest, examples=_REQUESTS),
         answers={
-            200: answer("An access token.", Content(TokenResponse, examples=_ANSWERS)),
-            **refusals(_REFUSALS),
+            200: answer("An access token.", Content(TokenResponse, examples=_ANSWERS), *RATE_LIMIT),
+            **refusals(_REFUSALS, further={429: RATE_LIMIT}),
         },
         credentials=(BASIC,),
         credentials_required=False,

@@ -37,8 +37,8 @@ def client_endpoints(settings: Settings, shared: Shared, grants: Grants) -> list
     )
     return [
         token_endpoint(grants, trusted_proxies=settings.trusted_proxies),
-        introspection_endpoint(introspector),
-        revocation_endpoint(revoker),
+        introspection_endpoint(introspector, trusted_proxies=settings.trusted_proxies),
+        revocation_endpoint(revoker, trusted_proxies=settings.trusted_proxies),
         userinfo_endpoint(userinfo),
         *not_valid_endpoints(
             NotValidEndpoints(

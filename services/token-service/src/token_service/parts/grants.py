@@ -2,10 +2,12 @@
 
 from typing import cast
 
+from identity_common.stores.source_limit import SourceLimit
 from token_service.grants import Grant, Grants
 from token_service.grants.authorization_code import AuthorizationCodeGrant
 from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.refresh_token import RefreshTokenGrant
+from token_service.grants.request_limit import WINDOW_S, RequestLimit
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
@@ -79,4 +81,20 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
         outcomes=shared.metrics.tokens,
         audit=audit,
         waiting=shared.waiting,
+        limit=_request_limit(settings, shared),
     )
+
+
+def _request_limit(settings: Settings, shared: Shared) -> RequestLimit | None:
+    if not settings.client_requests_per_minute:
+        return None
+    requests = SourceLimit(
+        shared.connections.commands,
+        "client-requests",
+        tenant_id=settings.tenant_id,
+        window_s=WINDOW_S,
+        limit=settings.client_requests_per_minute,
+        throttled=shared.metrics.throttled,
+        by="client",
+    )
+    return RequestLimit(requests)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from litestar import Litestar
 
@@ -14,6 +15,7 @@ from identity_common.projection.freshness import Freshness
 from identity_common.stores.database import Startup
 from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.measures import measure_stores
+from identity_common.stores.source_limit import SourceLimit
 from token_service.audit import TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
 from token_service.audit.writes import WRITES
@@ -23,6 +25,7 @@ from token_service.authorizations.third_parties import ThirdParties
 from token_service.claims_function.sandbox import close_memory_to_others
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.grants.client_authentication import ClientAuthenticator
+from token_service.grants.failed_authentications import FailedAuthentications
 from token_service.grants.waiting import WaitingRequests
 from token_service.metrics import TokenServiceMetrics
 from token_service.parts.claims_function import ClaimsFunction
@@ -34,6 +37,8 @@ from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
 from token_service.tokens.user_claims import UserClaims
+
+_FAILURES_WINDOW_S: Final = 900
 
 
 class Shared:
@@ -65,7 +70,6 @@ class Shared:
             self.directory, self.keys, self.revocations, issuer=settings.issuer, urn_namespace=settings.urn_namespace
         )
         self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
-        self.authenticator = ClientAuthenticator(self.directory)
         self.waiting = WaitingRequests()
         self.claims_function = ClaimsFunction(settings, connections, self.directory.in_memory)
         self.audit = TokenAudit(commands, tenant_id=tenant_id, backlog=settings.audit_backlog)
@@ -74,6 +78,28 @@ class Shared:
         )
         self._writes_relay = AuditRelay(bus, settings.database_url, service=WRITES, tenant_id=tenant_id)
         self.metrics = self._measured(settings)
+        self.authenticator = ClientAuthenticator(self.directory, self._failed_authentications(settings))
+
+    def _failed_authentications(self, settings: Settings) -> FailedAuthentications:
+        commands, throttled = self.connections.commands, self.metrics.throttled
+        per_address = SourceLimit(
+            commands,
+            "client-failures",
+            tenant_id=settings.tenant_id,
+            window_s=_FAILURES_WINDOW_S,
+            limit=settings.client_failures_per_address,
+            throttled=throttled,
+        )
+        per_client = SourceLimit(
+            commands,
+            "client-failures",
+            tenant_id=settings.tenant_id,
+            window_s=_FAILURES_WINDOW_S,
+            limit=settings.client_failures_per_client,
+            throttled=throttled,
+            by="client",
+        )
+        return FailedAuthentications(per_address, per_client)
 
     def _measured(self, settings: Settings) -> TokenServiceMetrics:
         metrics, connections, tenant_id = TokenServiceMetrics(), self.connections, settings.tenant_id

@@ -226,6 +226,16 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         "schema": {"type": "integer", "minimum": 1},
         "example": 1,
     },
+    "RateLimit-Policy": {
+        "description": "The limit of the client's requests, if the operator has set one: `q` requests in `w` seconds.",
+        "schema": {"type": "string"},
+        "example": '"client";q=600;w=60',
+    },
+    "RateLimit": {
+        "description": "What is left of it: `r` requests, for `t` seconds (draft-ietf-httpapi-ratelimit-headers).",
+        "schema": {"type": "string"},
+        "example": '"client";r=599;t=60',
+    },
     "WWW-Authenticate": {
         "description": "Why the request was refused (RFC 6750 section 3).",
         "schema": {"type": "string"},
