@@ -70,6 +70,14 @@ def test_the_state_of_every_service_can_be_read(world: World) -> None:
     for source in ("management", "template"):
         for store in ("memory", "redis"):
             assert of(series, "directory_lag_revisions", service="token", store=store, source=source) >= 0
+    assert of(series, "redis_memory_used_bytes", service="token") > 0
+    assert of(series, "redis_memory_used_bytes", service="token") < of(
+        series, "redis_memory_limit_bytes", service="token"
+    )
+    assert of(series, "bus_storage_used_bytes", service="token") > 0
+    assert of(series, "bus_storage_used_bytes", service="token") < of(
+        series, "bus_storage_limit_bytes", service="token"
+    )
     assert of(series, "not_valid_feed_sequence", service="token") >= 0
     assert 0 <= of(series, "not_valid_feed_silence_seconds", service="token") < 60
     assert of(series, "not_valid_feed_readers", service="token") >= 0

@@ -12,6 +12,7 @@ from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
 from identity_common.projection.freshness import Freshness
+from identity_common.stores.capacity import measure_capacity
 from identity_common.stores.database import Startup
 from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.measures import measure_stores
@@ -109,6 +110,7 @@ class Shared:
         metrics.measure_feed(self.feed.tail)
         registry.register(self.claims_function.failures.count)
         measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=connections.bus)
+        measure_capacity(registry, samples, redis=connections.redis, bus=connections.bus)
         audit_backlog = AuditBacklog(registry, samples, tenant_id=tenant_id)
         audit_backlog.measure_outbox(WRITES, connections.engine)
         audit_backlog.measure_stream(LOG, connections.commands, limit=settings.audit_backlog)
