@@ -108,6 +108,13 @@ def test_each_alert_is_tested_and_has_an_entry_in_the_runbook() -> None:
     assert set(re.findall(r"^\| `(Stead\w+)` \|", RUNBOOK, re.MULTILINE)) == alerts
 
 
+def test_each_alert_links_to_its_entry() -> None:
+    anchors = re.findall(r'^\| `(Stead\w+)` \| <a id="(\w+)"></a>', RUNBOOK, re.MULTILINE)
+    links = {alert: f"docs/operations/monitoring.md#{anchor}" for alert, anchor in anchors}
+    assert {rule["alert"]: rule["annotations"]["runbook_url"] for rule in RULES if "alert" in rule} == links
+    assert len(set(links.values())) == len(links)
+
+
 def test_each_alert_guards_an_objective() -> None:
     objectives = RUNBOOK.partition("## Objectives")[2].partition("## Alerts")[0]
     assert set(re.findall(r"`(Stead\w+)`", objectives)) == {rule["alert"] for rule in RULES if "alert" in rule}
@@ -115,7 +122,8 @@ def test_each_alert_guards_an_objective() -> None:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_each_query_of_the_dashboard_returns_data(query: str, prometheus: Prometheus) -> None:
-    query = query.replace("$__rate_interval", "1m")
+    for variable, value in {"$__rate_interval": "1m", "$job": ".*", "$instance": ".*"}.items():
+        query = query.replace(variable, value)
     eventually(lambda: any(value == value for value in prometheus.values(query)))  # not NaN
 
 
