@@ -120,7 +120,7 @@ def test_every_error_is_reported_at_once() -> None:
         "ENVIRONMENT_VARIABLE_KEYS: must be base64 of 32 bytes, or several with commas between them",
         "KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them",
         "NATS_URL: must be set",
-        "REDIS_URL: must begin with redis:// or rediss://",
+        "REDIS_URL: must begin with redis:// or rediss://, or with redis+sentinel:// or rediss+sentinel://",
         "REVISION_WAIT_S: not acceptable as float",
         "SIGNING_ALGORITHM: must be ES256, EdDSA or RS256",
     ]

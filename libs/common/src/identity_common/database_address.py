@@ -22,17 +22,17 @@ class Host(NamedTuple):
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, *, default_port: int, form: str) -> Self:
         """Parse an entry of the list; an IPv6 address is in brackets (RFC 3986 section 3.2.2).
 
         Raises:
-            MalformedAddressError: It is not ``host`` or ``host:port``.
+            MalformedAddressError: It is not ``host`` or ``host:port``; the address must have this ``form``.
         """
-        name, port = (text, str(_PORT)) if text.endswith("]") or ":" not in text else text.rsplit(":", 1)
+        name, port = (text, str(default_port)) if text.endswith("]") or ":" not in text else text.rsplit(":", 1)
         is_bracketed = name.startswith("[") and name.endswith("]")
         is_port = port.isascii() and port.isdigit() and int(port) in _PORTS
         if not (is_port and name.strip("[]")) or (":" in name) is not is_bracketed:
-            raise MalformedAddressError(f"must be {FORM}")
+            raise MalformedAddressError(f"must be {form}")
         return cls(name.strip("[]"), int(port))
 
 
@@ -63,4 +63,5 @@ class DatabaseAddress(msgspec.Struct, frozen=True):
         user, _, password = login.partition(":")
         if not (user and database) or "/" in database:
             raise MalformedAddressError(f"must be {FORM}")
-        return cls(tuple(map(Host.parse, hosts.split(","))), unquote(user), unquote(password), unquote(database))
+        servers = tuple(Host.parse(host, default_port=_PORT, form=FORM) for host in hosts.split(","))
+        return cls(servers, unquote(user), unquote(password), unquote(database))

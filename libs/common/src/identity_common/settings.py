@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from identity_common.database_address import DatabaseAddress, MalformedAddressError
+from identity_common.redis_address import redis_problems
 from identity_common.sealing import is_sealing_key
 from identity_common.uris import is_resource_indicator, is_usable_uri
 from stead.nats_addresses import parse_nats_addresses
@@ -91,6 +92,11 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         if field in values and not values[field].startswith(allowed):
             return [f"{field.upper()}: must begin with {' or '.join(allowed)}"]
         return []
+
+    @staticmethod
+    def wrong_redis(values: Mapping[str, Any]) -> list[str]:
+        """Return a line if the address of Redis has neither of its forms."""
+        return [f"REDIS_URL: {problem}" for problem in redis_problems(values.get("redis_url", "redis://"))]
 
     @staticmethod
     def wrong_keys(values: Mapping[str, Any], field: str) -> list[str]:

@@ -14,7 +14,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     """The settings of the console.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; holds sessions, and sign-ins that have begun.
+        redis_url: ``redis://user:password@host:port/0``, or by sentinels (``redis+sentinel://``); holds sessions, and
+            sign-ins that have begun.
         cookie_keys: Base64 of 32 bytes each, newest first: the first signs the cookies of browsers that have had a
             session, all verify them. No other service has them.
         pending_requests_per_address: Limit per 15 minutes of sign-ins to the console from one IPv4 address or IPv6 /64
@@ -46,7 +47,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of this service."""
-        found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
+        found = super().problems(values) + cls.wrong_redis(values)
         found += _look_problems(values)
         found += cls.wrong_keys(values, "cookie_keys")
         return found + cls.too_small(values, pending_requests_per_address=1)

@@ -21,9 +21,10 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     """The settings of management-service.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; holds subject tokens and counts of sign-in attempts.
+        redis_url: ``redis://user:password@host:port/0``, or by sentinels (``redis+sentinel://``); holds subject tokens
+            and counts of sign-in attempts.
         redis_replicas: How many replicas of Redis must acknowledge the end of an impersonation; 0 if none can be
-            promoted. As for token-service.
+            promoted. As for token-service, which with any refuses subject tokens that were stored with 0.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
             of the custom-claims function, all decrypt them. Shared with token-service.
         audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
@@ -74,7 +75,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of this service."""
-        found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
+        found = super().problems(values) + cls.wrong_redis(values)
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
         found += [

@@ -10,7 +10,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     """The settings of template-service.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; holds the revocations of access tokens.
+        redis_url: ``redis://user:password@host:port/0``, or by sentinels (``redis+sentinel://``); holds the revocations
+            of access tokens.
         database_connections: Size of the PostgreSQL pool; look-ups, conditions and background work use a few more.
         revision_wait_s: How long a request waits for the revision of management-service that it requires.
     """
@@ -22,7 +23,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of this service."""
-        found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
+        found = super().problems(values) + cls.wrong_redis(values)
         found += cls.too_small(values, revision_wait_s=0)
         if values.get("database_connections", 1) < 1:
             found.append("DATABASE_CONNECTIONS: must be at least 1")

@@ -10,7 +10,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     """Settings of the token service.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; for subject tokens, the directory and sessions.
+        redis_url: ``redis://user:password@host:port/0``, or by sentinels (``redis+sentinel://``); for subject tokens,
+            the directory and sessions.
         key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt. The keys of device
             cookies are derived from them.
         environment_variable_keys: Likewise, for the environment variables of the custom-claims function and the
@@ -18,8 +19,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         signing_algorithm: Algorithm of new signing keys: ``ES256``, ``EdDSA`` or ``RS256``.
         directory_max_age_s: How long the bus may be silent before requests get 503.
         revision_wait_s: How long a request waits for the revision that it requires.
-        redis_replicas: How many replicas of Redis must acknowledge a taken subject token, or a revocation; 0 if none
-            can be promoted.
+        redis_replicas: How many replicas of Redis must acknowledge a taken subject token, a revocation or a sign-out; 0
+            if none can be promoted. With any, a subject token can only be taken at the primary that stored it.
         actor_tokens_by_exchange: Whether a token from an exchange is accepted as an actor token.
         refresh_token_grace_s: How long a rotated refresh token may be used again, in case the response was lost.
         database_connections: Size of the PostgreSQL pool, besides four connections for workers.
@@ -73,7 +74,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of this service."""
-        found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
+        found = super().problems(values) + cls.wrong_redis(values)
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
         found += cls.wrong_keys(values, "key_encryption_keys") + cls.wrong_keys(values, "environment_variable_keys")

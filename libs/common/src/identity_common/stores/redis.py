@@ -9,17 +9,21 @@ from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import MasterDownError, ReadOnlyError, RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
+from identity_common import redis_address
 from identity_common.failures import StoreUnavailable
 from identity_common.stores.coalescing import Coalescer
+from identity_common.stores.redis_primary import primary_pool
 
 _TIMEOUT_S: Final = 1.0
 _EXCHANGE_TIMEOUT_S: Final = 2.0  # a busy event loop may read an answer late, and must not take it for missing
 _REPLICATION_MS: Final = 500
 _POOL: Final = 64
 _MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in the next one
+_NOT_PRIMARY: Final = (ReadOnlyError, MasterDownError)
+"""Answers of a server that was demoted. redis-py closes the connection to one that is loading its data by itself."""
 Argument = str | bytes | int
 
 
@@ -27,7 +31,7 @@ def connect_redis(url: str, *, blocking: bool = False) -> "Redis":
     """Return a client that never retries a command: a retried take would look like a second use of the token.
 
     Args:
-        url: Address and credentials.
+        url: Address and credentials, of one server or by sentinels.
         blocking: Whether a command waits for a free connection, up to the timeout; otherwise it fails if there is none.
     """
     options: dict[str, Any] = {
@@ -40,6 +44,9 @@ def connect_redis(url: str, *, blocking: bool = False) -> "Redis":
         # Where they are on, which is the default, the pool hands out connections that the server has closed.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }
+    if url.startswith(redis_address.SCHEMES):
+        address = redis_address.SentinelAddress.parse(url)
+        return Redis.from_pool(primary_pool(address, wait_s=_TIMEOUT_S if blocking else None, **options))
     if blocking:
         return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=_TIMEOUT_S, **options))
     return Redis.from_pool(ConnectionPool.from_url(url, **options))
@@ -61,7 +68,9 @@ async def execute_on_replicas(redis: "Redis", *command: Argument, replicas: int)
                 pipeline.execute_command("WAIT", replicas, _REPLICATION_MS)
             reply, *acknowledged = await pipeline.execute()
     except (RedisError, OSError, TimeoutError) as error:
-        raise StoreUnavailable("redis", type(error).__name__) from None
+        if isinstance(error, _NOT_PRIMARY):
+            await redis.connection_pool.disconnect(inuse_connections=False)
+        raise _unavailable(error) from None
     if acknowledged and acknowledged[0] < replicas:
         raise StoreUnavailable("redis", "too few replicas")
     return reply
@@ -94,7 +103,7 @@ class RedisCommands:
             async with asyncio.timeout(_EXCHANGE_TIMEOUT_S):
                 await self._exchange(commands, replies)
         except (RedisError, OSError, TimeoutError) as error:
-            replies += [StoreUnavailable("redis", type(error).__name__) for _ in commands[len(replies) :]]
+            replies += [_unavailable(error) for _ in commands[len(replies) :]]
         return replies
 
     async def _exchange(self, commands: Sequence[bytes], replies: list[Any]) -> None:
@@ -129,5 +138,13 @@ async def _connect(connection: AbstractConnection) -> None:
 async def _read_reply(connection: AbstractConnection) -> Any:
     try:
         return await connection.read_response()
+    except _NOT_PRIMARY:
+        raise  # the connection is closed, so that the next one leads to the primary
     except ResponseError as error:
-        return StoreUnavailable("redis", type(error).__name__)
+        return _unavailable(error)
+
+
+def _unavailable(error: Exception) -> StoreUnavailable:
+    """Return the failure. With ``NOREPLICAS`` a write was refused before it was made (``min-replicas-to-write``)."""
+    cause = "too few replicas" if "NOREPLICAS" in str(error) else type(error).__name__
+    return StoreUnavailable("redis", cause)

@@ -1,0 +1,78 @@
+"""Connections to the primary of several Redis servers, which sentinels name."""
+
+import asyncio
+from typing import Any, Final
+
+from redis.asyncio import BlockingConnectionPool, ConnectionPool
+from redis.asyncio.sentinel import (
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
+
+from identity_common.redis_address import SentinelAddress
+
+_SENTINEL_TIMEOUT_S: Final = 0.5
+_KEPT_S: Final = 5.0
+
+
+def primary_pool(address: SentinelAddress, *, wait_s: float | None, **options: Any) -> ConnectionPool:
+    """Return a pool whose connections lead to the primary that the sentinels name when they connect.
+
+    Args:
+        address: The sentinels, and the login at the primary.
+        wait_s: How long a command waits for a free connection, in seconds; None if it fails without one.
+        options: Of redis-py's connections, also those to the sentinels.
+    """
+    login = {"username": address.sentinel_user or None, "password": address.sentinel_password or None}
+    timeouts = {"socket_timeout": _SENTINEL_TIMEOUT_S, "socket_connect_timeout": _SENTINEL_TIMEOUT_S}
+    sentinels = Sentinel(  # type: ignore[no-untyped-call]
+        address.sentinels, sentinel_kwargs={**options, **timeouts, **login, "ssl": address.is_encrypted}
+    )
+    pool = _Pool if wait_s is None else _BlockingPool
+    return pool(  # type: ignore[no-untyped-call]
+        address.master,
+        sentinels,
+        connection_class=_EncryptedConnection if address.is_encrypted else _Connection,
+        username=address.user or None,
+        password=address.password or None,
+        db=address.database,
+        **options,
+        **({} if wait_s is None else {"timeout": wait_s}),
+    )
+
+
+class _Connection(SentinelManagedConnection):
+    """A connection that is replaced after some seconds, so that it does not stay with a demoted primary.
+
+    Such a server may live and answer reads, and be cut off from the sentinels that demoted it.
+    """
+
+    _replaced_at = 0.0
+
+    async def connect_to(self, address: tuple[str, int]) -> None:
+        """Connect to the server that the sentinels name."""
+        await super().connect_to(address)  # type: ignore[no-untyped-call]
+        self._replaced_at = asyncio.get_running_loop().time() + _KEPT_S
+
+    async def can_read(self) -> bool:
+        """Return whether it must be replaced: both the pool and ``RedisCommands`` ask before they use it again."""
+        return asyncio.get_running_loop().time() >= self._replaced_at or await super().can_read()
+
+
+class _EncryptedConnection(_Connection, SentinelManagedSSLConnection):
+    """The same with TLS."""
+
+
+class _Pool(SentinelConnectionPool):
+    """A pool that closes its connections to the sentinels, too."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await super().aclose()
+        await self.sentinel_manager.aclose()
+
+
+class _BlockingPool(_Pool, BlockingConnectionPool):
+    """The same, in which commands wait for a free connection."""
