@@ -6,17 +6,28 @@ import secrets
 from collections.abc import AsyncIterator
 
 import pytest
+from redis.asyncio import Redis
 
+from identity_common.failures import StoreUnavailable
 from identity_common.stores.redis import RedisCommands, connect_redis
 from provision import ServerAddresses
 from token_service.sign_in.sessions import Sessions
 
 
 @pytest.fixture
-async def sessions(servers: ServerAddresses) -> AsyncIterator[Sessions]:
+async def redis(servers: ServerAddresses) -> AsyncIterator[Redis]:
     redis = connect_redis(servers.token_redis_url)
-    yield Sessions(RedisCommands(redis), tenant_id=f"t{secrets.token_hex(6)}")
+    yield redis
     await redis.aclose()
+
+
+@pytest.fixture
+def sessions(redis: Redis) -> Sessions:
+    return sessions_of(redis, replicas=0)
+
+
+def sessions_of(redis: Redis, *, replicas: int) -> Sessions:
+    return Sessions(RedisCommands(redis), redis, tenant_id=f"t{secrets.token_hex(6)}", replicas=replicas)
 
 
 async def test_a_session_continues_under_a_new_secret(sessions: Sessions) -> None:
@@ -38,6 +49,14 @@ async def test_an_ended_session_does_not_continue(sessions: Sessions) -> None:
     _, anew = await sessions.sign_in("ada", tokens_valid_after=0, earlier=ended)
     assert anew.id != ended.id
     assert await sessions.find(cookie) is None
+
+
+@pytest.mark.heavy
+async def test_a_session_that_a_failover_might_bring_back_is_not_called_ended(redis: Redis) -> None:
+    sessions = sessions_of(redis, replicas=1)
+    _, session = await sessions.sign_in("ada", tokens_valid_after=0)
+    with pytest.raises(StoreUnavailable, match="too few replicas"):
+        await sessions.end(session)
 
 
 async def test_a_session_of_another_user_does_not_continue(sessions: Sessions) -> None:

@@ -71,8 +71,9 @@ def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
         id="t1", user_id="u1", issued_to="c1", issued_at=now, expires_at=now + 60_000, revision=0
     )
     with redis.Redis.from_url(addresses.management_redis_url) as client:
+        stored = {"primary": client.info("replication")["master_replid"], **json.decode(json.encode(record))}
         for token in tokens or (SUBJECT_TOKEN,):
-            client.set(subject_token_key("default", token), json.encode(record), px=60_000)
+            client.set(subject_token_key("default", token), json.encode(stored), px=60_000)
     with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
         administrator.set(position_key("default"), CopyPosition(is_whole=True).format())
         administrator.set(state_key("default"), COMPLETE)

@@ -50,6 +50,9 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
     ``minted_at`` by the first ``"user_id":"…"`` and so on in the encoded text. So ids need no escapes, ``context``
     comes last because its text is the integrator's, and no other field may hold text of a caller.
 
+    Where Redis has replicas, the encoded text begins with one more member, which ``LUA_STAMP`` adds: the primary that
+    stored it. Only that primary may take it.
+
     Attributes:
         id: Public id of the impersonation; safe to log, unlike the token.
         user_id: The user that the issued token will stand for (``sub``).
@@ -81,6 +84,30 @@ local minted_at = tonumber(string.match(record, '"minted_at":(%d+)') or '0')"""
 
 Not ``cjson.decode``: it would decode the whole ``context``, and refuses one that is nested deeply.
 """
+
+
+LUA_PRIMARY: Final = """
+local function replication()
+    local state = redis.call('INFO', 'replication')
+    local _, online = string.gsub(state, 'state=online', '')
+    return string.match(state, 'master_replid:(%x+)') or '', online
+end
+"""
+"""A function for scripts: ``replication()`` returns the id of this primary and how many replicas are online.
+
+A server that is promoted, or that starts, gives itself another id. It is read while the script runs, from the server
+that runs it: what a client knows of a server may be out of date.
+"""
+
+LUA_STAMP: Final = """
+local function stamp(record)
+    return '{"primary":"' .. (replication()) .. '",' .. string.sub(record, 2)
+end
+"""
+"""A function for scripts, after ``LUA_PRIMARY``: ``stamp(record)`` returns an encoded record with the primary."""
+
+LUA_STORED_BY: Final = """string.match(record, '^{"primary":"(%x+)"')"""
+"""An expression for scripts: the primary of an encoded ``record``; nil if it was stored without one."""
 
 
 def subject_token_key(tenant_id: str, subject_token: str) -> str:

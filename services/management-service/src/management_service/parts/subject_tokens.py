@@ -15,5 +15,6 @@ def subject_tokens(settings: Settings, shared: Shared) -> SubjectTokens:
         ttl_s=ttl_s,
         backlog=settings.audit_backlog,
         refusals=shared.minting_refusals,
+        is_replicated=settings.redis_replicas > 0,
     )
     return SubjectTokens(store, ttl_s=ttl_s)

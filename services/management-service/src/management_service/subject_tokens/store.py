@@ -15,6 +15,8 @@ from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
 from identity_common.wire.subject_tokens import (
     BEGUN_KEPT_MS,
     KEPT_AFTER_EXPIRY_MS,
+    LUA_PRIMARY,
+    LUA_STAMP,
     BegunImpersonation,
     SubjectTokenRecord,
     impersonation_key,
@@ -31,13 +33,17 @@ _FULL: Final = 0
 
 # KEYS: the subject token, the stream and the numbering of the audit trail, the impersonation. ARGV: how many entries
 # may wait in the stream, id of the entry, the entry, the record, its TTL in milliseconds, the ``BegunImpersonation``,
-# and its TTL. Returns 0 if the stream is full, and nil if the token exists; neither stores anything.
+# its TTL, and 1 if Redis has replicas. Returns 0 if the stream is full, and nil if the token exists; neither stores
+# anything.
 _STORE: Final = (
     LUA_APPEND
     + LUA_WAITING
+    + LUA_PRIMARY
+    + LUA_STAMP
     + """
 if waiting(KEYS[2], KEYS[3]) >= tonumber(ARGV[1]) then return 0 end
-if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[5]) then return false end
+local record = ARGV[8] == '1' and stamp(ARGV[4]) or ARGV[4]
+if not redis.call('SET', KEYS[1], record, 'NX', 'PX', ARGV[5]) then return false end
 redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
 append(KEYS[2], KEYS[3], ARGV[2], {ARGV[3]})
 return 1
@@ -84,10 +90,18 @@ class SubjectTokenWriter:
         ttl_s: Lifetime of a token.
         backlog: How many entries of the audit trail may wait in Redis for the bus.
         refusals: Of the same log; to be flushed at the end.
+        is_replicated: Whether Redis has replicas: then a token can only be taken at the primary that stored it.
     """
 
     def __init__(
-        self, redis: RedisCommands, *, tenant_id: str, ttl_s: int, backlog: int, refusals: AuditStream
+        self,
+        redis: RedisCommands,
+        *,
+        tenant_id: str,
+        ttl_s: int,
+        backlog: int,
+        refusals: AuditStream,
+        is_replicated: bool = False,
     ) -> None:
         self._redis = redis
         self._tenant_id = tenant_id
@@ -95,6 +109,7 @@ class SubjectTokenWriter:
         self._audit = AuditStreamKeys.of(LOG, tenant_id)
         self._backlog = backlog
         self._refusals = refusals
+        self._is_replicated = is_replicated
 
     def record_refusal(self, refused: RefusedMinting, origin: RequestOrigin) -> None:
         """Record a refusal for the audit trail, without waiting for Redis."""
@@ -162,7 +177,10 @@ class SubjectTokenWriter:
         recorded = (self._backlog, entry.id, encode_entry(entry))
         stored = (_encode(record), self._ttl_ms + KEPT_AFTER_EXPIRY_MS)
         begun = BegunImpersonation(record.issued_to, record.user_id, requested_by).format()
-        return self._redis.execute("EVAL", _STORE, 4, *keys, *recorded, *stored, begun, BEGUN_KEPT_MS)
+        impersonation = (begun, BEGUN_KEPT_MS)
+        return self._redis.execute(
+            "EVAL", _STORE, len(keys), *keys, *recorded, *stored, *impersonation, int(self._is_replicated)
+        )
 
     async def require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
         """Refuse with ``TemporarilyUnavailable`` if the token was not stored."""

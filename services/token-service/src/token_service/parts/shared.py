@@ -16,6 +16,7 @@ from identity_common.stores.capacity import measure_capacity
 from identity_common.stores.database import Startup
 from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.measures import measure_stores
+from identity_common.stores.replication_watch import ReplicationWatch
 from identity_common.stores.source_limit import SourceLimit
 from token_service.audit import TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
@@ -50,6 +51,8 @@ class Shared:
         self.connections = connections = Connections(settings)
         engine, bus, commands = connections.engine, connections.bus, connections.commands
         self._eviction_watch = EvictionWatch(connections.redis)
+        replicas = settings.redis_replicas
+        self._replication_watch = ReplicationWatch(connections.redis, replicas=replicas) if replicas else None
         ends_seen = Freshness("management")
         self.directory = _directory(settings, connections, ends_seen, catch_up_wait_s=catch_up_wait_s)
         self.revocations = Revocations(
@@ -137,6 +140,8 @@ class Shared:
                 self._third_parties.loop,
                 self._forgetting.loop,
             )
+            if self._replication_watch is not None:
+                lifetime.start(self._replication_watch.loop)
             self.claims_function.start(lifetime)
             lifetime.start(self._audit_relay.loop)
             lifetime.at_end(self.audit.flush)

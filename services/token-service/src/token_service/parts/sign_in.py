@@ -20,7 +20,7 @@ from token_service.tokens.id_token_hints import IdTokenHints
 def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     """Return the pages for users, and the endpoints that lead to them."""
     commands, tenant_id = shared.connections.commands, settings.tenant_id
-    sessions = Sessions(commands, tenant_id=tenant_id)
+    sessions = Sessions(commands, shared.connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas)
     hints = IdTokenHints(shared.keys, issuer=settings.issuer)
     flow = SignInFlow(
         shared.directory,

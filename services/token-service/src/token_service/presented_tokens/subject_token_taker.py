@@ -32,6 +32,7 @@ _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 _encode = msgspec.json.Encoder().encode
 
 _AUDIT_PAUSE_S: Final = 5
+_UNREADABLE: Final = "subject tokens cannot be read right now"
 _NOT_WITHIN: Final = ImpersonationSegments((), 2**48 - 1)
 """No impersonation begins later: the time in a ``jti`` has 12 hexadecimal digits."""
 
@@ -71,7 +72,8 @@ class SubjectTokenTaker:
         revocations: Tells which impersonations were ended.
         audit: The audit log in which the take is recorded.
         tenant_id: The tenant.
-        replicas: How many replicas must acknowledge a take; with any, each take uses a connection of its own.
+        replicas: How many replicas must be online, or nothing is spent, and acknowledge a take. With any, each take
+            uses a connection of its own, and only the primary that stored a token may take it.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class SubjectTokenTaker:
                 refusal.
 
         Raises:
-            StoreUnavailable: Redis does not answer: the token may or may not be spent.
+            StoreUnavailable: Redis does not answer, or too few replicas: the token may or may not be spent.
             TemporarilyUnavailable: The backlog of the audit trail is full: the token is not spent.
         """
         if not subject_token.startswith(PREFIX):
@@ -128,6 +130,7 @@ class SubjectTokenTaker:
         attempt = self._audit.attempt(request)
         organizations_of, organization, member = self._keys.memberships
         arguments = Arguments(
+            replicas=self._replicas,
             backlog=self._audit.backlog,
             attempt_id=attempt.id,
             attempt=encode_entry(attempt),
@@ -154,6 +157,12 @@ class SubjectTokenTaker:
                 request.note_reason("subject_token.unknown_or_spent")
                 _log.info("subject-token.refused", reason="unknown or spent")
                 return None
+            case b"another-primary":  # it may have been spent there
+                request.note_reason("subject_token.unknown_or_spent")
+                _log.info("subject-token.refused", reason="stored before Redis failed over")
+                return None
+            case b"unreplicated":
+                raise StoreUnavailable("redis", "too few replicas", why=_UNREADABLE)
             case b"lacking":
                 return UnspentSubjectToken(answer.revision, bool(answer.is_copy_whole))
             case b"taken":
@@ -171,7 +180,7 @@ class SubjectTokenTaker:
                 return Answer(*await execute_on_replicas(self._redis, *command, replicas=self._replicas))
             return Answer(*await self._commands.execute(*command))
         except StoreUnavailable as error:
-            raise error.explained("subject tokens cannot be read right now") from None
+            raise error.explained(_UNREADABLE) from None
 
     async def _spent(
         self,

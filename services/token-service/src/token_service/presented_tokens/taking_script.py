@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING
 from identity_common.wire.revocations import LUA_IS_WHOLE
-from identity_common.wire.subject_tokens import LUA_READ_RECORD
+from identity_common.wire.subject_tokens import LUA_PRIMARY, LUA_READ_RECORD, LUA_STORED_BY
 from token_service.directory.keys import LUA_IS_CURRENT, LUA_READ_MEMBERSHIPS, RecordKeys
 
 
@@ -33,6 +33,7 @@ class Arguments(NamedTuple):
     """The arguments that the script names.
 
     Attributes:
+        replicas: How many replicas must be online; with any, the record must be of this primary.
         backlog: How many entries may wait in the stream.
         attempt_id: Id of the entry of the attempt.
         attempt: The entry, without the members that the script adds.
@@ -52,6 +53,7 @@ class Arguments(NamedTuple):
         cutoffs: How many keys of other cutoffs there are.
     """
 
+    replicas: int
     backlog: int
     attempt_id: str
     attempt: bytes
@@ -75,7 +77,8 @@ class Answer(NamedTuple):
     """The answer of the script; members that belong to another outcome are None.
 
     Attributes:
-        outcome: All but ``taken`` spend nothing. ``lacking``: the directory or the copy of the revocations is behind.
+        outcome: All but ``taken`` spend nothing. ``another-primary``: before a failover, which may have lost that the
+            token was spent. ``lacking``: the directory or the copy of the revocations is behind.
         revision: Of the record, if something is lacking.
         is_copy_whole: Whether the copy of the revocations lacks nothing, if something is lacking.
         record: The record of the token, once it is taken; the others come with it.
@@ -87,7 +90,7 @@ class Answer(NamedTuple):
         memberships: Of the user; None if not read.
     """
 
-    outcome: Literal[b"backlog-full", b"unknown", b"lacking", b"taken"]
+    outcome: Literal[b"backlog-full", b"unknown", b"another-primary", b"unreplicated", b"lacking", b"taken"]
     revision: int
     is_copy_whole: int | None
     record: bytes
@@ -116,6 +119,13 @@ _FIND_RECORD: Final = f"""
 local record = redis.call('GET', subject_token)
 if not record then {_answer(outcome="'unknown'")} end
 {LUA_READ_RECORD}
+"""
+_REFUSE_IF_SPENDING_MAY_BE_LOST: Final = f"""
+if replicas ~= '0' then
+    local primary, online = replication()
+    if {LUA_STORED_BY} ~= primary then {_answer(outcome="'another-primary'")} end
+    if online < tonumber(replicas) then {_answer(outcome="'unreplicated'")} end
+end
 """
 # Found are three values that depend on the record, the other cutoffs, and from ``state`` on the records, state first.
 _READ_SUBJECT: Final = """
@@ -159,6 +169,7 @@ _ANSWER_TAKEN: Final = _answer(
 SCRIPT: Final = (
     LUA_APPEND
     + LUA_WAITING
+    + LUA_PRIMARY
     + LUA_READ_MEMBERSHIPS
     + LUA_IS_CURRENT
     + LUA_IS_WHOLE
@@ -166,6 +177,7 @@ SCRIPT: Final = (
     + _named("ARGV", Arguments._fields, rest="record_prefixes")
     + _REFUSE_IF_BACKLOG_IS_FULL
     + _FIND_RECORD
+    + _REFUSE_IF_SPENDING_MAY_BE_LOST
     + _READ_SUBJECT
     + _LEAVE_IF_LACKING
     + _TAKE

@@ -5,10 +5,11 @@ import hmac
 from typing import Final
 
 import msgspec
+from redis.asyncio import Redis
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id, new_secret
-from identity_common.stores.redis import RedisCommands
+from identity_common.stores.redis import RedisCommands, execute_on_replicas
 
 REMEMBERED_TTL_S: Final = 14 * 86_400
 """TTL, in seconds, of a session that the user asked to keep."""
@@ -37,11 +38,23 @@ _decode: Final = msgspec.json.Decoder(Session).decode
 
 
 class Sessions:
-    """The sessions of one tenant."""
+    """The sessions of one tenant.
 
-    def __init__(self, commands: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    Args:
+        commands: To Redis.
+        redis: Connections for commands with ``WAIT``.
+        tenant_id: The tenant.
+        replicas: How many replicas of Redis must acknowledge the end of a session.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self, commands: RedisCommands, redis: "Redis", *, tenant_id: str, replicas: int, clock: Clock = now_ms
+    ) -> None:
         self._commands = commands
+        self._redis = redis
         self._tenant_id = tenant_id
+        self._replicas = replicas
         self._clock = clock
 
     async def sign_in(
@@ -103,9 +116,9 @@ class Sessions:
         """End a session.
 
         Raises:
-            StoreUnavailable: Redis does not answer.
+            StoreUnavailable: Redis or too many of its replicas did not answer: a failover might bring the session back.
         """
-        await self._commands.execute("DEL", self._key(session.id))
+        await execute_on_replicas(self._redis, "DEL", self._key(session.id), replicas=self._replicas)
 
     async def _keep(self, session: Session, condition: str, ttl_s: int) -> bool:
         command = ("SET", self._key(session.id), _encode(session), "EX", ttl_s, condition)
