@@ -267,6 +267,13 @@ def test_numbers_have_bounds(variable: str, value: str, least: str) -> None:
     assert problems(**{variable: value}) == [f"{variable}: {least}"]
 
 
+def test_sentinels_require_what_keeps_tokens_spent() -> None:
+    by_sentinels = {"REDIS_URL": "redis+sentinel://token:hunter2@s1,s2/0?master=stead"}
+    assert problems(**by_sentinels) == ["REDIS_REPLICAS: must be at least 1, since REDIS_URL names sentinels"]
+    settings = Settings.from_environment({**GOOD, **by_sentinels, "REDIS_REPLICAS": "1"})
+    assert settings.redis_replicas == 1
+
+
 def test_settings_show_no_value() -> None:
     """Neither in a traceback nor in a log."""
     settings = Settings.from_environment(GOOD)

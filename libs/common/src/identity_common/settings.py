@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from identity_common.database_address import DatabaseAddress, MalformedAddressError
+from identity_common.redis_address import SCHEMES as SENTINEL_SCHEMES
 from identity_common.redis_address import redis_problems
 from identity_common.sealing import is_sealing_key
 from identity_common.uris import is_resource_indicator, is_usable_uri
@@ -97,6 +98,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     def wrong_redis(values: Mapping[str, Any]) -> list[str]:
         """Return a line if the address of Redis has neither of its forms."""
         return [f"REDIS_URL: {problem}" for problem in redis_problems(values.get("redis_url", "redis://"))]
+
+    @staticmethod
+    def wrong_replicas(values: Mapping[str, Any]) -> list[str]:
+        """Return a line if Redis may fail over without anything that prepares for it."""
+        if values.get("redis_url", "").startswith(SENTINEL_SCHEMES) and values.get("redis_replicas", 0) == 0:
+            return ["REDIS_REPLICAS: must be at least 1, since REDIS_URL names sentinels"]
+        return []
 
     @staticmethod
     def wrong_keys(values: Mapping[str, Any], field: str) -> list[str]:

@@ -75,7 +75,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of this service."""
-        found = super().problems(values) + cls.wrong_redis(values)
+        found = super().problems(values) + cls.wrong_redis(values) + cls.wrong_replicas(values)
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
         found += [

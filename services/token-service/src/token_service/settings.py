@@ -74,7 +74,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
         """Add the checks of this service."""
-        found = super().problems(values) + cls.wrong_redis(values)
+        found = super().problems(values) + cls.wrong_redis(values) + cls.wrong_replicas(values)
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
         found += cls.wrong_keys(values, "key_encryption_keys") + cls.wrong_keys(values, "environment_variable_keys")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from hiredis import pack_command
@@ -69,7 +70,8 @@ async def execute_on_replicas(redis: "Redis", *command: Argument, replicas: int)
             reply, *acknowledged = await pipeline.execute()
     except (RedisError, OSError, TimeoutError) as error:
         if isinstance(error, _NOT_PRIMARY):
-            await redis.connection_pool.disconnect(inuse_connections=False)
+            with suppress(RedisError):  # a connection that closes too slowly is closed nevertheless
+                await redis.connection_pool.disconnect(inuse_connections=False)
         raise _unavailable(error) from None
     if acknowledged and acknowledged[0] < replicas:
         raise StoreUnavailable("redis", "too few replicas")
