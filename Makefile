@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages services/console
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run images up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench bench-compare screenshots openapi settings messages lock mutants clean
+.PHONY: help run images up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench bench-compare screenshots openapi settings rules messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -107,7 +107,7 @@ test-k8s: $(INSTALLED) ##+ deploy/k8s on the cluster of kubectl, whose node has 
 test-k8s-long: $(INSTALLED) ##+ upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT, traefik)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
 
-k8s-check: $(INSTALLED) ##+ deploy/k8s by the schemas of Kubernetes, our rules, and the API server of KUBECONFIG or .ci/cluster
+k8s-check: $(INSTALLED) ##+ deploy/k8s and the chart by the schemas of Kubernetes, our rules, and the API server of KUBECONFIG or .ci/cluster
 	@[ -n "$$KUBECONFIG" ] || ! .ci/cluster answers || eval "$$(.ci/cluster environment)"; $(PYTEST) -m manifests tests/manifests
 
 test-observed: $(INSTALLED) ##+ traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
@@ -146,6 +146,13 @@ openapi: $(INSTALLED) ##+ write the OpenAPI document of the three services toget
 
 settings: $(INSTALLED) ##+ write docs/operations/settings.md from the settings of the services
 	@$(BIN)/python -m all_in_one.settings_page
+
+RULES := deploy/k8s/components/prometheus-operator/prometheus-rule.yaml
+
+rules: ##+ write the PrometheusRule of deploy/k8s from deploy/observe/rules.yml
+	@printf '%s\n' '# Written by `make rules`, from deploy/observe/rules.yml; a test compares.' \
+		'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' 'metadata: {name: stead}' 'spec:' >$(RULES)
+	@sed -n '/^groups:/,$$ s/^./  &/p' deploy/observe/rules.yml >>$(RULES)
 
 messages: $(INSTALLED) ##+ update the catalogues of the pages; `make messages NEW=fr` creates new ones
 	@for pages in $(PAGES); do (cd $$pages && \
