@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.support.manifests import ROOT, Manifest, manifests
+from tests.support.manifests import ROOT, Manifest, manifests, values_in_the_documents
 
 pytestmark = pytest.mark.manifests
 
@@ -173,8 +173,11 @@ def test_a_package_contains_what_the_links_lead_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.30", kubernetes_validate.latest_version()])
-def test_everything_that_it_installs_matches_its_strict_schema(version: str) -> None:
-    for each in rendered(EVERYTHING):
+@pytest.mark.parametrize("values", [EVERYTHING, {**ADDRESS, **values_in_the_documents()}], ids=["all", "documented"])
+def test_everything_that_it_installs_matches_its_strict_schema(values: dict[str, Any], version: str) -> None:
+    found = rendered(values)
+    assert {"Ingress", "PodMonitor", "PrometheusRule"} <= {each["kind"] for each in found}
+    for each in found:
         if each["apiVersion"] != OF_THE_OPERATOR:
             kubernetes_validate.validate(each, version, strict=True)
 

@@ -41,6 +41,16 @@ def kustomizations(kind: str) -> list[str]:
 
 def examples_in_the_documents() -> list[Manifest]:
     """Return the manifests that docs/operations shows."""
+    return [each for each in _yaml_in_the_documents() if "kind" in each]
+
+
+def values_in_the_documents() -> Manifest:
+    """Return the values of the Helm chart that docs/operations shows."""
+    (values,) = (each for each in _yaml_in_the_documents() if "kind" not in each)
+    return values
+
+
+def _yaml_in_the_documents() -> list[Manifest]:
     text = "".join((ROOT / f"docs/operations/{name}.md").read_text() for name in ("kubernetes", "backup-and-restore"))
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [each for block in blocks for each in yaml.safe_load_all(block)]
