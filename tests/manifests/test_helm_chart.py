@@ -172,8 +172,11 @@ def test_a_package_contains_what_the_links_lead_to(tmp_path: Path) -> None:
     assert rendered(EVERYTHING, of=package) == rendered(EVERYTHING)
 
 
-@pytest.mark.parametrize("version", ["1.30", kubernetes_validate.latest_version()])
-@pytest.mark.parametrize("values", [EVERYTHING, {**ADDRESS, **values_in_the_documents()}], ids=["all", "documented"])
+@pytest.mark.parametrize(
+    ("values", "version"),
+    [(EVERYTHING, "1.30"), ({**ADDRESS, **values_in_the_documents()}, kubernetes_validate.latest_version())],
+    ids=["all", "documented"],
+)
 def test_everything_that_it_installs_matches_its_strict_schema(values: dict[str, Any], version: str) -> None:
     found = rendered(values)
     assert {"Ingress", "PodMonitor", "PrometheusRule"} <= {each["kind"] for each in found}
@@ -412,6 +415,9 @@ def test_an_upgrade_makes_new_jobs_and_a_setting_does_not() -> None:
         ({"baseUrl": "https://id.example.com/"}, "at '/baseUrl': 'https://id.example.com/' does not match pattern"),
         ({"baseUrl": ["https://id.example.com"]}, "at '/baseUrl': got array, want string"),
         ({"baseURL": "https://id.example.com"}, "additional properties 'baseURL' not allowed"),
+        ({"images": None}, "at '': missing property 'images'"),
+        ({"services": {"console": None}}, "at '/services': missing property 'console'"),
+        ({"edge": {"gateway": None}}, "at '/edge': missing property 'gateway'"),
         ({"trustedProxies": "1"}, "at '/trustedProxies': got string, want integer"),
         ({"trustedProxies": -1}, "at '/trustedProxies': minimum: got -1, want 0"),
         ({"images": {"repository": "a"}}, "at '/images': additional properties 'repository' not allowed"),

@@ -66,7 +66,7 @@ change the object that they are given. */ -}}
 {{- range list "DATABASE_URL" "REDIS_URL" "NATS_URL" "KEY_ENCRYPTION_KEYS" "ENVIRONMENT_VARIABLE_KEYS" "AUDIT_HEAD_KEYS" "COOKIE_KEYS" -}}
   {{- if hasKey $settings . }}{{ fail (printf "settings: %s is a secret: put it into the existingSecret" .) }}{{ end -}}
 {{- end -}}
-{{- $given := dict "BASE_URL" .values.baseUrl "TRUSTED_PROXIES" (toString .values.trustedProxies) -}}
+{{- $given := dict "BASE_URL" .values.baseUrl "TRUSTED_PROXIES" (toString (int64 .values.trustedProxies)) -}}
 {{- if .values.storesCa -}}
   {{- $path := "/etc/stead/stores-ca/ca.crt" -}}
   {{- $given = merge $given (dict "PGSSLMODE" "verify-full" "PGSSLROOTCERT" $path "SSL_CERT_FILE" $path) -}}
