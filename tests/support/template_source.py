@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from identity_common.bus.connection import Bus
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.outbox.lost_writes import LostWrites
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
@@ -58,6 +60,7 @@ class TemplateSource:
             bus,
             settings.database_url,
             Republication(self._changes, tenant_id=self.tenant_id, steps=(self._record_members,)),
+            LostWrites(bus, None, CollectorRegistry(), source="template", tenant_id=self.tenant_id),
             source="template",
             tenant_id=self.tenant_id,
             published=self._published,

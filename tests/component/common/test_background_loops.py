@@ -3,10 +3,12 @@
 import asyncio
 
 import nats
+from prometheus_client import CollectorRegistry
 
 from identity_common.bus.connection import Bus
 from identity_common.lifetime import Lifetime
 from identity_common.outbox.changes import Changes
+from identity_common.outbox.lost_writes import LostWrites
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
@@ -47,6 +49,7 @@ async def test_a_replica_keeps_listening_to_the_active_relay_after_a_malformed_m
         bus,
         settings.database_url,
         republication,
+        LostWrites(bus, None, CollectorRegistry(), source="management", tenant_id=management.tenant_id),
         source="management",
         tenant_id=management.tenant_id,
         published=published,

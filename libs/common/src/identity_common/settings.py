@@ -20,6 +20,7 @@ from identity_common.uris import is_resource_indicator, is_usable_uri
 from stead.nats_addresses import parse_nats_addresses
 
 Environment = Literal["development", "production"]
+AfterLostWrites = Literal["repair", "refuse"]
 
 _SECRET: Final = msgspec.Meta(extra={"secret": True})
 Secret = Annotated[str, _SECRET]

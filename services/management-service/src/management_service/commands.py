@@ -29,7 +29,7 @@ from management_service.invitations.service import Invitations
 from management_service.parts import shared_with_commands as parts
 from management_service.passwords.hashing import Passwords
 from management_service.republication import republication_steps
-from management_service.restoration import restore
+from management_service.restoration import mend
 from management_service.roles.assignments import Assignments
 from management_service.roles.service import Roles
 from management_service.settings import Settings
@@ -78,7 +78,7 @@ def restored(settings: Settings) -> None:
         CommandError: The service is running, or NATS does not answer.
     """
     bus = Bus(settings.nats_url, service="management", replicas=settings.nats_replicas)
-    run_restoration(_of_source(settings).restore(bus, restore), service="management-service")
+    run_restoration(_of_source(settings).restore(bus, mend), service="management-service")
 
 
 def canonicalize_phones(settings: Settings) -> None:
@@ -98,7 +98,9 @@ async def _canonicalize_phones(settings: Settings) -> None:
 def _of_source(settings: Settings) -> SourceCommands:
     engine, tenant_id = parts.engine(settings), settings.tenant_id
     changes = parts.changes(settings, engine, Progress())
-    return SourceCommands(engine, changes, steps=republication_steps(tenant_id), tenant_id=tenant_id)
+    return SourceCommands(
+        engine, changes, steps=republication_steps(tenant_id), source="management", tenant_id=tenant_id
+    )
 
 
 async def _bootstrap(

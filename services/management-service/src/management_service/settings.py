@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from identity_common.settings import ApiSettings, Secret
+from identity_common.settings import AfterLostWrites, ApiSettings, Secret
 
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
@@ -32,6 +32,9 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         allow_http_loopback_redirects: Whether Traditional and SPA applications may have redirect URIs with ``http`` on
             loopback, as Native ones may (RFC 9700 section 2.6); for development. Stored ones stay valid in any case.
+        after_lost_writes: What follows when the database lacks changes that were published, as after the promotion of a
+            standby that had not received them: ``repair`` signs everyone out and publishes the whole state; ``refuse``
+            answers writes with 503 until ``restored`` was run.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         bootstrap_secret_name: The Kubernetes Secret, in the namespace of the pod, that ``bootstrap`` writes the
             credentials to; empty for none.
@@ -58,6 +61,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     redis_replicas: int = 0
     subject_token_ttl_s: int = 600
     allow_http_loopback_redirects: bool = False
+    after_lost_writes: AfterLostWrites = "repair"
     database_connections: int = 10
     bootstrap_secret_name: str = ""
     bootstrap_file: str = ""

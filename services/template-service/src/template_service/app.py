@@ -30,7 +30,7 @@ from template_service.parts.shared_with_commands import changes, engine
 from template_service.parts.use_cases import use_cases
 from template_service.permissions.routes import OrganizationPermissionController
 from template_service.republication import WholeState
-from template_service.restoration import restore
+from template_service.restoration import mend
 from template_service.roles.routes import (
     OrganizationRoleController,
     OrganizationRolePermissionController,
@@ -105,11 +105,15 @@ def restored(settings: Settings) -> None:
         CommandError: The service is running, or NATS does not answer.
     """
     bus = Bus(settings.nats_url, service="template", replicas=settings.nats_replicas)
-    run_restoration(_commands(settings).restore(bus, restore), service="template-service")
+    run_restoration(_commands(settings).restore(bus, mend), service="template-service")
 
 
 def _commands(settings: Settings) -> SourceCommands:
     pool, tenant_id = engine(settings), settings.tenant_id
     return SourceCommands(
-        pool, changes(settings, pool, Progress()), steps=WholeState(tenant_id).steps, tenant_id=tenant_id
+        pool,
+        changes(settings, pool, Progress()),
+        steps=WholeState(tenant_id).steps,
+        source="template",
+        tenant_id=tenant_id,
     )

@@ -1,13 +1,12 @@
-"""After the database was restored to an earlier point: see docs/operations/backup-and-restore.md."""
+"""Repairs the state after the database lost changes: see docs/operations/backup-and-restore.md."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import ARRAY, Text, bindparam, text
 
-from identity_common.bus.connection import Bus
-from identity_common.outbox.changes import Changes, Transaction
-from identity_common.outbox.republication import Republication
-from identity_common.outbox.restoration import Published, raise_revision, unknown_aggregates
+from identity_common.outbox.changes import Transaction
+from identity_common.outbox.restoration import Published
 from template_service.fan_out.events import NOTHING
 
 _PERMISSIONS: Final = "member-permissions"
@@ -26,26 +25,15 @@ _STORE_EMPTY: Final = text(
 _READ_AGAIN: Final = text("DELETE FROM directory_position WHERE tenant_id = :tenant")
 
 
-async def restore(changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
-    """Raise the revision and all versions; delete from the bus what the database does not have.
-
-    The relay publishes the whole state when the service starts.
-
-    Raises:
-        StillRunningError: The service is running.
-        nats.errors.Error: NATS does not answer.
-    """
-    await changes.prepare()
-    unknown = await unknown_aggregates(bus, republication, source="template", tenant_id=tenant_id)
-    async with changes.transaction(await_publication=False) as transaction:
-        # No version exceeds the revision: whatever increments a version also records an event.
-        version = await raise_revision(transaction, bus, source="template", tenant_id=tenant_id)
-        for statement in _RAISE_VERSIONS:
-            await transaction.connection.execute(statement, {"tenant": tenant_id, "version": version})
-        members = [published for published in unknown if published.kind == _PERMISSIONS]
-        await _store_empty(transaction, members, version=version, tenant_id=tenant_id)
-        await transaction.connection.execute(_READ_AGAIN, {"tenant": tenant_id})
-        transaction.changes += [published.deletion for published in unknown if published.kind != _PERMISSIONS]
+async def mend(transaction: Transaction, unknown: Sequence[Published], *, revision: int, tenant_id: str) -> None:
+    """Raise all versions; delete from the bus what the database does not have."""
+    # No version exceeds the revision: whatever increments a version also records an event.
+    for statement in _RAISE_VERSIONS:
+        await transaction.connection.execute(statement, {"tenant": tenant_id, "version": revision})
+    members = [published for published in unknown if published.kind == _PERMISSIONS]
+    await _store_empty(transaction, members, version=revision, tenant_id=tenant_id)
+    await transaction.connection.execute(_READ_AGAIN, {"tenant": tenant_id})
+    transaction.changes += [published.deletion for published in unknown if published.kind != _PERMISSIONS]
 
 
 async def _store_empty(transaction: Transaction, members: list[Published], *, version: int, tenant_id: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from identity_common.settings import ApiSettings, Secret
+from identity_common.settings import AfterLostWrites, ApiSettings, Secret
 
 
 class Settings(ApiSettings, frozen=True, kw_only=True):
@@ -12,11 +12,14 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``, or by sentinels (``redis+sentinel://``); holds the revocations
             of access tokens.
+        after_lost_writes: What follows when the database lacks changes that were published: ``repair`` publishes the
+            whole state; ``refuse`` answers writes with 503 until ``restored`` was run. As for management-service.
         database_connections: Size of the PostgreSQL pool; look-ups, conditions and background work use a few more.
         revision_wait_s: How long a request waits for the revision of management-service that it requires.
     """
 
     redis_url: Secret
+    after_lost_writes: AfterLostWrites = "repair"
     database_connections: int = 10
     revision_wait_s: float = 2.0
 

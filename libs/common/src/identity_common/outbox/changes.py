@@ -10,10 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.audited_request import AuditedRequest, audited_request
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.audit import audit_entries, entry_of_write
 from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.revisions import Source, note_revision
+from identity_common.stores.database import server_of
 from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.wire.audit import AuditEntry
 from identity_common.wire.audit_entries import entry_json
@@ -29,7 +31,7 @@ _APPEND = text(
         UPDATE source_revision SET
             revision = revision + cardinality(:subjects),
             audit_sequence = audit_sequence + cardinality(:entries)
-        WHERE tenant_id = :tenant_id
+        WHERE tenant_id = :tenant_id AND checked_server = :server
         RETURNING revision, revision - cardinality(:subjects) AS base, audit_sequence
     ), change AS (
         SELECT * FROM unnest(:subjects, :types, :aggregates, :data, :deleted)
@@ -56,6 +58,7 @@ _APPEND = text(
     bindparam("tenant_id", type_=Text),
     bindparam("traceparent", type_=Text),
     bindparam("channel", type_=Text),
+    bindparam("server", type_=Text),
 )
 _RETURNED = text("DELETE FROM deleted_aggregate WHERE tenant_id = :tenant_id AND subject = ANY(:subjects)").bindparams(
     bindparam("subjects", type_=ARRAY(Text))
@@ -64,7 +67,13 @@ _WERE_DELETED = text(
     "SELECT subject FROM deleted_aggregate WHERE tenant_id = :tenant_id AND subject = ANY(:subjects)"
 ).bindparams(bindparam("subjects", type_=ARRAY(Text)))
 _CURRENT = text("SELECT revision FROM source_revision WHERE tenant_id = :tenant_id")
-_PREPARE = text("INSERT INTO source_revision (tenant_id, revision) VALUES (:tenant_id, 0) ON CONFLICT DO NOTHING")
+_PREPARE = text(
+    """
+    INSERT INTO source_revision (tenant_id, revision, checked_server) VALUES (:tenant_id, 0, :server)
+    ON CONFLICT DO NOTHING
+    """
+)
+_UNCHECKED: Final = "the database may lack changes that were made before a failover"
 
 
 class Transaction:
@@ -114,6 +123,9 @@ class Transaction:
 class Changes:
     """Opens transactions. After a commit, the caller briefly waits until the events are in the stream.
 
+    On a server that was not found to have every published change no change commits: its revision could repeat one that
+    was published, and no other service would apply it (``LostWrites``).
+
     The wait makes "create, then use" work without ``Identity-Revision``: an acknowledged write is in the stream, and
     the token service reads up to the head of the stream before it refuses an unknown id. While the bus is down no
     request waits: a timeout turns waiting off until the relay advances again.
@@ -148,7 +160,7 @@ class Changes:
     async def prepare(self) -> None:
         """Create the tenant's revision counter if it is missing."""
         async with self._engine.begin() as connection:
-            await connection.execute(_PREPARE, {"tenant_id": self._tenant_id})
+            await connection.execute(_PREPARE, {"tenant_id": self._tenant_id, "server": server_of(connection)})
 
     @asynccontextmanager
     async def transaction(self, *, await_publication: bool = True) -> AsyncGenerator[Transaction, None]:
@@ -198,7 +210,7 @@ class Changes:
             occurred_at=now,
         )
         async with self._engine.begin() as connection:
-            await connection.execute(_APPEND, self._appended([], [entry], now))
+            await self._record(connection, [], [entry], now)
 
     @asynccontextmanager
     async def unpublished(self) -> AsyncGenerator[AsyncConnection, None]:
@@ -222,9 +234,18 @@ class Changes:
             await self._forget_deletions(transaction)
         now = self._clock()
         entries = [] if request is None else self._entries(request, changes, now)
-        return int((await transaction.connection.execute(_APPEND, self._appended(changes, entries, now))).scalar_one())
+        return await self._record(transaction.connection, changes, entries, now)
 
-    def _appended(self, changes: Sequence[Change], entries: Sequence[AuditEntry], now: int) -> dict[str, object]:
+    async def _record(
+        self, connection: AsyncConnection, changes: Sequence[Change], entries: Sequence[AuditEntry], now: int
+    ) -> int:
+        values = self._values(changes, entries, now) | {"server": server_of(connection)}
+        revision = await connection.scalar(_APPEND, values)
+        if revision is None:
+            raise StoreUnavailable("postgresql", "UncheckedServer", why=_UNCHECKED)
+        return int(revision)
+
+    def _values(self, changes: Sequence[Change], entries: Sequence[AuditEntry], now: int) -> dict[str, object]:
         return {
             "tenant_id": self._tenant_id,
             "occurred_at": now,

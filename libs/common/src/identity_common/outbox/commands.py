@@ -1,21 +1,14 @@
 """The commands of a service that publishes its changes: republication, and repair after a restoration."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.republication import Republication, Step
-from identity_common.outbox.restoration import connected
-
-
-class Restore(Protocol):
-    """Makes the restored database of a service safe to start with."""
-
-    async def __call__(self, changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
-        """Work in transactions of ``changes``; the bus is connected."""
+from identity_common.outbox.restoration import Mend, Restoration, connected
+from identity_common.revisions import Source
 
 
 class SourceCommands:
@@ -25,12 +18,16 @@ class SourceCommands:
         engine: The connections.
         changes: Opens transactions on them.
         steps: One step for each kind of aggregate.
+        source: The source.
         tenant_id: The tenant.
     """
 
-    def __init__(self, engine: AsyncEngine, changes: Changes, *, steps: Sequence[Step], tenant_id: str) -> None:
+    def __init__(
+        self, engine: AsyncEngine, changes: Changes, *, steps: Sequence[Step], source: Source, tenant_id: str
+    ) -> None:
         self._engine = engine
         self._changes = changes
+        self._source: Source = source
         self._tenant_id = tenant_id
         self._republication = Republication(changes, tenant_id=tenant_id, steps=steps)
 
@@ -41,7 +38,7 @@ class SourceCommands:
         finally:
             await self._engine.dispose()
 
-    async def restore(self, bus: Bus, restore: Restore) -> None:
+    async def restore(self, bus: Bus, mend: Mend) -> None:
         """Make a database that was restored to an earlier point safe to start with.
 
         Raises:
@@ -50,6 +47,8 @@ class SourceCommands:
         """
         try:
             async with connected(bus):
-                await restore(self._changes, self._republication, bus, tenant_id=self._tenant_id)
+                await Restoration(
+                    self._changes, self._republication, bus, mend, source=self._source, tenant_id=self._tenant_id
+                ).restore()
         finally:
             await self._engine.dispose()

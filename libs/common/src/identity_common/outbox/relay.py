@@ -16,6 +16,7 @@ from identity_common.bus.standing_subscription import StandingSubscription
 from identity_common.bus.streams import StoredWatermark, ensure_streams, last_watermark
 from identity_common.clock import now_ms
 from identity_common.outbox.active_publisher import ActivePublisher
+from identity_common.outbox.lost_writes import LostWrites
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
 from identity_common.revisions import Source
@@ -66,6 +67,7 @@ class Relay:
         bus: Bus,
         database_url: str,
         republication: Republication,
+        lost_writes: LostWrites,
         *,
         source: Source,
         tenant_id: str,
@@ -73,6 +75,8 @@ class Relay:
     ) -> None:
         self.published = published
         self._republication = republication
+        self._lost_writes = lost_writes
+        self._is_refusing = False
         self._bus = bus
         self._source: Source = source
         self._tenant_id = tenant_id
@@ -113,8 +117,14 @@ class Relay:
             _log.warning("relay.report-malformed", source=self._source)
 
     async def _begin(self, connection: asyncpg.Connection) -> None:
-        """Go to the last published revision; request a republication if the stream is empty or behind."""
+        """Go to the last published revision; request a republication if the stream is empty or behind.
+
+        While changes are refused, nothing is published.
+        """
         await ensure_streams(self._bus)
+        self._is_refusing = not await self._lost_writes.check(connection)
+        if self._is_refusing:
+            return
         last: int | None = await connection.fetchval(_LAST_PUBLISHED, self._tenant_id)
         self._last, self._stored = last or 0, 0
         if last is None:
@@ -128,6 +138,9 @@ class Relay:
 
     async def _relay_batch(self, connection: asyncpg.Connection, publisher: Publisher) -> bool:
         """Publish a batch of rows and the watermark, then delete the rows; return whether there was anything to do."""
+        if self._is_refusing:
+            self._lost_writes.note()
+            return False
         republication = await connection.fetchrow(_REPUBLICATION, self._tenant_id)
         if republication is not None and republication["last_revision"] is None:
             await self._republication.run()

@@ -1,13 +1,14 @@
-"""Repair after a source's database was restored to an earlier point: new revisions exceed all that were published.
+"""Repair of a source's database that lacks published changes: new revisions exceed all that were published.
 
-The service must be stopped; its relay publishes the whole state when it starts, because the stream is then behind
-(docs/decisions/0022). Does not own the tables of the aggregates.
+The database was restored to an earlier point, or a standby without the last changes was promoted. The relay publishes
+the whole state when it begins, because the stream is then behind (docs/decisions/0022, 0040). Does not own the tables
+of the aggregates.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import json
 from nats.errors import Error as NatsError
@@ -19,10 +20,11 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams, last_watermark, stream_info
 from identity_common.clock import now_ms
 from identity_common.outbox.change import Change
-from identity_common.outbox.changes import Transaction
+from identity_common.outbox.changes import Changes, Transaction
 from identity_common.outbox.relay import LOCK
 from identity_common.outbox.republication import Republication
 from identity_common.revisions import Source
+from identity_common.stores.database import server_of
 from identity_common.wire.events import STREAM_STATE, event_subject
 from stead.event_types import CloudEvent
 
@@ -36,7 +38,8 @@ _CURRENT: Final = text("SELECT revision FROM source_revision WHERE tenant_id = :
 # The entries that this source has published since are in the trail: a repeated number would be dropped there.
 _RAISE: Final = text(
     """
-    UPDATE source_revision SET revision = :revision, audit_sequence = GREATEST(:least, audit_sequence + 1)
+    UPDATE source_revision SET
+        revision = :revision, audit_sequence = GREATEST(:least, audit_sequence + 1), checked_server = :server
     WHERE tenant_id = :tenant
     """
 )
@@ -89,23 +92,81 @@ async def require_stopped(connection: AsyncConnection, *, lock: str, tenant_id: 
         raise StillRunningError
 
 
+class Mend(Protocol):
+    """Repairs what a service's own tables and consumers need, in the transaction of the new revision."""
+
+    async def __call__(
+        self, transaction: Transaction, unknown: Sequence[Published], *, revision: int, tenant_id: str
+    ) -> None:
+        """Record the deletion of the aggregates that the database does not know, and what else must end."""
+
+
+class Restoration:
+    """Makes a source's database that lacks published changes safe to publish from; the relay then publishes all of it.
+
+    Args:
+        changes: Opens transactions.
+        republication: Knows every aggregate of the database.
+        bus: Connected when one of the methods is called.
+        mend: The service's part.
+        source: The source.
+        tenant_id: The tenant.
+    """
+
+    def __init__(
+        self, changes: Changes, republication: Republication, bus: Bus, mend: Mend, *, source: Source, tenant_id: str
+    ) -> None:
+        self._changes = changes
+        self._republication = republication
+        self._bus = bus
+        self._mend = mend
+        self._source: Source = source
+        self._tenant_id = tenant_id
+
+    async def restore(self) -> None:
+        """Repair the database while the service is stopped.
+
+        Raises:
+            StillRunningError: The service is running.
+            nats.errors.Error: NATS does not answer.
+        """
+        await self._changes.prepare()
+        await self._repair(is_stopped=True)
+
+    async def repair(self) -> None:
+        """Repair the database from the active relay: it holds the lock, and other writes are refused until the commit.
+
+        Raises:
+            nats.errors.Error: NATS does not answer.
+        """
+        await self._repair(is_stopped=False)
+
+    async def _repair(self, *, is_stopped: bool) -> None:
+        source, tenant_id = self._source, self._tenant_id
+        unknown = await unknown_aggregates(self._bus, self._republication, source=source, tenant_id=tenant_id)
+        async with self._changes.transaction(await_publication=False) as transaction:
+            if is_stopped:
+                await require_stopped(transaction.connection, lock=LOCK, tenant_id=tenant_id)
+            revision = await raise_revision(transaction, self._bus, source=source, tenant_id=tenant_id)
+            await self._mend(transaction, unknown, revision=revision, tenant_id=tenant_id)
+
+
 async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, tenant_id: str) -> int:
     """Raise the source's revision above every earlier one, and empty the outbox; return the revision.
 
     The number of the last entry of the audit trail is raised as well. The audit outbox stays: entries that were
-    published before are dropped as repeats.
+    published before are dropped as repeats. Changes commit on this server from now on.
 
     Raises:
-        StillRunningError: The service is running.
         nats.errors.Error: NATS does not answer.
     """
     connection, values = transaction.connection, {"tenant": tenant_id}
-    await require_stopped(connection, lock=LOCK, tenant_id=tenant_id)
     watermark = await last_watermark(bus.jetstream(), source, tenant_id)
     current = (await connection.execute(_CURRENT, values)).scalar_one()
     least = REVISIONS_PER_MS * now_ms()
     revision = max(least, watermark.revision + 1, current + 1)
-    await connection.execute(_RAISE, {**values, "revision": revision, "least": least})
+    server = server_of(connection)
+    await connection.execute(_RAISE, {**values, "revision": revision, "least": least, "server": server})
     await connection.execute(_FORGET, values)  # the republication sends the states that these events had
     return int(revision)
 

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from identity_common.stores.database_servers import THIS_SERVER
+
 CREATE: Final = (
     # One row for each tenant. Updated by the last statement of a transaction: revisions are in the order of commits.
     """CREATE TABLE source_revision (
@@ -50,6 +52,14 @@ CREATE_AUDIT: Final = (
     )""",
 )
 """Added by a later migration."""
+ADD_CHECKED_SERVER: Final = (
+    "ALTER TABLE source_revision ADD COLUMN checked_server text",
+    # A service that starts without the bus after this migration goes on writing.
+    f"UPDATE source_revision SET checked_server = {THIS_SERVER}",  # noqa: S608 - a constant
+)
+"""The server on which the database was found to have every published change (``LostWrites``)."""
+DROP_CHECKED_SERVER: Final = "ALTER TABLE source_revision DROP COLUMN checked_server"
+
 DROP_AUDIT: Final = (
     "DROP TABLE audit_outbox",
     "ALTER TABLE source_revision DROP COLUMN audit_sequence",

@@ -49,7 +49,7 @@ from identity_common.database_address import SCHEME
 from identity_common.failures import AnyFailure, StoreUnavailable, log_fields
 from identity_common.lifetime import Lifetime
 from identity_common.paging import Page
-from identity_common.stores.database_servers import database_servers
+from identity_common.stores.database_servers import THIS_SERVER, database_servers
 from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
 from identity_common.telemetry.logs import get_logger
 
@@ -63,6 +63,7 @@ _POOL_TIMEOUT_S: Final = 2.0
 _STATEMENT_TIMEOUT_S: Final = 30.0
 _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
+_SERVER: Final = "server"
 _CANCELLED: Final = "57014"
 _READ_ONLY: Final = "25006"
 _WHY: Final = "the database does not answer right now"
@@ -135,9 +136,24 @@ def create_database_engine(
         pool_timeout=_POOL_TIMEOUT_S,
         pool_use_lifo=True,
     )
+    event.listen(engine.sync_engine, "connect", _note_server)
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     event.listen(engine.sync_engine, "handle_error", _leave_standby)
     return engine
+
+
+def _note_server(connection: Any, record: pool.ConnectionPoolEntry) -> None:
+    """Read which server a new connection is to: a write then compares it without a round trip."""
+    cursor = connection.cursor()
+    cursor.execute(f"SELECT {THIS_SERVER}")
+    record.info[_SERVER] = cursor.fetchone()[0]
+    cursor.close()
+    connection.rollback()
+
+
+def server_of(connection: AsyncConnection) -> str:
+    """Return the server of a connection, as ``THIS_SERVER``."""
+    return str(connection.info[_SERVER])
 
 
 def _leave_standby(context: ExceptionContext) -> None:

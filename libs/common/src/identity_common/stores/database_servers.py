@@ -11,6 +11,14 @@ import asyncpg
 
 from identity_common.database_address import DatabaseAddress
 
+THIS_SERVER: Final = """(
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE
+        (SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
+    END
+)"""
+"""SQL: the server's cluster and timeline. A promotion, a recovery to a point in time and a dump that is restored into
+another cluster each change it; a restart does not."""
+
 _HOST_TIMEOUT_S: Final = 2.0
 _NEXT: Final = (
     OSError,

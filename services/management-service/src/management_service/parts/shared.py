@@ -14,8 +14,10 @@ from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import AuditStreamRelay
 from identity_common.outbox.backlog import measure_outbox
+from identity_common.outbox.lost_writes import LostWrites
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
+from identity_common.outbox.restoration import Restoration
 from identity_common.progress import Progress
 from identity_common.sealing import SealingKeys
 from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
@@ -33,6 +35,7 @@ from management_service.parts.shared_with_commands import changes, sign_in_attem
 from management_service.passwords.checks import PasswordChecks
 from management_service.passwords.hashing import Passwords
 from management_service.republication import republication_steps
+from management_service.restoration import mend
 from management_service.settings import Settings
 from management_service.subject_tokens.store import LOG as SUBJECT_TOKEN_LOG
 from stead import AsyncAccessTokenVerifier
@@ -63,8 +66,21 @@ class Shared:
                 self.registry, "audit_heads_refused", "Heads of the audit trail that were not signed: see the log."
             ),
         )
+        restoration = Restoration(self.changes, republication, bus, mend, source="management", tenant_id=tenant_id)
         self._relay = Relay(
-            bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
+            bus,
+            settings.database_url,
+            republication,
+            LostWrites(
+                bus,
+                restoration.repair if settings.after_lost_writes == "repair" else None,
+                self.registry,
+                source="management",
+                tenant_id=tenant_id,
+            ),
+            source="management",
+            tenant_id=tenant_id,
+            published=published,
         )
         self._audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
         self._audit_ingestion = AuditIngestion(
@@ -110,12 +126,12 @@ class Shared:
 
     async def _start_with_database(self, lifetime: Lifetime) -> None:
         await self.changes.prepare()
+        lifetime.start(self._relay)  # it lets changes commit after a failover
         await self.claims_functions.renew_seals()
         # Earlier versions sealed the keys of heads with those of environment variables, which token-service knows.
         earlier = self._settings.environment_variable_keys
         await self.head_keys.renew_seals(SealingKeys((*self._settings.audit_head_keys, *earlier)))
         lifetime.start(
-            self._relay,
             self._audit_relay.loop,
             self._subject_token_relay.loop,
             self._audit_ingestion.loop,

@@ -14,8 +14,10 @@ from identity_common.lifetime import Lifetime
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
+from identity_common.outbox.lost_writes import LostWrites
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
+from identity_common.outbox.restoration import Restoration
 from identity_common.progress import Progress
 from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.database import Startup
@@ -32,6 +34,7 @@ from template_service.organizations.replies import organization_name_responder
 from template_service.parts.connections import Connections
 from template_service.parts.shared_with_commands import changes
 from template_service.republication import WholeState
+from template_service.restoration import mend
 from template_service.search import search_responder
 from template_service.settings import Settings
 
@@ -54,10 +57,19 @@ class Shared:
             catch_up_wait_s=catch_up_wait_s,
         )
         republication = Republication(self.changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
+        restoration = Restoration(self.changes, republication, bus, mend, source="template", tenant_id=tenant_id)
+        self.registry, self.samples = CollectorRegistry(), Samples()
         self._relay = Relay(
             bus,
             settings.database_url,
             republication,
+            LostWrites(
+                bus,
+                restoration.repair if settings.after_lost_writes == "repair" else None,
+                self.registry,
+                source="template",
+                tenant_id=tenant_id,
+            ),
             source="template",
             tenant_id=tenant_id,
             published=self.published,
@@ -79,7 +91,6 @@ class Shared:
             ),
             RevocationReader(connections.commands, tenant_id=tenant_id),
         )
-        self.registry, self.samples = CollectorRegistry(), Samples()
         self._measure(settings)
 
     def _measure(self, settings: Settings) -> None:

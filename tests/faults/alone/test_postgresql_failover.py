@@ -1,0 +1,172 @@
+"""PostgreSQL fails over to a standby: what that standby had not received is noticed, and silences nothing later.
+
+With synchronous replication nothing that was answered is lost. Without it the source jumps ahead of what it published,
+as after a restoration, or refuses changes until an operator decides.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import httpx2 as httpx
+import pytest
+import pytest_asyncio
+from prometheus_client.parser import text_string_to_metric_families
+
+from all_in_one.embedded import EmbeddedServers
+from provision import ServerAddresses
+from stead import ManagementClient, NotFound, Unavailable
+from tests.support.impersonation import Impersonation, cycle_works, exchange
+from tests.support.postgres_pair import PostgresPair
+from tests.support.processes import Deployment
+from tests.support.waiting import WAIT_S, eventually_here
+
+pytestmark = pytest.mark.slow
+
+T = TypeVar("T")
+
+LOST = 30
+"""Changes that the standby misses."""
+FOUND = "relay.writes-lost"
+
+
+@pytest_asyncio.fixture(scope="module")
+async def pair(
+    own_servers: EmbeddedServers, own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[PostgresPair]:
+    async with PostgresPair(own_servers, own_addresses, tmp_path_factory.mktemp("second")) as pair:
+        yield pair
+
+
+@pytest_asyncio.fixture(scope="module")
+async def deployment(pair: PostgresPair, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Deployment]:
+    deployment = Deployment(pair.addresses, tmp_path_factory.mktemp("logs"))
+    try:
+        await asyncio.to_thread(deployment.start)
+        yield deployment
+    finally:
+        await asyncio.to_thread(deployment.stop)
+
+
+async def answered(request: Callable[[], T]) -> T:
+    """Return the answer as soon as it is not 503."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                return await asyncio.to_thread(request)
+            except Unavailable:
+                await asyncio.sleep(0.1)
+
+
+def found_at(deployment: Deployment) -> float:
+    text = httpx.get(f"{deployment.management.url}/metrics", timeout=30).text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    (sample,) = families["stead_lost_writes_timestamp_seconds"].samples
+    assert sample.labels == {"source": "management"}
+    return float(sample.value)
+
+
+def found_in_log(deployment: Deployment) -> int:
+    return deployment.management.log.read_text().count(f'"{FOUND}"')
+
+
+class Shopper:
+    """A user who may be impersonated."""
+
+    def __init__(self, management: ManagementClient, impersonation: Impersonation, name: str) -> None:
+        self._management = management
+        self._impersonation = impersonation
+        self.id = management.users.create(name=name).id
+        management.users.assign_roles(self.id, [impersonation.role_id])
+
+    def token(self) -> str:
+        return self._management.subject_tokens.create(self.id).token
+
+    def exchanged(self, deployment: Deployment, subject_token: str) -> int:
+        """Return the status of an exchange once token-service answers."""
+        while True:
+            status = exchange(deployment.tokens[0].url, self._impersonation, subject_token).status_code
+            if status != 503:
+                return status
+
+
+async def is_enforced_at_once(
+    deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+) -> bool:
+    """Create and suspend a user; return whether tokens from before the suspension are refused, and others are not."""
+    shopper = await answered(lambda: Shopper(management, impersonation, "After the failover"))
+    first, second = await answered(shopper.token), await answered(shopper.token)
+    assert await asyncio.to_thread(shopper.exchanged, deployment, first) == 200
+    await answered(lambda: management.users.suspend(shopper.id))
+    # The suspension is published when it is answered, or a moment later.
+    await eventually_here(lambda: management_is_published(deployment))
+    return await asyncio.to_thread(shopper.exchanged, deployment, second) == 400
+
+
+def management_is_published(deployment: Deployment) -> bool:
+    return "stead_outbox_events 0.0\n" in httpx.get(f"{deployment.management.url}/metrics", timeout=30).text
+
+
+async def lose_changes(pair: PostgresPair, management: ManagementClient, deployment: Deployment) -> str:
+    """Fail over to a standby that misses some changes which were published; return the id of a user among them."""
+    await pair.begin_replication()
+    await pair.cut_replication()
+    users = [await asyncio.to_thread(management.users.create, name=f"Lost {number}") for number in range(LOST)]
+    await eventually_here(lambda: management_is_published(deployment))
+    await pair.fail_over()
+    return users[0].id
+
+
+async def test_a_synchronous_failover_loses_nothing_and_ends_nothing(
+    pair: PostgresPair, deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    await pair.begin_replication(is_synchronous=True)
+    kept = await asyncio.to_thread(management.users.create, name="Kept")
+    token = await asyncio.to_thread(management.subject_tokens.create, impersonation.user_id)
+    await pair.fail_over()
+    assert await is_enforced_at_once(deployment, management, impersonation)
+    assert (await answered(lambda: management.users.get(kept.id))).name == "Kept"
+    assert (await asyncio.to_thread(exchange, deployment.tokens[0].url, impersonation, token.token)).status_code == 200
+    assert (found_in_log(deployment), found_at(deployment)) == (0, 0)
+
+
+async def test_after_changes_were_lost_later_ones_are_enforced(
+    pair: PostgresPair, deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    lost = await lose_changes(pair, management, deployment)
+    assert await is_enforced_at_once(deployment, management, impersonation)
+    with pytest.raises(NotFound):
+        await answered(lambda: management.users.get(lost))
+    await eventually_here(lambda: cycle_works(deployment, management, impersonation))
+    assert (found_in_log(deployment), found_at(deployment) > 0) == (1, True)
+    line = next(line for line in deployment.management.log.read_text().splitlines() if f'"{FOUND}"' in line)
+    assert f'"count":{LOST},' in line
+    assert f"user.{lost}" in line
+
+
+async def test_changes_are_refused_until_the_operator_decides(
+    pair: PostgresPair, deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    process = deployment.management
+    await asyncio.to_thread(process.stop)
+    process.configure(AFTER_LOST_WRITES="refuse")
+    process.start()
+    await asyncio.to_thread(process.wait_until_ready)
+    before = found_in_log(deployment)
+    lost = await lose_changes(pair, management, deployment)
+    await eventually_here(lambda: found_in_log(deployment) == before + 1)
+    for _ in range(2):  # also after a restart
+        with pytest.raises(Unavailable) as refused:
+            await asyncio.to_thread(management.users.create, name="Refused")
+        assert refused.value.retry_after is not None
+        with pytest.raises(NotFound):
+            await answered(lambda: management.users.get(lost))
+        await asyncio.to_thread(process.kill)
+        process.start()
+        await asyncio.to_thread(process.wait_until_ready)
+    await eventually_here(lambda: found_at(deployment) > 0)
+    await asyncio.to_thread(process.stop)
+    await asyncio.to_thread(process.command, "restored")
+    process.start()
+    await asyncio.to_thread(process.wait_until_ready)
+    assert await is_enforced_at_once(deployment, management, impersonation)
