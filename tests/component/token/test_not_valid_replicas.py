@@ -130,6 +130,21 @@ async def test_two_replicas_serve_the_same_bytes_and_another_takes_over(replicas
     assert message.epoch == epoch
 
 
+async def test_a_new_server_begins_a_new_epoch(replicas: list[Replica], tenant_id: str) -> None:
+    """A promoted standby may lack the last messages; a restart of the same server lacks none."""
+    one, other = replicas
+    await other.sequencer.stop()
+    epochs = [(await one.next_message()).epoch]
+    for server in ("server", "'the former primary'"):
+        await one.sequencer.stop()
+        async with one.engine.begin() as connection:
+            statement = text(f"UPDATE not_valid_feed SET server = {server} WHERE tenant_id = :tenant")
+            await connection.execute(statement, {"tenant": tenant_id})
+        one.sequencer.start()
+        epochs.append((await one.next_message()).epoch)
+    assert epochs[0] == epochs[1] < epochs[2]
+
+
 @pytest.mark.servers
 async def test_a_record_is_kept_until_the_last_token_that_it_ends_has_expired(
     replicas: list[Replica], servers: ServerAddresses, tenant_id: str

@@ -354,11 +354,26 @@ async def test_a_database_restored_from_a_backup_continues_the_count(replicas: R
             await connection.execute(text(f"DELETE FROM {table} WHERE tenant_id = :t"), {"t": replicas.tenant_id})
     await replicas.revoke("third")
 
+    assert replicas.one.revocations.found_lost_at_s > 0
     assert [await replicas.other.revocations.is_revoked(each, "kid") for each in ("first", "second", "third")] == [
         True
     ] * 3
     await replicas.replace_copy({})
     assert await replicas.other.revocations.is_revoked("third", "kid")
+
+
+async def test_after_a_failover_that_lost_a_revocation_later_ones_take_effect(replicas: Replicas) -> None:
+    """As many as were lost would otherwise get their numbers, up to which everything counts as copied."""
+    await replicas.revoke("first", "lost")
+    async with replicas.one.engine.begin() as connection:
+        await connection.execute(text("DELETE FROM revocations WHERE id = 'lost'"))
+        behind = text("UPDATE revocation_counts SET number = 1, server = 'the former primary' WHERE tenant_id = :t")
+        await connection.execute(behind, {"t": replicas.tenant_id})
+    await replicas.revoke("later")
+
+    assert [await replicas.other.revocations.is_revoked(each, "kid") for each in ("first", "lost", "later")] == [
+        True
+    ] * 3
 
 
 async def test_a_restored_database_with_an_emptied_redis_continues_from_the_last_position_read(

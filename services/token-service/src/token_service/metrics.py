@@ -8,10 +8,12 @@ from prometheus_client import CollectorRegistry, Counter
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import published_revision
 from identity_common.clock import now_ms
+from identity_common.outbox.lost_writes import lost_writes_gauge
 from identity_common.revisions import Source
 from identity_common.telemetry.metrics import Samples, counter, gauge
 from token_service.directory import Directory
 from token_service.not_valid import Tail
+from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.keys import KeyStatus, SigningKeys
 
 _SOURCES: Final[tuple[Source, ...]] = get_args(Source)
@@ -87,6 +89,10 @@ class TokenServiceMetrics:
             self.samples.add([lag.labels(store, source) for store in parts], partial(behind, source))
         connected = gauge(registry, "bus_connected", "1 while the service is connected to NATS, otherwise 0.")
         connected.set_function(lambda: float(bus.is_connected))
+
+    def measure_lost_writes(self, revocations: Revocations) -> None:
+        """Measure whether the database lost revocations, the only writes whose loss can be found."""
+        lost_writes_gauge(self.registry, "token").set_function(lambda: revocations.found_lost_at_s)
 
     def measure_feed(self, tail: Tail) -> None:
         """Measure the not-valid feed as this replica passes it on."""

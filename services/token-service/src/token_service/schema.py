@@ -87,6 +87,7 @@ revocation_counts = Table(
     metadata,
     tenant_id(),
     Column("number", BigInteger, nullable=False),
+    Column("server", Text),
 )
 
 not_valid_feed = Table(
@@ -101,6 +102,7 @@ not_valid_feed = Table(
     Column("longest_lifetime_s", BigInteger, nullable=False),
     Column("events_stream", Text, nullable=False, server_default=""),
     Column("events_position", BigInteger, nullable=False, server_default="0"),
+    Column("server", Text),
 )
 
 not_valid_entries = Table(

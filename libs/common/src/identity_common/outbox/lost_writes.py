@@ -35,6 +35,16 @@ _CHECKED: Final = f"""
 _UNCHECKED: Final = "UPDATE source_revision SET checked_server = NULL WHERE tenant_id = $1"
 
 
+def lost_writes_gauge(registry: CollectorRegistry, source: str) -> Gauge:
+    """Return the metric of what ``source`` lost: a time, because a counter that begins with its only event is lost."""
+    return gauge(
+        registry,
+        "lost_writes_timestamp_seconds",
+        "When this process last found that its database lacks published changes, in seconds since 1970; or 0.",
+        "source",
+    ).labels(source)
+
+
 class LostWrites:
     """Compares the database with the stream; the active relay calls it whenever it begins.
 
@@ -59,12 +69,7 @@ class LostWrites:
         self._repair = repair
         self._source: Source = source
         self._tenant_id = tenant_id
-        self._found_at: Gauge = gauge(
-            registry,
-            "lost_writes_timestamp_seconds",
-            "When this process last found that its database lacks published changes, in seconds since 1970; or 0.",
-            "source",
-        ).labels(source)
+        self._found_at = lost_writes_gauge(registry, source)
 
     async def check(self, connection: asyncpg.Connection) -> bool:
         """Let changes commit on the server of this connection if its database has all that was published.

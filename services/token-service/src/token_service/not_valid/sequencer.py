@@ -25,6 +25,7 @@ from identity_common.bus.stream_reader import Batch, StreamPosition
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
+from identity_common.stores.database_servers import THIS_SERVER
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE, event_subject
 from stead.verify.feed.entries import NotValid
@@ -47,8 +48,18 @@ _BUFFERED: Final = 10_000
 _BUFFER_CHECK_S: Final = 0.02
 _FORGET_EVERY_S: Final = 600.0
 
-_CREATE: Final = "INSERT INTO not_valid_feed VALUES ($1, $2, 0, 0, '', 0, 0) ON CONFLICT DO NOTHING"
-_STATE: Final = "SELECT * FROM not_valid_feed WHERE tenant_id = $1 FOR UPDATE"
+# A server that was promoted or restored may lack the last messages of the epoch, and would repeat their numbers.
+_BEGIN_EPOCH: Final = f"""
+    INSERT INTO not_valid_feed AS feed (
+        tenant_id, epoch, sequence, revocations_read, stream, position, longest_lifetime_s, server
+    ) VALUES ($1, $2, 0, 0, '', 0, 0, {THIS_SERVER})
+    ON CONFLICT (tenant_id) DO UPDATE SET epoch = GREATEST(feed.epoch + 1, excluded.epoch), server = excluded.server
+    WHERE feed.server IS DISTINCT FROM excluded.server
+"""  # noqa: S608 - a constant
+_STATE: Final = """
+    SELECT epoch, sequence, revocations_read, stream, position, longest_lifetime_s, events_stream, events_position
+    FROM not_valid_feed WHERE tenant_id = $1 FOR UPDATE
+"""
 _REVOKED: Final = """
     SELECT id, expires_at, number, begun_until FROM revocations WHERE tenant_id = $1 AND number > $2
     ORDER BY number LIMIT $3
@@ -195,7 +206,7 @@ class Sequencer:
 
     async def _sequence(self, holder: LockHolder) -> None:
         connection = holder.connection
-        await connection.execute(_CREATE, self._tenant_id, self._clock())
+        await connection.execute(_BEGIN_EPOCH, self._tenant_id, self._clock())
         async with connection.transaction():
             state = await connection.fetchrow(_STATE, self._tenant_id)
         self._heard = (
@@ -270,7 +281,7 @@ class Sequencer:
                 sequence += len(part)
             read = revoked[-1]["number"] if revoked else state["revocations_read"]
             reached = (sequence, read, *state_position, lifetime_s, *events_position)
-            if reached != tuple(state)[2:]:
+            if reached != tuple(state)[1:]:
                 await connection.execute(_ADVANCE, self._tenant_id, *reached)
         await self._publish(announced)
         for heard, taken in zip(self._heard, (of_state, of_events), strict=True):

@@ -111,6 +111,7 @@ class Shared:
         metrics.measure_directory(self.directory, connections.bus, tenant_id=tenant_id)
         metrics.measure_keys(self.keys)
         metrics.measure_feed(self.feed.tail)
+        metrics.measure_lost_writes(self.revocations)
         registry.register(self.claims_function.failures.count)
         measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=connections.bus)
         measure_capacity(registry, samples, redis=connections.redis, bus=connections.bus)

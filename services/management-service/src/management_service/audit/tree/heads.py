@@ -8,6 +8,7 @@ from prometheus_client import Counter
 from identity_common.bus.connection import Bus
 from identity_common.clock import Clock, now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
+from identity_common.stores.database_servers import THIS_SERVER
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import head_subject
 from management_service.audit.tree.growth import Growth, stored_tiles
@@ -18,7 +19,12 @@ from stead.audit.tree import consistency_ranges, is_consistent
 
 _log = get_logger(__name__)
 
-_LAST: Final = "SELECT log_id, signed_size, signed_root, head FROM audit_trees WHERE tenant_id = $1"
+# On a server that may lack what was signed before a failover, a head could contradict an earlier one of the same log.
+_LAST: Final = f"""
+    SELECT log_id, signed_size, signed_root, head FROM audit_trees WHERE tenant_id = $1 AND NOT EXISTS (
+        SELECT FROM source_revision WHERE tenant_id = $1 AND checked_server IS DISTINCT FROM {THIS_SERVER}
+    )
+"""  # noqa: S608 - a constant
 _SIGNED: Final = "UPDATE audit_trees SET signed_size = $2, signed_root = $3, head = $4 WHERE tenant_id = $1"
 
 
@@ -55,9 +61,12 @@ class Heads:
         """Sign the tree if it has grown, was never signed, or its key was replaced; only on the ingesting replica.
 
         A tree that is smaller than the last signed one, or does not extend it, is not signed, but logged as an error
-        and counted. So is a key that no key-encryption key opens.
+        and counted. So is a key that no key-encryption key opens. Nothing is signed while changes cannot commit
+        (``LostWrites``).
         """
         last = await connection.fetchrow(_LAST, self._tenant_id)
+        if last is None:
+            return
         try:
             root = growth.root
             is_same = last["head"] is not None and growth.size == last["signed_size"] and root == last["signed_root"]

@@ -71,6 +71,10 @@ class Readings(NamedTuple):
 class Revocations:
     """The revocations of one tenant.
 
+    Attributes:
+        found_lost_at_s: When the database was last found to lack revocations that the copy has, in seconds since 1970;
+            or 0.
+
     Args:
         engine: This service's database.
         redis: Connections for batches with ``WAIT``.
@@ -97,6 +101,7 @@ class Revocations:
         self._replicas = replicas
         self._clock = clock
         self._turn = 0
+        self.found_lost_at_s = 0.0
         self._copies = SharedRun(self._copy_all, name="copy-revocations")
         self._loop = BackgroundLoop(
             self._take_turn,
@@ -228,7 +233,9 @@ class Revocations:
         known = max(held.number, self._reader.highest)
         with database_answers():
             head, batch = await self._rows(after=held.number)
-            if head < known:  # restored from a backup: the copy is ahead of the rows
+            if head < known:  # the database was restored, or a standby without the last rows was promoted
+                self.found_lost_at_s = self._clock() / 1000
+                _log.error("revocations.lost", revision=head, published=known, count=known - head)
                 async with self._engine.begin() as connection:
                     await store.raise_head(connection, self._tenant_id, to=known + 1)
                 head, batch = await self._rows(after=0)

@@ -1,16 +1,20 @@
 """Revocations in PostgreSQL, numbered in the order of their commits.
 
-The counter's row stays locked until the transaction ends, so that a copy up to a number misses nothing below it.
+The counter's row stays locked until the transaction ends, so that a copy up to a number misses nothing below it. On a
+server that did not give the last number, such as a promoted standby, the count jumps: a standby that lacks the last
+numbers would give them again, and the copy would take these revocations for copied.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from sqlalchemy import ARRAY, Text, any_, bindparam, delete, func, select
+from sqlalchemy import ARRAY, BigInteger, Text, any_, bindparam, case, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common.clock import now_ms
+from identity_common.stores.database import server_of
 from token_service.schema import revocation_counts, revocations
 
 NOTIFY_CHANNEL: Final = "revocations"
@@ -41,13 +45,22 @@ class NumberedRevocation(msgspec.Struct, frozen=True):
     begun_until: int | None = None
 
 
-_added = insert(revocation_counts).values(tenant_id=bindparam("tenant"), number=bindparam("count"))
+_last = revocation_counts.c.number
+_added = insert(revocation_counts).values(
+    tenant_id=bindparam("tenant"), number=bindparam("count"), server=bindparam("server")
+)
+_is_new_server = revocation_counts.c.server.is_distinct_from(_added.excluded.server)
 _COUNT: Final = _added.on_conflict_do_update(
-    index_elements=["tenant_id"], set_={"number": revocation_counts.c.number + _added.excluded.number}
-).returning(revocation_counts.c.number)
-_RAISE: Final = _added.on_conflict_do_update(
     index_elements=["tenant_id"],
-    set_={"number": func.greatest(revocation_counts.c.number, _added.excluded.number)},
+    set_={
+        "number": case((_is_new_server, func.greatest(_last, bindparam("least", type_=BigInteger))), else_=_last)
+        + _added.excluded.number,
+        "server": _added.excluded.server,
+    },
+).returning(_last)
+_raised = insert(revocation_counts).values(tenant_id=bindparam("tenant"), number=bindparam("count"))
+_RAISE: Final = _raised.on_conflict_do_update(
+    index_elements=["tenant_id"], set_={"number": func.greatest(_last, _raised.excluded.number)}
 )
 _new = insert(revocations)
 _INSERT: Final = _new.on_conflict_do_update(
@@ -84,7 +97,8 @@ async def insert_revocations(connection: AsyncConnection, tenant_id: str, revoke
     Must be the last statements of a transaction: they block every other revocation of the tenant until it ends.
     """
     ordered = sorted(revoked, key=lambda each: each.id)
-    last: int = await connection.scalar(_COUNT, {"tenant": tenant_id, "count": len(ordered)})
+    numbers = {"count": len(ordered), "server": server_of(connection), "least": now_ms()}
+    last: int = await connection.scalar(_COUNT, {"tenant": tenant_id, **numbers})
     first = last - len(ordered) + 1
     rows = [
         {
