@@ -221,6 +221,26 @@ async def test_without_the_database_every_request_is_refused_until_it_is_back(ma
                 assert answer.status_code < 500, (method, path, answer.text)
 
 
+async def test_no_change_commits_on_a_server_that_was_not_checked(management: Management) -> None:
+    """A standby that was promoted may lack what was published, until the active relay has compared it."""
+    state = "SELECT (SELECT count(*) FROM users WHERE tenant_id = $1), s FROM source_revision AS s WHERE tenant_id = $1"
+    checked = "SELECT checked_server FROM source_revision WHERE tenant_id = $1"
+    check = "UPDATE source_revision SET checked_server = $2 WHERE tenant_id = $1"
+    server = await management.database.fetchval(checked, management.tenant_id)
+    try:
+        for another_server in (None, "7000000000000000000/00000001"):
+            await management.database.execute(check, management.tenant_id, another_server)
+            before = await management.database.fetchrow(state, management.tenant_id)
+            answer = await management.client.post("/api/users", json={})
+            assert refusal(answer) == (503, "temporarily_unavailable")
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert await management.database.fetchrow(state, management.tenant_id) == before
+            assert (await management.client.get("/api/users")).status_code == 200
+    finally:
+        await management.database.execute(check, management.tenant_id, server)
+    assert (await management.client.post("/api/users", json={})).status_code == 200
+
+
 @pytest.mark.heavy
 async def test_logs_events_and_metrics_hold_no_secrets_or_personal_data(management: Management) -> None:
     with captured_logs("management-service") as log:

@@ -13,6 +13,7 @@ from nats.errors import Error as NatsError
 from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
+from identity_common.failures import StoreUnavailable
 from identity_common.http.server import GRACEFUL_SHUTDOWN_S, SERVER_OPTIONS
 from identity_common.outbox.restoration import StillRunningError
 from identity_common.settings import InvalidSettingsError, ServiceSettings
@@ -99,6 +100,9 @@ def _run_command(name: str, command: Callable[[S], None], values: S) -> int:
         command(values)
     except (CommandError, UnknownSchemaError) as error:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except StoreUnavailable as error:
+        print(f"{name}: {error.why or error}", file=sys.stderr)  # noqa: T201
         return 1
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, SQLAlchemyError) as error:
         # The message of such an error may quote values; its type does not.
