@@ -6,7 +6,7 @@ as after a restoration, or refuses changes until an operator decides.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import httpx2 as httpx
 import pytest
@@ -17,8 +17,9 @@ from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import ManagementClient, NotFound, Unavailable
 from tests.support.impersonation import Impersonation, cycle_works, exchange
+from tests.support.lengths import length
 from tests.support.postgres_pair import PostgresPair
-from tests.support.processes import Deployment
+from tests.support.processes import Deployment, ServiceProcess
 from tests.support.waiting import WAIT_S, eventually_here
 
 pytestmark = pytest.mark.slow
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 LOST = 30
 """Changes that the standby misses."""
+FAILOVERS = length(short=1, long=6)
 FOUND = "relay.writes-lost"
 
 
@@ -58,16 +60,16 @@ async def answered(request: Callable[[], T]) -> T:
                 await asyncio.sleep(0.1)
 
 
-def found_at(deployment: Deployment) -> float:
-    text = httpx.get(f"{deployment.management.url}/metrics", timeout=30).text
+def found_at(process: ServiceProcess) -> float:
+    text = httpx.get(f"{process.url}/metrics", timeout=30).text
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (sample,) = families["stead_lost_writes_timestamp_seconds"].samples
-    assert sample.labels == {"source": "management"}
+    assert sample.labels == {"source": process.package.removesuffix("_service")}
     return float(sample.value)
 
 
-def found_in_log(deployment: Deployment) -> int:
-    return deployment.management.log.read_text().count(f'"{FOUND}"')
+def found_in_log(process: ServiceProcess) -> list[str]:
+    return [line for line in process.log.read_text().splitlines() if f'"{FOUND}"' in line]
 
 
 class Shopper:
@@ -99,22 +101,31 @@ async def is_enforced_at_once(
     assert await asyncio.to_thread(shopper.exchanged, deployment, first) == 200
     await answered(lambda: management.users.suspend(shopper.id))
     # The suspension is published when it is answered, or a moment later.
-    await eventually_here(lambda: management_is_published(deployment))
+    await eventually_here(lambda: is_published(deployment.management))
     return await asyncio.to_thread(shopper.exchanged, deployment, second) == 400
 
 
-def management_is_published(deployment: Deployment) -> bool:
-    return "stead_outbox_events 0.0\n" in httpx.get(f"{deployment.management.url}/metrics", timeout=30).text
+def is_published(process: ServiceProcess) -> bool:
+    return "stead_outbox_events 0.0\n" in httpx.get(f"{process.url}/metrics", timeout=30).text
 
 
-async def lose_changes(pair: PostgresPair, management: ManagementClient, deployment: Deployment) -> str:
-    """Fail over to a standby that misses some changes which were published; return the id of a user among them."""
+class Lost(NamedTuple):
+    """The ids of what the standby does not have."""
+
+    user_id: str
+    organization_id: str
+
+
+async def lose_changes(pair: PostgresPair, management: ManagementClient, deployment: Deployment) -> Lost:
+    """Fail over to a standby that misses some changes which were published."""
     await pair.begin_replication()
     await pair.cut_replication()
     users = [await asyncio.to_thread(management.users.create, name=f"Lost {number}") for number in range(LOST)]
-    await eventually_here(lambda: management_is_published(deployment))
+    organization = await asyncio.to_thread(management.organizations.create, "Lost")
+    for process in (deployment.management, deployment.template):
+        await eventually_here(lambda process=process: is_published(process))  # type: ignore[misc]
     await pair.fail_over()
-    return users[0].id
+    return Lost(users[0].id, organization.id)
 
 
 async def test_a_synchronous_failover_loses_nothing_and_ends_nothing(
@@ -127,21 +138,31 @@ async def test_a_synchronous_failover_loses_nothing_and_ends_nothing(
     assert await is_enforced_at_once(deployment, management, impersonation)
     assert (await answered(lambda: management.users.get(kept.id))).name == "Kept"
     assert (await asyncio.to_thread(exchange, deployment.tokens[0].url, impersonation, token.token)).status_code == 200
-    assert (found_in_log(deployment), found_at(deployment)) == (0, 0)
+    for process in (deployment.management, deployment.template):
+        assert (found_in_log(process), found_at(process)) == ([], 0)
 
 
 async def test_after_changes_were_lost_later_ones_are_enforced(
     pair: PostgresPair, deployment: Deployment, management: ManagementClient, impersonation: Impersonation
 ) -> None:
-    lost = await lose_changes(pair, management, deployment)
-    assert await is_enforced_at_once(deployment, management, impersonation)
-    with pytest.raises(NotFound):
-        await answered(lambda: management.users.get(lost))
-    await eventually_here(lambda: cycle_works(deployment, management, impersonation))
-    assert (found_in_log(deployment), found_at(deployment) > 0) == (1, True)
-    line = next(line for line in deployment.management.log.read_text().splitlines() if f'"{FOUND}"' in line)
-    assert f'"count":{LOST},' in line
-    assert f"user.{lost}" in line
+    for failovers in range(1, FAILOVERS + 1):
+        lost = await lose_changes(pair, management, deployment)
+        assert await is_enforced_at_once(deployment, management, impersonation)
+        with pytest.raises(NotFound):
+            await answered(lambda lost=lost: management.users.get(lost.user_id))  # type: ignore[misc]
+        organization = await answered(lambda: management.organizations.create("After the failover"))
+        await answered(lambda made=organization: management.organizations.add_users(made.id, [impersonation.user_id]))  # type: ignore[misc]
+        with pytest.raises(NotFound):
+            await answered(lambda lost=lost: management.organizations.get(lost.organization_id))  # type: ignore[misc]
+        await eventually_here(lambda: cycle_works(deployment, management, impersonation))
+        for process, count, subject in (
+            (deployment.management, LOST, f"user.{lost.user_id}"),
+            (deployment.template, 1, f"organization.{lost.organization_id}"),
+        ):
+            lines = found_in_log(process)
+            assert (len(lines), found_at(process) > 0) == (failovers, True)
+            assert f'"count":{count},' in lines[-1]
+            assert subject in lines[-1]
 
 
 async def test_changes_are_refused_until_the_operator_decides(
@@ -152,19 +173,19 @@ async def test_changes_are_refused_until_the_operator_decides(
     process.configure(AFTER_LOST_WRITES="refuse")
     process.start()
     await asyncio.to_thread(process.wait_until_ready)
-    before = found_in_log(deployment)
+    before = len(found_in_log(process))
     lost = await lose_changes(pair, management, deployment)
-    await eventually_here(lambda: found_in_log(deployment) == before + 1)
+    await eventually_here(lambda: len(found_in_log(process)) == before + 1)
     for _ in range(2):  # also after a restart
         with pytest.raises(Unavailable) as refused:
             await asyncio.to_thread(management.users.create, name="Refused")
         assert refused.value.retry_after is not None
         with pytest.raises(NotFound):
-            await answered(lambda: management.users.get(lost))
+            await answered(lambda: management.users.get(lost.user_id))
         await asyncio.to_thread(process.kill)
         process.start()
         await asyncio.to_thread(process.wait_until_ready)
-    await eventually_here(lambda: found_at(deployment) > 0)
+    await eventually_here(lambda: found_at(process) > 0)
     await asyncio.to_thread(process.stop)
     await asyncio.to_thread(process.command, "restored")
     process.start()
