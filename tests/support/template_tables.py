@@ -11,12 +11,13 @@ import nats
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.streams import published_revision
 from identity_common.identifiers import new_id, new_short_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.progress import Progress
+from identity_common.stores.database import create_database_engine
 from identity_common.wire.events import STREAM_EVENTS
 from stead.event_types import (
     CloudEvent,
@@ -71,9 +72,7 @@ class TemplateTables:
 
     def __init__(self, database_url: str, subscriber_nats_url: str, tenant_id: str) -> None:
         self.tenant_id = tenant_id
-        self.engine: AsyncEngine = create_async_engine(
-            database_url, connect_args={"server_settings": {"application_name": "tests"}}
-        )
+        self.engine: AsyncEngine = create_database_engine(database_url, service="tests", pool_size=10)
         self.changes = Changes(
             self.engine, source="template", tenant_id=tenant_id, published=Progress(), may_return=("member",)
         )

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from all_in_one.openapi import whole_document
 from identity_common.identifiers import new_id
 from identity_common.outbox.restoration import REVISIONS_PER_MS
+from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import connect_redis
 from identity_common.wire.audit import AuditEntry
 from provision import ServerAddresses
@@ -32,7 +32,7 @@ OPENID = Consented(scopes=frozenset({"openid"}))
 @pytest.fixture
 async def replicas(stack: RunningStack, servers: ServerAddresses) -> AsyncIterator[Replicas]:
     """Signing keys in a tenant of their own, whose outbox nothing empties."""
-    engine = create_async_engine(servers.token_database_url)
+    engine = create_database_engine(servers.token_database_url, service="tests", pool_size=10)
     redis = connect_redis(servers.token_redis_url)
     yield Replicas(engine, redis, random_kek())
     await redis.aclose()

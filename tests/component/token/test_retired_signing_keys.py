@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import SignedToken, UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
@@ -21,6 +21,7 @@ from identity_common.clock import now_ms
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
+from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
@@ -82,7 +83,7 @@ def is_active(stack: RunningStack, token: str) -> bool:
 async def test_a_token_of_a_deleted_key_opens_nothing_from_then_on(
     own_stack: RunningStack, servers: ServerAddresses
 ) -> None:
-    engine = create_async_engine(servers.token_database_url)
+    engine = create_database_engine(servers.token_database_url, service="tests", pool_size=10)
     async with engine.begin() as connection:
         old = text("UPDATE signing_key SET created_at = 0 WHERE tenant_id = :tenant AND status = 'Next'")
         await connection.execute(old, {"tenant": own_stack.tenant_id})
@@ -178,7 +179,7 @@ class Replicas:
 
 @pytest_asyncio.fixture
 async def replicas(own_stack: RunningStack, servers: ServerAddresses) -> AsyncIterator[Replicas]:
-    engine = create_async_engine(servers.token_database_url)
+    engine = create_database_engine(servers.token_database_url, service="tests", pool_size=10)
     redis = connect_redis(servers.token_redis_url)
     replicas = Replicas(engine, redis, servers.token_redis_url)
     await replicas.one.load()
@@ -203,7 +204,10 @@ async def test_a_replica_that_cannot_replace_a_retired_key_refuses_before_anythi
 ) -> None:
     """A grant awaits the key after it has spent a token; only the first such request may lose one."""
     async with TcpProxy(servers.token_database_url) as proxy:
-        redis, engine = connect_redis(replicas.redis_url), create_async_engine(proxy.url)
+        redis, engine = (
+            connect_redis(replicas.redis_url),
+            create_database_engine(proxy.url, service="tests", pool_size=10),
+        )
         cut_off = replicas.replica(redis, engine)
         await cut_off.load()
         await replicas.one.rotate(emergency=True)

@@ -9,11 +9,12 @@ import httpx2 as httpx
 import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.sealing import NoFittingKeyError, SealingKeys
+from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from provision import ServerAddresses
 from stead import AccessTokenVerifier
@@ -73,7 +74,7 @@ def random_kek() -> str:
 
 @pytest.fixture
 async def replicas(stack: RunningStack, servers: ServerAddresses) -> AsyncIterator[Replicas]:
-    engine = create_async_engine(servers.token_database_url)
+    engine = create_database_engine(servers.token_database_url, service="tests", pool_size=10)
     redis = connect_redis(servers.token_redis_url)
     yield Replicas(engine, redis, random_kek())
     await redis.aclose()
