@@ -2,7 +2,7 @@
 
 A standby that missed the last changes was promoted, or the database was restored to an earlier point. The revisions
 that follow would repeat published ones, and consumers would drop them. Does not repair: ``Restoration`` does
-(docs/decisions/0040).
+(docs/decisions/0042).
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,7 @@
 """Repair of a source's database that lacks published changes: new revisions exceed all that were published.
 
 The database was restored to an earlier point, or a standby without the last changes was promoted. The relay publishes
-the whole state when it begins, because the stream is then behind (docs/decisions/0022, 0040). Does not own the tables
+the whole state when it begins, because the stream is then behind (docs/decisions/0022, 0042). Does not own the tables
 of the aggregates.
 """
 

@@ -5,7 +5,7 @@ from alembic import op
 from identity_common.outbox.tables import ADD_CHECKED_SERVER, DROP_CHECKED_SERVER
 
 revision = "0033"
-down_revision = "0030"
+down_revision = "0032"
 
 
 def upgrade() -> None:

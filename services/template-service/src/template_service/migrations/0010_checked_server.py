@@ -5,7 +5,7 @@ from alembic import op
 from identity_common.outbox.tables import ADD_CHECKED_SERVER, DROP_CHECKED_SERVER
 
 revision = "0010"
-down_revision = "0008"
+down_revision = "0009"
 
 
 def upgrade() -> None:
