@@ -16,6 +16,7 @@ from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
 from identity_common.stores.database import create_database_engine
+from identity_common.stores.database_servers import database_servers
 from provision import ServerAddresses
 from stead.event_types import GrantedPermission, MemberPermissionsState, permission_order
 from template_service.app import migrate
@@ -44,6 +45,7 @@ class TemplateSource:
         self._published = Progress()
         self._members: dict[tuple[str, str], MemberPermissionsState] = {}
         self._changes: Changes
+        self._lost_writes: LostWrites
         self._started = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -56,11 +58,12 @@ class TemplateSource:
         bus = Bus(settings.nats_url, service="template")
         bus.start()
         self._started.push_async_callback(bus.stop)
+        self._lost_writes = LostWrites(bus, None, CollectorRegistry(), source="template", tenant_id=self.tenant_id)
         relay = Relay(
             bus,
             settings.database_url,
             Republication(self._changes, tenant_id=self.tenant_id, steps=(self._record_members,)),
-            LostWrites(bus, None, CollectorRegistry(), source="template", tenant_id=self.tenant_id),
+            self._lost_writes,
             source="template",
             tenant_id=self.tenant_id,
             published=self._published,
@@ -71,6 +74,14 @@ class TemplateSource:
 
     async def __aexit__(self, *exception: object) -> None:
         await self._started.aclose()
+
+    async def may_change(self) -> bool:
+        """Compare the database with the stream, as the relay does when it begins."""
+        connection = await database_servers(self._settings.database_url).connect()
+        try:
+            return await self._lost_writes.check(connection)
+        finally:
+            await connection.close()
 
     async def record(self, kind: str, ids: Sequence[str], verb: str, state: msgspec.Struct) -> int:
         """Change one aggregate; return its revision once it is in the stream."""

@@ -14,6 +14,7 @@ from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publisher, publisher_on
+from identity_common.failures import StoreUnavailable
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from provision import ServerAddresses
 from stead.event_types import CloudEvent, OrganizationState
@@ -185,15 +186,16 @@ async def test_a_subscriber_gets_what_was_stored_after_the_end_of_its_batch(serv
     """If the leader of a stream changes during an attempt, the end of a batch may be stored without its beginning."""
     async with TemplateSource(servers) as source, connected(servers, "template") as template:
         tenant_id = source.tenant_id
+        before = await source.record("organization", ["o1"], "created", OrganizationState(id="o1"))
         first, second = (source.granted("o1", member_id, "a") for member_id in ("u1", "u2"))
         event = CloudEvent(
-            id=f"{tenant_id}:template:2",
+            id=f"{tenant_id}:template:{before + 2}",
             source="/template",
             type="member-permissions.updated",
             subject="o1/u2",
             time="2026-01-01T00:00:00.000+00:00",
             tenantid=tenant_id,
-            revision=2,
+            revision=before + 2,
             data=msgspec.Raw(msgspec.json.encode(second)),
         )
         subject = event_subject("template", tenant_id, "member-permissions", "o1", "u2")
@@ -205,3 +207,28 @@ async def test_a_subscriber_gets_what_was_stored_after_the_end_of_its_batch(serv
             heard = permission_changes(bus, since="beginning")
             assert [(await anext(heard)).member_id for _ in range(2)] == ["u2", "u1"]
             await heard.aclose()
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["in the database", "lost"])
+async def test_an_event_that_has_no_watermark_yet_counts_as_published(
+    servers: ServerAddresses, *, is_known: bool
+) -> None:
+    """The relay was killed between the two, or a republication goes on: its watermark comes at the end."""
+    async with TemplateSource(servers) as source, connected(servers, "template") as template:
+        revision = await source.record("organization", ["o1"], "created", OrganizationState(id="o1"))
+        event = CloudEvent(
+            id=f"{source.tenant_id}:template:{revision + 1}",
+            source="/template",
+            type="organization.created",
+            subject="o2",
+            time="2026-01-01T00:00:00.000+00:00",
+            tenantid=source.tenant_id,
+            revision=revision if is_known else revision + 1,
+            data=msgspec.Raw(msgspec.json.encode(OrganizationState(id="o2"))),
+        )
+        subject = event_subject("template", source.tenant_id, "organization", "o2")
+        await template.jetstream().publish(subject, msgspec.json.encode(event))
+        assert await source.may_change() == is_known
+        recorded = source.record("organization", ["o3"], "created", OrganizationState(id="o3"))
+        with contextlib.nullcontext() if is_known else pytest.raises(StoreUnavailable):
+            await recorded

@@ -22,6 +22,7 @@ from identity_common.wire.events import (
     STREAM_INTERNAL,
     STREAM_STATE,
     Watermark,
+    event_subject,
     subject_prefix,
     watermark_subject,
 )
@@ -190,6 +191,34 @@ async def last_watermark(jetstream: JetStreamContext, source: Source, tenant_id:
         return StoredWatermark(0, 0)
     event = json.decode(message.data or b"", type=CloudEvent)
     return StoredWatermark(json.decode(event.data, type=Watermark).revision, message.seq or 0)
+
+
+class LastPublished(NamedTuple):
+    """What a source published last; two zeros before the first event.
+
+    Attributes:
+        revision: The highest one of which the stream is known to have an event. It exceeds the watermark if what was
+            published after that has none yet, as during a republication.
+        sequence: Position of the source's last message in the stream.
+    """
+
+    revision: int
+    sequence: int
+
+
+async def last_published(jetstream: JetStreamContext, source: Source, tenant_id: str) -> LastPublished:
+    """Return what a source published last, from the leader of the stream.
+
+    Raises:
+        nats.errors.Error: The server does not answer.
+    """
+    watermark = await last_watermark(jetstream, source, tenant_id)
+    try:
+        message = await jetstream.get_last_msg(STREAM_OF[source], event_subject(source, tenant_id, ">"))
+    except NotFoundError:
+        return LastPublished(*watermark)
+    event = json.decode(message.data or b"", type=CloudEvent)  # of a repeated publication, it may be an earlier one
+    return LastPublished(max(watermark.revision, event.revision), message.seq or 0)
 
 
 async def published_revision(jetstream: JetStreamContext, source: Source, tenant_id: str) -> int:

@@ -14,12 +14,13 @@ from nats.js.errors import NotFoundError
 from prometheus_client import CollectorRegistry, Gauge
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import STREAM_OF, StoredWatermark, last_watermark
+from identity_common.bus.streams import STREAM_OF, LastPublished, last_published
 from identity_common.revisions import Source
 from identity_common.stores.database import database_answers
 from identity_common.stores.database_servers import THIS_SERVER
 from identity_common.telemetry.logs import get_logger
 from identity_common.telemetry.metrics import gauge
+from identity_common.wire.events import WATERMARK_TYPE
 from stead.event_types import CloudEvent
 
 _log = get_logger(__name__)
@@ -83,9 +84,9 @@ class LostWrites:
             StoreUnavailable, asyncpg.PostgresError: The database does not answer.
             nats.errors.Error: NATS does not answer.
         """
-        watermark = await last_watermark(self._bus.jetstream(), self._source, self._tenant_id)
+        published = await last_published(self._bus.jetstream(), self._source, self._tenant_id)
         revision: int | None = await connection.fetchval(_REVISION, self._tenant_id)
-        if revision is None or watermark.revision <= revision:
+        if revision is None or published.revision <= revision:
             await connection.execute(_CHECKED, self._tenant_id)
             return True
         await connection.execute(_UNCHECKED, self._tenant_id)  # the server may be the one that was checked before
@@ -94,9 +95,9 @@ class LostWrites:
             "relay.writes-lost",
             source=self._source,
             revision=revision,
-            published=watermark.revision,
-            count=watermark.revision - revision,
-            ids=" ".join(await self._published_after(revision, watermark)),
+            published=published.revision,
+            count=published.revision - revision,
+            ids=" ".join(await self._published_after(revision, published)),
             reason="changes are refused" if self._repair is None else "the database is repaired",
         )
         if self._repair is None:
@@ -110,16 +111,16 @@ class LostWrites:
         """Set the metric to now."""
         self._found_at.set_to_current_time()
 
-    async def _published_after(self, revision: int, watermark: StoredWatermark) -> list[str]:
+    async def _published_after(self, revision: int, last: LastPublished) -> list[str]:
         """Return what the last events above a revision are about, newest first: ``user.<id>``."""
         found: list[str] = []
-        for sequence in range(watermark.sequence - 1, max(0, watermark.sequence - _MESSAGES_READ), -1):
+        for sequence in range(last.sequence, max(0, last.sequence - _MESSAGES_READ), -1):
             try:
                 message = await self._bus.jetstream().get_msg(STREAM_OF[self._source], sequence, direct=True)
             except NotFoundError:
                 continue  # a newer message of its subject replaced it
             event = json.decode(message.data or b"", type=CloudEvent)
-            if event.tenantid != self._tenant_id:
+            if event.tenantid != self._tenant_id or event.type == WATERMARK_TYPE:
                 continue
             if event.revision <= revision or len(found) == _SUBJECTS_LOGGED:
                 break

@@ -22,7 +22,7 @@ from identity_common.progress import Progress
 from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
 from identity_common.telemetry.tracing import tracing
-from identity_common.wire.events import Watermark, relay_subject, watermark_subject
+from identity_common.wire.events import WATERMARK_TYPE, Watermark, relay_subject, watermark_subject
 from stead.event_types import CloudEvent
 
 _log = get_logger(__name__)
@@ -187,7 +187,7 @@ class Relay:
         await self._bus.client.publish(relay_subject(self._source, self._tenant_id), str(revision).encode())
 
     async def _store_watermark(self, revision: int) -> None:
-        event = self._event(revision, "revision.published", self._source, now_ms(), json.encode(Watermark(revision)))
+        event = self._event(revision, WATERMARK_TYPE, self._source, now_ms(), json.encode(Watermark(revision)))
         headers = {
             Header.MSG_ID.value: f"{event.id}:watermark",
             Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(self._watermark.sequence),

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import ensure_streams, last_watermark, stream_info
+from identity_common.bus.streams import ensure_streams, last_published, stream_info
 from identity_common.clock import now_ms
 from identity_common.outbox.change import Change
 from identity_common.outbox.changes import Changes, Transaction
@@ -161,10 +161,10 @@ async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, 
         nats.errors.Error: NATS does not answer.
     """
     connection, values = transaction.connection, {"tenant": tenant_id}
-    watermark = await last_watermark(bus.jetstream(), source, tenant_id)
+    published = await last_published(bus.jetstream(), source, tenant_id)
     current = (await connection.execute(_CURRENT, values)).scalar_one()
     least = REVISIONS_PER_MS * now_ms()
-    revision = max(least, watermark.revision + 1, current + 1)
+    revision = max(least, published.revision + 1, current + 1)
     server = server_of(connection)
     await connection.execute(_RAISE, {**values, "revision": revision, "least": least, "server": server})
     await connection.execute(_FORGET, values)  # the republication sends the states that these events had

@@ -17,6 +17,7 @@ from stead.event_types import PUBLIC_PREFIX, CloudEvent, subject_of
 STREAM_INTERNAL: Final = "IDENTITY_INTERNAL"
 STREAM_EVENTS: Final = "IDENTITY_EVENTS"
 STREAM_STATE: Final = "IDENTITY_STATE"
+WATERMARK_TYPE: Final = "revision.published"
 
 _PREFIX: Final[dict[Source, str]] = {"management": "identity-internal", "template": PUBLIC_PREFIX}
 _PREFIX_OF: Final = {f"/{source}": prefix for source, prefix in _PREFIX.items()}
