@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.standing_subscription import StandingSubscription
+from provision.errors import ProvisionError
+from provision.streams import change_streams
+from stead import Unavailable
+from stead.events import EventBus
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import unique
 from tests.support.own_servers import OwnServers
@@ -170,3 +174,39 @@ async def test_a_stopped_bus_does_not_connect_again(url: str) -> None:
         assert not unconnected.is_connected
         await proxy.mend()
         assert not [task for task in asyncio.all_tasks() - others if task.get_name() == "bus-connect"]
+
+
+async def connect_as_service(url: str) -> None:
+    with captured_logs("tests") as log:
+        async with started(url):
+            await eventually_here(lambda: bool(lines(log)))
+    assert [(line["event"], line["error"]) for line in lines(log)] == [("bus.unreachable", "NotEncryptedError")]
+
+
+async def connect_as_subscriber(url: str) -> None:
+    with pytest.raises(Unavailable):
+        async with EventBus(url, tenant_id="default", connect_timeout_s=1):
+            pass
+
+
+async def connect_as_operator(url: str) -> None:
+    with pytest.raises(ProvisionError, match="does not require TLS"):
+        await asyncio.to_thread(change_streams, url, {"operator": "secret"})
+
+
+@pytest.mark.parametrize("connect", [connect_as_service, connect_as_subscriber, connect_as_operator])
+async def test_no_password_is_sent_in_clear_text_to_an_encrypted_address(
+    connect: Callable[[str], Awaitable[None]],
+) -> None:
+    """Neither to a server without TLS nor to an attacker in between, who removes it from the greeting."""
+    received: list[bytes] = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"auth_required": true, "headers": true, "max_payload": 1048576}\r\n')
+        received.append(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        await connect(f"tls://subscriber:secret@127.0.0.1:{port}")
+    assert set(received) == {b""}

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
@@ -14,6 +13,7 @@ from nats.errors import NoRespondersError
 from provision.errors import ProvisionError
 from provision.nats import OPERATOR, SERVICES, streams_of
 from stead.nats_addresses import parse_nats_addresses
+from stead.nats_client import NatsClient
 
 _TIMEOUT_S: Final = 5.0
 _IN_SYNC_S: Final = 300.0
@@ -124,8 +124,9 @@ async def _connected(url: str, passwords: Mapping[str, str]) -> Client:
     async def keep(error: Exception) -> None:
         reasons.append(str(error) or type(error).__name__)
 
+    client = NatsClient()
     try:
-        return await nats.connect(
+        await client.connect(
             [*parse_nats_addresses(url).servers],
             user=OPERATOR,
             password=passwords[OPERATOR],
@@ -143,6 +144,7 @@ async def _connected(url: str, passwords: Mapping[str, str]) -> Client:
     except (NatsError, OSError, TimeoutError) as error:
         reason = reasons[-1] if reasons else str(error)
         raise ProvisionError(f"NATS does not answer, or refuses the user {OPERATOR}: {reason}") from None
+    return client
 
 
 async def _in_sync(client: Client, streams: Sequence[tuple[str, str]]) -> list[Stream]:

@@ -16,6 +16,7 @@ from nats.js import JetStreamContext
 from identity_common.background import BackgroundLoop
 from identity_common.telemetry.logs import get_logger
 from stead.nats_addresses import parse_nats_addresses
+from stead.nats_client import NatsClient
 
 _log = get_logger(__name__)
 
@@ -190,7 +191,7 @@ class Bus:
         Raises:
             nats.errors.Error, OSError, TimeoutError: The server does not answer, or refuses the login.
         """
-        client = Client()
+        client = NatsClient()
         unreachable: list[Exception] = []
 
         async def on_error(error: Exception) -> None:

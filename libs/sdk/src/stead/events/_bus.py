@@ -17,6 +17,7 @@ from nats.js import JetStreamContext
 from stead.errors import IdentityError, Unavailable
 from stead.events._cancellation import cancel
 from stead.nats_addresses import parse_nats_addresses
+from stead.nats_client import NatsClient
 
 STREAM: Final = "IDENTITY_EVENTS"
 
@@ -77,7 +78,7 @@ class EventBus:
         self._servers = [*addresses.servers]
         self._connect_timeout_s = connect_timeout_s
         self._options = {**credentials, "name": name, "tls": tls}
-        self._client = Client()
+        self._client = NatsClient()
         self._refused = asyncio.Event()
         self._is_closed = False
         self._reported: set[str] = set()
@@ -179,7 +180,7 @@ class EventBus:
             while not self._client.is_closed:  # noqa: ASYNC110 - one that fails to close calls nothing
                 await asyncio.sleep(_CHECK_S)
             await self._on_change()
-            client = Client()
+            client = NatsClient()
             try:
                 await self._connect(client)
             except (NatsError, OSError, TimeoutError, ValueError) as error:  # ValueError: a greeting that is malformed

@@ -12,14 +12,14 @@ import ssl
 import threading
 import time
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import httpx2 as httpx
-import nats
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from stead.nats_addresses import parse_nats_addresses
+from stead.nats_client import NatsClient
 from stead.verify.feed.endpoint import INTERRUPTIONS, FeedEndpoint, repeat
 from stead.verify.feed.messages import InvalidFeed, subject_of
 from stead.verify.feed.state import FeedState, Gap
@@ -61,7 +61,7 @@ class NatsSource:
         self._servers = [*addresses.servers]
         self._endpoint = endpoint
         self._subject = subject_of(tenant_id)
-        self._options = {**credentials, "tls": tls}
+        self._options: dict[str, Any] = {**credentials, "tls": tls}
         self._needs_snapshot = True
 
     def follow(self, state: FeedState, stopped: threading.Event) -> None:
@@ -76,8 +76,9 @@ class NatsSource:
 
     async def _follow_once(self, http: httpx.Client, state: FeedState, stopped: threading.Event) -> None:
         timeout_s = self._endpoint.timeout_s
+        client = NatsClient()
         async with asyncio.timeout(timeout_s):
-            client = await nats.connect(
+            await client.connect(
                 self._servers,
                 name="stead-not-valid-feed",
                 allow_reconnect=False,  # the next attempt does, with a subscription that is known to exist

@@ -1,0 +1,18 @@
+"""A NATS client that sends no password in clear text to a ``tls://`` address."""
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+
+class NotEncryptedError(NatsError):
+    """A server at a ``tls://`` address does not require TLS, or an attacker removed that from its greeting."""
+
+
+class NatsClient(Client):
+    """A client of nats-py, which by itself encrypts only if the server's greeting says so, whatever the address."""
+
+    def _connect_command(self) -> bytes:
+        server = self._current_server
+        if server is not None and server.uri.scheme == "tls" and not self._server_info.get("tls_required"):
+            raise NotEncryptedError("the server does not require TLS")
+        return super()._connect_command()
