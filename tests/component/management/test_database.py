@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import msgspec
@@ -20,7 +21,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from identity_common.lifetime import Lifetime
 from identity_common.outbox import tables as outbox
 from identity_common.stores import migrations
-from identity_common.stores.database import Startup
+from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.migrations import UnknownSchemaError, head
 from identity_common.version import VERSION
 from management_service.app import VERSIONS, create_app, migrate
@@ -33,7 +34,7 @@ from tests.support.databases import differences, new_database
 from tests.support.forked_service import ForkedService
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, client_of, running, settings_for
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import WAIT_S, eventually_here
 
 HEAD = head(VERSIONS)
 PREVIOUS, NEXT = sorted(file.name[:4] for file in VERSIONS.glob("0*.py"))[-2], f"{int(HEAD) + 1:04}"
@@ -488,6 +489,29 @@ async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it
     finally:
         await startup.stop()
         await engine.dispose()
+
+
+async def test_a_service_that_may_not_ask_for_its_server_says_so(settings: Settings, servers: ServerAddresses) -> None:
+    database = urlsplit(settings.database_url).path
+    administrator = await asyncpg.connect(urlsplit(servers.admin_postgres_url)._replace(path=database).geturl())
+    await administrator.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    await administrator.close()
+
+    async def start(_: Lifetime) -> None:
+        raise AssertionError
+
+    engine = create_database_engine(settings.database_url, service="tests", pool_size=1)
+    startup = Startup(engine, versions=VERSIONS, then=start)
+    try:
+        with captured_logs("management-service") as log:
+            startup.start()
+            await eventually_here(lambda: bool(log.getvalue()))
+    finally:
+        await startup.stop()
+        await engine.dispose()
+    line = json.loads(log.getvalue().splitlines()[0])
+    reason = "permission denied for function pg_control_system"
+    assert (line["event"], line["reason"]) == ("database.not-ready", reason)
 
 
 def test_the_head_is_the_one_that_alembic_finds() -> None:

@@ -66,6 +66,7 @@ _ATTEMPTS: Final = 4
 _SERVER: Final = "server"
 _CANCELLED: Final = "57014"
 _READ_ONLY: Final = "25006"
+_DENIED: Final = "42501"
 _WHY: Final = "the database does not answer right now"
 _RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
@@ -400,8 +401,9 @@ class Startup:
                 return "not migrated"
             await self._lifetime.end()  # what a failed preparation has started
             await self._then(self._lifetime)
-        except ProgrammingError:
-            return "not migrated"
+        except ProgrammingError as error:
+            is_denied = getattr(error.orig, "sqlstate", None) == _DENIED
+            return str(error.driver_exception) if is_denied else "not migrated"
         except UnknownSchemaError as error:
             return str(error)
         except (SQLAlchemyError, OSError) as error:
