@@ -374,7 +374,8 @@ def test_every_setting_can_be_given_to_a_service(service: str) -> None:
 @pytest.mark.parametrize("name", [*WITH_A_VALUE, *(name for name, secret in SECRET.items() if secret == "yes")])
 def test_a_setting_that_is_secret_or_a_value_is_refused(name: str) -> None:
     told = f"settings: give {name} as" if name in WITH_A_VALUE else f"settings: {name} is a secret"
-    for values in ({"settings": {name: "x"}}, {"services": {"console": {"settings": {name: "x"}}}}):
+    given = {"settings": {name: "x"}}
+    for values in (given, {"services": {"console": given}}, {"bootstrap": given}):
         with pytest.raises(helm_python.HelmRenderError, match=told):
             rendered({**ADDRESS, **values})
 

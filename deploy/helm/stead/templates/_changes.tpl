@@ -60,18 +60,23 @@ change the object that they are given. */ -}}
 {{- /* The data of a service's ConfigMap, as JSON. */ -}}
 {{- define "stead.settings" -}}
 {{- $settings := mergeOverwrite (deepCopy .values.settings) (deepCopy .service.settings) -}}
-{{- range $name, $value := dict "BASE_URL" "baseUrl" "TRUSTED_PROXIES" "trustedProxies" -}}
-  {{- if hasKey $settings $name }}{{ fail (printf "settings: give %s as the value %s" $name $value) }}{{ end -}}
-{{- end -}}
-{{- range list "DATABASE_URL" "REDIS_URL" "NATS_URL" "KEY_ENCRYPTION_KEYS" "ENVIRONMENT_VARIABLE_KEYS" "AUDIT_HEAD_KEYS" "COOKIE_KEYS" -}}
-  {{- if hasKey $settings . }}{{ fail (printf "settings: %s is a secret: put it into the existingSecret" .) }}{{ end -}}
-{{- end -}}
+{{- include "stead.require-settings" $settings -}}
 {{- $given := dict "BASE_URL" .values.baseUrl "TRUSTED_PROXIES" (toString (int64 .values.trustedProxies)) -}}
 {{- if .values.storesCa -}}
   {{- $path := "/etc/stead/stores-ca/ca.crt" -}}
   {{- $given = merge $given (dict "PGSSLMODE" "verify-full" "PGSSLROOTCERT" $path "SSL_CERT_FILE" $path) -}}
 {{- end -}}
 {{- mergeOverwrite (deepCopy .data) $given $settings | toJson -}}
+{{- end -}}
+
+{{- /* Refuses settings that are a value of the chart, or a secret. */ -}}
+{{- define "stead.require-settings" -}}
+{{- range $name, $value := dict "BASE_URL" "baseUrl" "TRUSTED_PROXIES" "trustedProxies" -}}
+  {{- if hasKey $ $name }}{{ fail (printf "settings: give %s as the value %s" $name $value) }}{{ end -}}
+{{- end -}}
+{{- range list "DATABASE_URL" "REDIS_URL" "NATS_URL" "KEY_ENCRYPTION_KEYS" "ENVIRONMENT_VARIABLE_KEYS" "AUDIT_HEAD_KEYS" "COOKIE_KEYS" -}}
+  {{- if hasKey $ . }}{{ fail (printf "settings: %s is a secret: put it into the existingSecret" .) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "stead.change-pod" -}}
@@ -118,6 +123,7 @@ change the object that they are given. */ -}}
 {{- $tag := include "stead.tag" (dict "image" $container.image "images" .values.images) -}}
 {{- include "stead.change-pod" (dict "pod" $pod "values" .values) -}}
 {{- if eq $job.metadata.name "bootstrap" -}}
+  {{- include "stead.require-settings" .values.bootstrap.settings -}}
   {{- range $name, $value := .values.bootstrap.settings -}}
     {{- $_ := set $container "env" (append $container.env (dict "name" $name "value" $value)) -}}
   {{- end -}}
