@@ -303,7 +303,7 @@ class TestSecrecy:
         assert [secret for secret in cluster.secrets() if secret in shown] == []
 
     def test_every_user_has_a_password_of_its_own(self, cluster: Cluster) -> None:
-        assert len(set(cluster.secrets())) == len(cluster.secrets()) == 4 + 5 + 4
+        assert len(set(cluster.secrets())) == len(cluster.secrets()) == 4 + 5 + 5
 
     def test_the_servers_listen_on_the_loopback_address_only(self, cluster: Cluster) -> None:
         inodes = {inode for server in cluster.all() for inode in sockets_of(server.pid)}

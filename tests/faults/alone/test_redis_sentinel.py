@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from identity_common.clock import now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_secret
+from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis, execute_on_replicas
 from identity_common.stores.replication_watch import ReplicationWatch
@@ -50,8 +51,14 @@ class Exchanges:
 
     def __init__(self, servers: RedisServers) -> None:
         self._minting = connect_redis(servers.url("management"))
+        minting = RedisCommands(self._minting)
         self._writer = SubjectTokenWriter(
-            RedisCommands(self._minting), tenant_id=TENANT, ttl_s=3600, backlog=10_000_000, is_replicated=True
+            minting,
+            tenant_id=TENANT,
+            ttl_s=3600,
+            backlog=10_000_000,
+            refusals=AuditStream(minting, AuditStreamKeys.of("subject-tokens", TENANT), backlog=10_000_000),
+            is_replicated=True,
         )
         self._redises = [connect_redis(servers.url("token"), blocking=True) for _ in range(2)]
         self._engine = create_database_engine(UNREACHABLE, service="tests", pool_size=1)
