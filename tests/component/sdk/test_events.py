@@ -313,6 +313,7 @@ class TestSkippedEvents:
         bus: EventBus,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
+        await source.record("organization", ("o0",), "created", OrganizationState(id="o0"))  # its relay has begun
         state = source.granted("o1", "u1", "a")
         good = event_of(source, 0, state)
         spoiled = [
@@ -323,7 +324,7 @@ class TestSkippedEvents:
             msgspec.structs.replace(good, id="0"),
             msgspec.structs.replace(good, time="yesterday"),
             msgspec.structs.replace(good, data=msgspec.Raw(b"[]")),
-            event_of(source, 1, msgspec.structs.replace(state, member_id="u2")),
+            event_of(source, 2, msgspec.structs.replace(state, member_id="u2")),
         ]
         await publish_again(servers, source, *spoiled, subject="member-permissions.o1.u1")
         await source.record("organization", ("o1",), "created", OrganizationState(id="o1"))
