@@ -32,6 +32,7 @@ def test_the_addresses_and_keys_alone_are_secret() -> None:
         "DATABASE_URL",
         "ENVIRONMENT_VARIABLE_KEYS",
         "KEY_ENCRYPTION_KEYS",
+        "MAIL_KEYS",
         "NATS_PASSWORDS",
         "NATS_URL",
         "POSTGRES_URL",

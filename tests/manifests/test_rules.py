@@ -55,15 +55,17 @@ SECRET_SETTINGS = {
     "KEY_ENCRYPTION_KEYS",
     "ENVIRONMENT_VARIABLE_KEYS",
     "AUDIT_HEAD_KEYS",
+    "MAIL_KEYS",
     "COOKIE_KEYS",
 }
 CREDENTIALS = re.compile(r"://[^\s/]*:[^\s/]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
 KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 HEAD_KEY = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
+MAIL_KEY = "CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCA="
 SECRETS: dict[str, dict[str, str]] = {
     each["metadata"]["name"]: each["stringData"]
     for each in json.loads(
-        secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY, HEAD_KEY, KEY), namespace="stead")
+        secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY, HEAD_KEY, MAIL_KEY, KEY), namespace="stead")
     )["items"]
 }
 """What `python -m provision secrets` prints."""

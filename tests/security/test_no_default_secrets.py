@@ -18,8 +18,8 @@ SHARED = {"BASE_URL", "DATABASE_URL", "NATS_URL", "REDIS_URL"}
 @pytest.mark.parametrize(
     ("settings", "required"),
     [
-        (management_service.settings.Settings, SHARED | {"ENVIRONMENT_VARIABLE_KEYS", "AUDIT_HEAD_KEYS"}),
-        (template_service.settings.Settings, SHARED),
+        (management_service.settings.Settings, SHARED | {"ENVIRONMENT_VARIABLE_KEYS", "AUDIT_HEAD_KEYS", "MAIL_KEYS"}),
+        (template_service.settings.Settings, SHARED | {"MAIL_KEYS"}),
         (token_service.settings.Settings, SHARED | {"KEY_ENCRYPTION_KEYS", "ENVIRONMENT_VARIABLE_KEYS"}),
         (console.settings.Settings, {"BASE_URL", "REDIS_URL", "COOKIE_KEYS"}),
     ],

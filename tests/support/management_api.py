@@ -42,6 +42,7 @@ def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> 
             "nats_url": addresses.management_nats_url,
             "environment_variable_keys": (base64.b64encode(os.urandom(32)).decode(),),
             "audit_head_keys": (base64.b64encode(os.urandom(32)).decode(),),
+            "mail_keys": (base64.b64encode(os.urandom(32)).decode(),),
             **changed,
         }
     )

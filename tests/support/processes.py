@@ -169,6 +169,7 @@ class Deployment:
         self.issuer = f"{self.base_url}/oidc"
         shared = {"BASE_URL": self.base_url, "ENVIRONMENT": "development"}
         variable_keys = {"ENVIRONMENT_VARIABLE_KEYS": base64.b64encode(os.urandom(32)).decode()}
+        mail_keys = {"MAIL_KEYS": base64.b64encode(os.urandom(32)).decode()}
         token_environment = {
             **shared,
             **variable_keys,
@@ -190,6 +191,7 @@ class Deployment:
         self._management_environment = {
             **shared,
             **variable_keys,
+            **mail_keys,
             "AUDIT_HEAD_KEYS": base64.b64encode(os.urandom(32)).decode(),
             "ALLOW_HTTP_LOOPBACK_REDIRECTS": "true",
             "DATABASE_URL": addresses.management_database_url,
@@ -210,6 +212,7 @@ class Deployment:
         self.management = self.managements[0]
         template_environment = {
             **shared,
+            **mail_keys,
             **_WAITS,
             "DATABASE_URL": addresses.template_database_url,
             "REDIS_URL": addresses.template_redis_url,

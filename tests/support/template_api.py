@@ -41,6 +41,7 @@ class Template(ServiceInATenant):
                 "database_url": management.addresses.template_database_url,
                 "redis_url": management.addresses.template_redis_url,
                 "nats_url": management.addresses.template_nats_url,
+                "mail_keys": management.settings.mail_keys,
                 **changed,
             }
         )

@@ -1,6 +1,7 @@
 """The publishing side of template-service in this process: its database, outbox and relay, in its own tenant."""
 
 import asyncio
+import base64
 import secrets
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -41,6 +42,7 @@ class TemplateSource:
             database_url=addresses.template_database_url,
             redis_url=addresses.template_redis_url,
             nats_url=nats_url or addresses.template_nats_url,
+            mail_keys=(base64.b64encode(bytes(32)).decode(),),
         )
         self._published = Progress()
         self._members: dict[tuple[str, str], MemberPermissionsState] = {}

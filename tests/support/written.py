@@ -35,7 +35,7 @@ class Written:
         self._run_directory = run_directory
         self.recorder: Recorder = stack.recorder
         self.recorder.keep_password_of(*msgspec.structs.asdict(stack.addresses).values())
-        for name in ("key-encryption-key", "environment-variable-key", "audit-head-key", "cookie-key"):
+        for name in ("key-encryption-key", "environment-variable-key", "audit-head-key", "mail-key", "cookie-key"):
             self.recorder.keep((run_directory / name).read_text().strip().rstrip("="), "key-encryption key")
         self.recorder.keep(stack.credentials.management_api.client_secret, "client secret")
         self.recorder.keep(stack.credentials.nats.password, "password of nats")

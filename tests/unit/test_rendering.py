@@ -13,12 +13,14 @@ from provision.render import Hosts
 
 READERS = {
     "console": {"redis-url", "cookie-keys"},
-    "management-service": {"database-url", "redis-url", "nats-url", "environment-variable-keys", "audit-head-keys"},
+    "management-service": {
+        *("database-url", "redis-url", "nats-url", "environment-variable-keys", "audit-head-keys", "mail-keys")
+    },
     "nats": {"nats-server.conf"},
     "postgres": {"password"},
     "redis": {"users.acl"},
     "subscriber": {"nats-url"},
-    "template-service": {"database-url", "redis-url", "nats-url"},
+    "template-service": {"database-url", "redis-url", "nats-url", "mail-keys"},
     "token-service": {"database-url", "redis-url", "nats-url", "key-encryption-keys", "environment-variable-keys"},
 }
 

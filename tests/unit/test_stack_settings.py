@@ -45,21 +45,30 @@ def test_addresses_come_from_the_arguments(tmp_path: Path) -> None:
 
 def test_the_keys_of_the_environment_come_first(tmp_path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
-    of_heads = base64.b64encode(bytes([1] * 32)).decode()
+    of_heads, of_mail = (base64.b64encode(bytes([number] * 32)).decode() for number in (1, 2))
     started = stack(
-        tmp_path, KEY_ENCRYPTION_KEYS=key, ENVIRONMENT_VARIABLE_KEYS=key, AUDIT_HEAD_KEYS=of_heads, COOKIE_KEYS=key
+        tmp_path,
+        KEY_ENCRYPTION_KEYS=key,
+        ENVIRONMENT_VARIABLE_KEYS=key,
+        AUDIT_HEAD_KEYS=of_heads,
+        MAIL_KEYS=of_mail,
+        COOKIE_KEYS=key,
     )
     assert (started.token.key_encryption_keys, started.management.environment_variable_keys) == ((key,), (key,))
     assert (started.management.audit_head_keys, started.console.cookie_keys) == ((of_heads,), (key,))
+    assert started.management.mail_keys == started.template.mail_keys == (of_mail,)
     assert list(tmp_path.iterdir()) == []
     (own,) = stack(tmp_path).token.key_encryption_keys
     assert stack(tmp_path).token.key_encryption_keys == (own,)
 
 
-def test_the_keys_of_heads_are_apart_from_those_that_token_service_knows(tmp_path: Path) -> None:
+def test_the_keys_of_heads_and_of_mail_are_apart_from_those_that_other_services_know(tmp_path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
     with pytest.raises(StackError, match="AUDIT_HEAD_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS"):
         stack(tmp_path, ENVIRONMENT_VARIABLE_KEYS=key, AUDIT_HEAD_KEYS=key)
+    for other in ("ENVIRONMENT_VARIABLE_KEYS", "AUDIT_HEAD_KEYS"):
+        with pytest.raises(StackError, match="MAIL_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS or AUDIT_HEAD"):
+            stack(tmp_path, MAIL_KEYS=key, **{other: key})
 
 
 def test_every_invalid_setting_is_reported_once_and_without_its_value(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from token_service.settings import Settings as TokenSettings
 
 MOMENTS = range(0, 40, length(short=6, long=1))
 """Square roots of the ticks after which a service is stopped."""
-_KEY, _OTHER_KEY = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
+_KEY, _OTHER_KEY, _THIRD_KEY = (base64.b64encode(os.urandom(32)).decode() for _ in range(3))
 
 
 def management(addresses: ServerAddresses) -> Litestar:
@@ -35,6 +35,7 @@ def management(addresses: ServerAddresses) -> Litestar:
             nats_url=addresses.management_nats_url,
             environment_variable_keys=(_KEY,),
             audit_head_keys=(_OTHER_KEY,),
+            mail_keys=(_THIRD_KEY,),
         )
     )
 

@@ -41,7 +41,7 @@ PREVIOUS, NEXT = sorted(file.name[:4] for file in VERSIONS.glob("0*.py"))[-2], f
 
 PACKAGE = "management_service"
 
-NOT_OURS = {"alembic_version", "audit_outbox", *(statement.split()[2] for statement in outbox.CREATE)}
+NOT_OURS = {"alembic_version", "audit_outbox", "mail_outbox", *(statement.split()[2] for statement in outbox.CREATE)}
 
 
 @pytest_asyncio.fixture

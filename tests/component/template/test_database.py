@@ -22,7 +22,7 @@ from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
 
-NOT_OURS = {"alembic_version", "audit_outbox", *(statement.split()[2] for statement in outbox.CREATE)}
+NOT_OURS = {"alembic_version", "audit_outbox", "mail_outbox", *(statement.split()[2] for statement in outbox.CREATE)}
 
 
 async def test_the_migrations_create_the_tables_in_the_code(template: Template) -> None:

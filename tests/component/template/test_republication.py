@@ -208,7 +208,11 @@ async def test_the_command_asks_the_running_service(
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    given = {name.upper(): str(value) for name, value in msgspec.structs.asdict(settings).items() if value is not None}
+    given = {
+        name.upper(): ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in msgspec.structs.asdict(settings).items()
+        if value is not None
+    }
     return {**os.environ, **given}
 
 

@@ -26,13 +26,15 @@ def whole_document() -> bytes:
         "nats_url": "nats://127.0.0.1",
         "redis_url": "redis://127.0.0.1",
     }
-    keys, head_keys = ((base64.b64encode(bytes([number] * 32)).decode(),) for number in range(2))
+    keys, head_keys, mail_keys = ((base64.b64encode(bytes([number] * 32)).decode(),) for number in range(3))
     variable_keys: dict[str, Any] = {"environment_variable_keys": keys}
     apps = (
         management_service.app.create_app(
-            management_service.settings.Settings(**addresses, **variable_keys, audit_head_keys=head_keys)
+            management_service.settings.Settings(
+                **addresses, **variable_keys, audit_head_keys=head_keys, mail_keys=mail_keys
+            )
         ),
-        template_service.app.create_app(template_service.settings.Settings(**addresses)),
+        template_service.app.create_app(template_service.settings.Settings(**addresses, mail_keys=mail_keys)),
         token_service.app.create_app(
             token_service.settings.Settings(**addresses, **variable_keys, key_encryption_keys=keys)
         ),

@@ -66,6 +66,7 @@ _KEYS: Final = {
     "KEY_ENCRYPTION_KEYS": "key-encryption-key",
     "ENVIRONMENT_VARIABLE_KEYS": "environment-variable-key",
     "AUDIT_HEAD_KEYS": "audit-head-key",
+    "MAIL_KEYS": "mail-key",
     "COOKIE_KEYS": "cookie-key",
 }
 """Settings that are keys, and the file of each in the directory, unless the environment sets it."""

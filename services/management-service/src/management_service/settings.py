@@ -10,6 +10,7 @@ _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
 
 _NAMES: Final = ("bootstrap_require_context", "bootstrap_excluded_roles")
+_KEY_RINGS: Final = ("environment_variable_keys", "audit_head_keys", "mail_keys")
 _SECRET_NAMES: Final = (
     "bootstrap_secret_name",
     "bootstrap_console_secret_name",
@@ -29,6 +30,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             of the custom-claims function, all decrypt them. Shared with token-service.
         audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
             may be among ``environment_variable_keys``.
+        mail_keys: Likewise, for mail on its way to its sender. Shared with template-service, so none may be among the
+            other two.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         allow_http_loopback_redirects: Whether Traditional and SPA applications may have redirect URIs with ``http`` on
             loopback, as Native ones may (RFC 9700 section 2.6); for development. Stored ones stay valid in any case.
@@ -58,6 +61,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     redis_url: Secret
     environment_variable_keys: tuple[Secret, ...]
     audit_head_keys: tuple[Secret, ...]
+    mail_keys: tuple[Secret, ...]
     redis_replicas: int = 0
     subject_token_ttl_s: int = 600
     allow_http_loopback_redirects: bool = False
@@ -92,19 +96,30 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             for name in _SECRET_NAMES
             if values.get(name) and not _is_name(values[name])
         ]
-        found += cls.wrong_keys(values, "environment_variable_keys") + cls.wrong_keys(values, "audit_head_keys")
-        if not set(values.get("audit_head_keys", ())).isdisjoint(values.get("environment_variable_keys", ())):
-            found.append("AUDIT_HEAD_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS, which token-service knows")
-        return found + cls.too_small(
-            values,
-            database_connections=1,
-            password_hashing_threads=1,
-            password_window_s=1,
-            password_attempts_per_account=1,
-            audit_retention_days=1,
-            audit_backlog=1,
-            redis_replicas=0,
+        return (
+            found
+            + cls._wrong_key_rings(values)
+            + cls.too_small(
+                values,
+                database_connections=1,
+                password_hashing_threads=1,
+                password_window_s=1,
+                password_attempts_per_account=1,
+                audit_retention_days=1,
+                audit_backlog=1,
+                redis_replicas=0,
+            )
         )
+
+    @classmethod
+    def _wrong_key_rings(cls, values: Mapping[str, Any]) -> list[str]:
+        found = [line for name in _KEY_RINGS for line in cls.wrong_keys(values, name)]
+        shared, own, mail = (set(values.get(name, ())) for name in _KEY_RINGS)
+        if not own.isdisjoint(shared):
+            found.append("AUDIT_HEAD_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS, which token-service knows")
+        if not mail.isdisjoint(shared | own):
+            found.append("MAIL_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS or AUDIT_HEAD_KEYS")
+        return found
 
 
 def _is_name(text: str) -> bool:

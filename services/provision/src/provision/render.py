@@ -62,12 +62,14 @@ class Keys(msgspec.Struct, frozen=True):
         key_encryption: Of token-service; seals its signing keys.
         environment_variable: Of management-service and token-service; seals the variables of custom-claims functions.
         audit_head: Of management-service; seals the keys that sign heads of the audit trail.
+        mail: Of management-service and template-service; seals mail on its way to its sender.
         cookie: Of the console; signs its cookies.
     """
 
     key_encryption: str
     environment_variable: str
     audit_head: str
+    mail: str
     cookie: str
 
     def __repr__(self) -> str:
@@ -76,7 +78,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 def stored_keys(directory: Path) -> Keys:
     """Return the keys in files beside the passwords; the first call creates them."""
-    names = ("key-encryption-keys", "environment-variable-keys", "audit-head-keys", "cookie-keys")
+    names = ("key-encryption-keys", "environment-variable-keys", "audit-head-keys", "mail-keys", "cookie-keys")
     return Keys(*(_key(directory / name) for name in names))
 
 
@@ -164,6 +166,8 @@ def _service_files(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[F
     yield "token-service/environment-variable-keys", keys.environment_variable
     yield "management-service/environment-variable-keys", keys.environment_variable
     yield "management-service/audit-head-keys", keys.audit_head
+    yield "management-service/mail-keys", keys.mail
+    yield "template-service/mail-keys", keys.mail
     yield "console/redis-url", urls.console_redis_url
     yield "console/cookie-keys", keys.cookie
     yield "subscriber/nats-url", urls.subscriber_nats_url

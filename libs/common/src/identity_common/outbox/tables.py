@@ -60,6 +60,19 @@ ADD_CHECKED_SERVER: Final = (
 """The server on which the database was found to have every published change (``LostWrites``)."""
 DROP_CHECKED_SERVER: Final = "ALTER TABLE source_revision DROP COLUMN checked_server"
 
+CREATE_MAIL: Final = (
+    """CREATE TABLE mail_outbox (
+        tenant_id text NOT NULL,
+        id text NOT NULL,
+        sealed bytea NOT NULL,
+        created_at bigint NOT NULL,
+        PRIMARY KEY (tenant_id, id)
+    )""",
+    "CREATE INDEX mail_outbox_order ON mail_outbox (tenant_id, created_at)",
+)
+"""Mail that is not published yet (``MailOutbox``)."""
+DROP_MAIL: Final = "DROP TABLE mail_outbox"
+
 DROP_AUDIT: Final = (
     "DROP TABLE audit_outbox",
     "ALTER TABLE source_revision DROP COLUMN audit_sequence",

@@ -15,6 +15,7 @@ from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import AuditStreamRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.lost_writes import LostWrites
+from identity_common.outbox.mail import MailOutbox
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import Restoration
@@ -52,6 +53,7 @@ class Shared:
         published = Progress()
         self.changes = changes(settings, connections.engine, published)
         self.sealing = SealingKeys(settings.audit_head_keys)
+        self.mail = MailOutbox(SealingKeys(settings.mail_keys), tenant_id=tenant_id)
         self.head_keys = HeadKeys(connections.reader, self.changes, self.sealing, tenant_id=tenant_id)
         self.claims_functions = claims_functions(settings, connections, self.changes)
         self.passwords = Passwords(threads=settings.password_hashing_threads)

@@ -15,11 +15,13 @@ from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.lost_writes import LostWrites
+from identity_common.outbox.mail import MailOutbox
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import Restoration
 from identity_common.progress import Progress
 from identity_common.projection.fresh_reads import FreshReads
+from identity_common.sealing import SealingKeys
 from identity_common.stores.database import Startup
 from identity_common.stores.measures import measure_stores
 from identity_common.telemetry.metrics import Samples, gauge
@@ -47,6 +49,7 @@ class Shared:
         tenant_id, bus, engine = settings.tenant_id, connections.bus, connections.engine
         self.published = Progress()
         self.changes = changes(settings, engine, self.published)
+        self.mail = MailOutbox(SealingKeys(settings.mail_keys), tenant_id=tenant_id)
         self.management_events = ManagementEvents(bus, engine, self.changes, tenant_id=tenant_id)
         self.fresh_reads = FreshReads(
             bus,

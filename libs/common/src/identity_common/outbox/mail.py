@@ -1,0 +1,61 @@
+"""The mail outbox: mail that a transaction wants sent, if it commits."""
+
+from typing import Final
+
+import msgspec
+from sqlalchemy import BigInteger, LargeBinary, Text, bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_id
+from identity_common.sealing import SealingKeys
+from identity_common.wire.mail import Mail, sealing_name
+
+MAIL_CHANNEL: Final = "mail_outbox"
+"""Channel of the notifications that wake the relay."""
+
+_QUEUE = text(
+    """
+    WITH queued AS (
+        INSERT INTO mail_outbox (tenant_id, id, sealed, created_at) VALUES (:tenant_id, :id, :sealed, :now)
+        RETURNING id
+    )
+    SELECT pg_notify(:channel, '') FROM queued
+    """
+).bindparams(
+    bindparam("tenant_id", type_=Text),
+    bindparam("id", type_=Text),
+    bindparam("sealed", type_=LargeBinary),
+    bindparam("now", type_=BigInteger),
+    bindparam("channel", type_=Text),
+)
+
+
+class MailOutbox:
+    """Queues mail in the transaction of the use case that wants it.
+
+    Args:
+        keys: The keys of ``MAIL_KEYS``.
+        tenant_id: The tenant.
+        clock: Clock, for tests.
+    """
+
+    def __init__(self, keys: SealingKeys, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._keys = keys
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def queue(self, connection: AsyncConnection, mail: Mail) -> None:
+        """Queue a mail: it is sent only if the transaction of this connection commits."""
+        mail_id = new_id()
+        sealed = self._keys.seal(msgspec.json.encode(mail), name=sealing_name(mail_id))
+        await connection.execute(
+            _QUEUE,
+            {
+                "tenant_id": self._tenant_id,
+                "id": mail_id,
+                "sealed": sealed,
+                "now": self._clock(),
+                "channel": MAIL_CHANNEL,
+            },
+        )
