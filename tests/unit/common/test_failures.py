@@ -16,6 +16,7 @@ from identity_common.failures import (
     Refused,
     StoreUnavailable,
     TemporarilyUnavailable,
+    TooManyAttempts,
     body_too_large,
     duplicate,
     invalid_input,
@@ -31,6 +32,7 @@ STATUSES = {
     NotYetThere("log.not_in_tree", "m"): 409,
     body_too_large(): 413,
     duplicate(): 422,
+    TooManyAttempts("session.verification_blocked_too_many_attempts", "m", retry_after_s=7): 429,
     Conflict("log.tree_inconsistent", "m"): 500,
     NotYetThere("temporarily_unavailable", "m"): 503,
     TemporarilyUnavailable(retry_after_s=7): 503,
@@ -42,7 +44,7 @@ STATUSES = {
 def test_each_kind_of_failure_has_a_status_and_keeps_its_code(failure: Failure, status: int) -> None:
     refusal = refusal_of(failure)
     assert (refusal.status, refusal.body.code, refusal.body.data) == (status, failure.code, failure.data)
-    if status == 503:
+    if status in {429, 503}:
         assert refusal.headers.keys() == {"Retry-After"}
         assert refusal.headers["Retry-After"] in soon_after(getattr(failure, "retry_after_s", 1))
     else:

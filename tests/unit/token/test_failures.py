@@ -15,6 +15,7 @@ from identity_common.failures import (
     StoreUnavailable,
     TemporarilyUnavailable,
     TooLarge,
+    TooManyAttempts,
 )
 from tests.support.captured_logs import captured_logs
 from token_service.grants.failures import oauth_error_of, refusal_of
@@ -26,6 +27,7 @@ RENDERED = {
     Conflict("c", "m"): ("invalid_grant", "m", 400, None, None),
     Refused("claims_function.denied", "m"): ("access_denied", "m", 400, None, "claims_function.denied"),
     TooLarge("c", "m"): ("invalid_scope", "m", 400, None, None),
+    TooManyAttempts("c", "m", retry_after_s=3): ("temporarily_unavailable", "m", 429, 3, None),
     NotYetThere("c", "m", retry_after_s=2): ("temporarily_unavailable", "m", 503, 2, None),
     TemporarilyUnavailable(why="w", retry_after_s=5): ("temporarily_unavailable", "w", 503, 5, None),
 }

@@ -92,6 +92,18 @@ class TooLarge(AnyFailure):
     """The request, or one of its free-form members, exceeds its limit."""
 
 
+class TooManyAttempts(AnyFailure):
+    """The limit of attempts in a window is reached; this one did not count.
+
+    Attributes:
+        retry_after_s: Seconds until the window ends.
+    """
+
+    def __init__(self, code: str, message: str, *, retry_after_s: int = RETRY_AFTER_S) -> None:
+        super().__init__(code, message)
+        self.retry_after_s = retry_after_s
+
+
 class NotYetThere(AnyFailure):
     """What the request asks for is on its way; a retry will find it.
 
@@ -148,7 +160,7 @@ class StoreUnavailable(TemporarilyUnavailable):
         return self if self.why else StoreUnavailable(self.store, self.cause, why=why)
 
 
-Failure = Invalid | NotFound | Conflict | Refused | TooLarge | NotYetThere | TemporarilyUnavailable
+Failure = Invalid | NotFound | Conflict | Refused | TooLarge | TooManyAttempts | NotYetThere | TemporarilyUnavailable
 """Every failure is one of these: who renders them names each kind, and mypy finds a missing one."""
 
 

@@ -26,6 +26,7 @@ from identity_common.failures import (
     StoreUnavailable,
     TemporarilyUnavailable,
     TooLarge,
+    TooManyAttempts,
     body_too_large,
     invalid_input,
 )
@@ -108,6 +109,8 @@ def _status_of_kind(failure: Failure) -> int:
             return 413
         case Conflict():
             return 422
+        case TooManyAttempts():
+            return 429
         case NotYetThere() | TemporarilyUnavailable():
             return 503
         case _:
@@ -120,7 +123,7 @@ def temporary_failure(error: Exception) -> NotYetThere | TemporarilyUnavailable 
     match failure:
         case NotYetThere() | TemporarilyUnavailable():
             return failure
-        case None | Invalid() | Refused() | NotFound() | TooLarge() | Conflict():
+        case None | Invalid() | Refused() | NotFound() | TooLarge() | Conflict() | TooManyAttempts():
             return None
         case _:
             assert_never(failure)
@@ -148,7 +151,7 @@ def _of_failure(failure: Failure) -> ApiError:
         _log.warning("store.unavailable", store=failure.store, error=failure.cause)
     status = status_of(failure)
     headers = {}
-    if status == 503 and isinstance(failure, NotYetThere | TemporarilyUnavailable):
+    if status in {429, 503} and isinstance(failure, TooManyAttempts | NotYetThere | TemporarilyUnavailable):
         headers["Retry-After"] = retry_after(failure.retry_after_s)
     if failure.code == "auth.scopes_missing" and failure.data is not None:
         headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{" ".join(failure.data.missing)}"'

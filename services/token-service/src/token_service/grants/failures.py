@@ -13,6 +13,7 @@ from identity_common.failures import (
     StoreUnavailable,
     TemporarilyUnavailable,
     TooLarge,
+    TooManyAttempts,
 )
 from identity_common.telemetry.logs import get_logger
 from token_service.grants.oauth_errors import (
@@ -22,6 +23,7 @@ from token_service.grants.oauth_errors import (
     invalid_scope,
     invalid_target,
     temporarily_unavailable,
+    too_many_requests,
 )
 
 _log = get_logger(__name__)
@@ -50,6 +52,8 @@ def oauth_error_of(failure: Failure) -> OAuthError:
             return invalid_target(failure.message)  # a client names nothing else that may be unknown
         case TooLarge():
             return invalid_scope(failure.message)  # a token: its scopes are all that a client can shorten
+        case TooManyAttempts():
+            return too_many_requests(failure.message, retry_after_s=failure.retry_after_s)
         case Invalid():
             return invalid_request(failure.message)
         case Conflict():

@@ -24,6 +24,12 @@ _IF_MATCH: Final = (
 _IF_NONE_MATCH: Final = "*: the object must not exist yet."
 _PATH_PARAMETERS: Final = {"kind": "Kind of the tokens that the function is for.", "log_id": "Id of the entry."}
 """Parameters whose name does not describe them."""
+_REFUSAL_HEADERS: Final = {
+    401: ("WWW-Authenticate",),
+    403: ("WWW-Authenticate",),
+    429: ("Retry-After",),
+    503: ("Retry-After",),
+}
 _NO_NUL: Final = "^[^\\u0000]*$"
 
 
@@ -193,7 +199,7 @@ def _optional(name: str, where: str, description: str, schema: Json, example: An
 
 def _refusal(status: int) -> Answer:
     code, message, description = REFUSALS[status]
-    headers = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}.get(status, ())
+    headers = _REFUSAL_HEADERS.get(status, ())
     example: Json = {"code": code, "message": message}
     if status == 400:
         example["data"] = {"issues": [{"path": "name", "message": "Expected `str`, got `int`"}]}

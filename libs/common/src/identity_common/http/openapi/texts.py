@@ -167,6 +167,11 @@ REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
         "The request refers to an id that does not exist.",
         "The request is well-formed but cannot be carried out: a value is in use, unknown or of the wrong type.",
     ),
+    429: (
+        "session.verification_blocked_too_many_attempts",
+        "Too many attempts in a short time. Try again later.",
+        "Too many attempts in a short time.",
+    ),
     500: (
         "server.error",
         "Internal error. The server's log has details under the X-Request-Id of this response.",
