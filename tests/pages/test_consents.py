@@ -202,3 +202,18 @@ def test_a_consent_given_on_a_page_counts_whatever_the_application_becomes(world
     world.management.applications.update(client.id, is_third_party=True)
     world.caught_up()
     assert callback(person.authorize(client, prompt="none"))["code"]
+
+
+def test_the_account_is_for_first_parties_only(world: World, partner: Client) -> None:
+    person, ours = Person(world), application(world, "SPA")
+    asked: dict[str, Any] = {"scope": "openid account", "resource": None, "prompt": "consent"}
+    shown, granted = {}, {}
+    for client in (partner, ours):
+        verifier = Verifier()
+        answer = person.follow(person.authorize(client, verifier=verifier, **asked))
+        page = answer if heading(answer) == "Allow access?" else person.follow(person.sign_in(answer))
+        shown[client.id] = "See and change your account" in page.text
+        tokens = person.redeem(client, callback(person.send(page, decision="allow"))["code"], verifier)
+        granted[client.id] = tokens["scope"]
+    assert shown == {partner.id: False, ours.id: True}
+    assert granted == {partner.id: "openid", ours.id: "account openid"}

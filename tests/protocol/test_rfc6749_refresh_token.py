@@ -68,6 +68,16 @@ def test_the_new_id_token_is_of_the_same_sign_in(world: World) -> None:
     assert second["iat"] >= first["iat"]
 
 
+def test_access_tokens_say_when_the_user_signed_in(world: World) -> None:
+    """RFC 9068 section 2.2.1: the same in all that derive from one authorization, whatever their target."""
+    sign_in = SignIn(world, auth_time=1_700_000_000_000)
+    tokens = sign_in.tokens()
+    refreshed = sign_in.refreshed(tokens["refresh_token"], resource=world.resource)
+    of_userinfo = world.claims(tokens["access_token"], f"{world.stack.issuer}/me")
+    assert (of_userinfo["auth_time"], type(of_userinfo["auth_time"])) == (1_700_000_000, int)
+    assert world.claims(refreshed["access_token"], world.resource)["auth_time"] == 1_700_000_000
+
+
 def test_each_refresh_chooses_its_own_target(world: World, sign_in: SignIn) -> None:
     tokens = sign_in.tokens()
     for_resource = sign_in.refreshed(tokens["refresh_token"], resource=world.resource)

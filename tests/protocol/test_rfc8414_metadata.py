@@ -42,7 +42,7 @@ def expected(issuer: str) -> dict[str, Any]:
         "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
         "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
         "scopes_supported": [
-            *("address", "email", "impersonations", "offline_access", "openid", "phone", "profile", "roles"),
+            *("account", "address", "email", "impersonations", "offline_access", "openid", "phone", "profile", "roles"),
             *("urn:service:scope:organization_roles", "urn:service:scope:organizations"),
         ],
         "claims_supported": [

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from identity_common.rights.operations import OPEN, REQUIREMENTS, allows
+from identity_common.rights.operations import OPEN, OWN, REQUIREMENTS, allows
 from identity_common.rights.roles import SEEDED_ROLES
 from management_service.app import SWAGGER
 from tests.support.world import MANAGEMENT_API, World
@@ -23,7 +23,7 @@ OPERATIONS = {
 }
 FOR_MEMBERS = {"ListOrganizationUserScopes", "ListOrganizationApplicationScopes"}
 """These take tokens of two audiences; a valid token for a third one is forbidden."""
-CLOSED = sorted(OPERATIONS.keys() - OPEN)
+CLOSED = sorted(OPERATIONS.keys() - OPEN - OWN)
 
 
 def answered(world: World, name: str, token: str | None) -> httpx.Response:
@@ -68,14 +68,27 @@ def token_with(world: World, scope: str) -> str:
 
 
 def test_every_operation_has_a_row_in_the_table_of_rights_and_no_row_is_left() -> None:
-    assert REQUIREMENTS.keys() | OPEN == OPERATIONS.keys()
-    assert OPEN.isdisjoint(REQUIREMENTS)
+    assert REQUIREMENTS.keys() | OPEN | OWN == OPERATIONS.keys()
+    assert len(REQUIREMENTS) + len(OPEN) + len(OWN) == len(OPERATIONS)
     for path, operations in DOCUMENT["paths"].items():
         for operation in operations.values():
-            if path.startswith("/api/") and operation["security"]:
+            if path.startswith("/api/my-account") or operation["operationId"] in OWN:
+                assert (path.startswith("/api/my-account"), operation["operationId"] in OWN) == (True, True)
+                assert operation["security"] == [{"bearer": []}]
+            elif path.startswith("/api/") and operation["security"]:
                 needed = REQUIREMENTS[operation["operationId"]]
                 assert operation["security"] == [{"bearer": []}, *({"oauth2": [*each]} for each in needed.narrowest)]
                 assert operation["description"].endswith(f"\n\nNeeds {needed}.")
+
+
+def test_what_is_about_the_caller_needs_a_userinfo_token_of_an_own_sign_in(world: World) -> None:
+    exchanged = world.exchanged_userinfo_token(scope="openid account")
+    without_scope = world.userinfo_token(scope="openid profile")
+    for name in sorted(OWN):
+        assert refusal(world, name, None) == (401, "auth.authorization_header_missing"), name
+        assert refusal(world, name, token_with(world, "all")) == (401, "auth.unauthorized"), name
+        assert refusal(world, name, exchanged) == (403, "auth.forbidden"), name
+        assert refusal(world, name, without_scope) == (403, "auth.forbidden"), name
 
 
 HOLDERS = {**{role.name: role.scopes for role in SEEDED_ROLES}, "a backend": ("subject-tokens",)}

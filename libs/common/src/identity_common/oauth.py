@@ -11,9 +11,11 @@ TOKEN_TYPE_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 
 SCOPE_IMPERSONATIONS: Final = "impersonations"
 """Lets a user see and end impersonations of their own account."""
+SCOPE_ACCOUNT: Final = "account"
+"""Lets a user see and change their own account; of first-party applications only."""
 
 OIDC_SCOPES: Final = frozenset(
-    {"openid", "offline_access", "profile", "email", "phone", "address", "roles", SCOPE_IMPERSONATIONS}
+    {"openid", "offline_access", "profile", "email", "phone", "address", "roles", SCOPE_IMPERSONATIONS, SCOPE_ACCOUNT}
 )
 """Scopes defined by OpenID Connect or by this service; only the Management API has one of such a name, ``roles``."""
 

@@ -16,12 +16,14 @@ class Caller(msgspec.Struct, frozen=True):
         user_id: The user that it acts for; None if it acts for itself.
         token_id: ``jti`` of the access token; empty for the author of something stored.
         scopes: Of the access token; empty for the author of something stored.
+        auth_time: When the user signed in, seconds since the epoch; None in tokens that do not say so.
     """
 
     application_id: str
     user_id: str | None = None
     token_id: str = ""
     scopes: frozenset[str] = frozenset()
+    auth_time: int | None = None
 
     def may(self, scope: str) -> bool:
         """Return whether the scopes of the token include this one."""

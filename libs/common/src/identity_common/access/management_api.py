@@ -179,6 +179,12 @@ def require_scope(token: AccessToken, needed: Requirement) -> None:
         raise forbidden(needed)
 
 
+def auth_time_of(token: AccessToken) -> int | None:
+    """Return when the subject of a token signed in, seconds since the epoch; None if the token does not say so."""
+    auth_time = token.claims.get("auth_time")
+    return auth_time if type(auth_time) is int else None
+
+
 async def verified(authorization: Sequence[str], verify: Callable[[str], Awaitable[T]]) -> T:
     """Return the contents of the access token in the ``Authorization`` header.
 
@@ -243,7 +249,7 @@ class Access:
         if self._is_live is not None and not await self._is_live(token):
             raise unauthorized()
         user_id = None if token.subject == token.client_id else token.subject
-        return Caller(token.client_id, user_id, token.id, token.scopes)
+        return Caller(token.client_id, user_id, token.id, token.scopes, auth_time_of(token))
 
     def admit(self, connection: Connection, handler: BaseRouteHandler, caller: Caller) -> None:
         """Pass the caller to the handler, and to the audit trail for a request that writes."""

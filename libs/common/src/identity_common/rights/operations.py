@@ -9,6 +9,8 @@ from identity_common.rights.scopes import granting, implied
 
 OPEN: Final = frozenset({"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwagger"})
 """Operations that need no token."""
+OWN: Final[frozenset[str]] = frozenset()
+"""Operations on the caller's own account: they need a userinfo token with the scope ``account`` instead."""
 
 _ROWS: Final[Mapping[str, str]] = {
     # What counts is whose data the response has: these two show users as /api/users does, e-mail addresses included.

@@ -3,70 +3,35 @@
 The caller is the user: a userinfo token from a sign-in, with the scope ``impersonations``.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from litestar import Controller, Response, get, post
-from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
-from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath
 from litestar.types import ASGIApp, HTTPScope
 
-from identity_common.access.management_api import Access, admitted_caller
+from identity_common.access.management_api import admitted_caller
+from identity_common.access.own_sign_in import require_own_sign_in
 from identity_common.audited_request import audit_reason
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.layers.cors import Cors, Headers
-from identity_common.http.openapi.declarations import documented, more_of
+from identity_common.http.openapi.declarations import OwnSignIn, documented
 from identity_common.http.pagination import parse_query
-from identity_common.http.problems import ApiError
-from identity_common.http.query_parameters import require_declared
 from identity_common.oauth import SCOPE_IMPERSONATIONS
 from management_service.impersonations.register import ImpersonationRegister, RegisterFilters
 from management_service.impersonations.routes import ACTIVE, EXAMPLE, PAGES, page_of
 from management_service.impersonations.rules import ImpersonationEnding
 from management_service.impersonations.service import Impersonations
 from management_service.impersonations.stories import ImpersonationStory
-from stead import AccessToken
 
 PATH: Final = "/oidc/me/impersonations"
+
+_OWN: Final = OwnSignIn(SCOPE_IMPERSONATIONS)
 
 _ANY_PAGE: Final[Headers] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"ETag, Identity-Revision, Link, Retry-After, WWW-Authenticate"),
 ]
-
-
-def _forbidden() -> ApiError:
-    challenge = f'Bearer error="insufficient_scope", scope="{SCOPE_IMPERSONATIONS}"'
-    message = f"This needs a userinfo token from a sign-in of the user, with the scope {SCOPE_IMPERSONATIONS}."
-    return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
-
-
-def _require_own_sign_in(token: AccessToken) -> None:
-    """Refuse every token except one from a user's own sign-in, without an actor or an exchange, and with the scope.
-
-    Raises:
-        ApiError: 403.
-
-    Source:
-        RFC 6750 section 3.1.
-    """
-    is_of_user = token.subject != token.client_id and token.actor is None and token.grant_type is None
-    if not is_of_user or SCOPE_IMPERSONATIONS not in token.scopes:
-        raise _forbidden()
-
-
-async def require_person(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Guard: a user with the scope ``impersonations``, which ``admitted_caller`` returns to the handler.
-
-    Raises:
-        ApiError: See ``Access.require``.
-        Invalid: The operation does not declare a query parameter.
-    """
-    access: Access = connection.app.state.person_access
-    caller = await access.require(connection.scope, _require_own_sign_in)
-    require_declared(connection.scope["query_string"], more_of(connection.route_handler))  # as under /api
-    access.admit(connection, handler, caller)
 
 
 def readable_by_pages(app: ASGIApp) -> ASGIApp:
@@ -83,22 +48,18 @@ class OwnImpersonationController(Controller):
 
     path = PATH
     tags = ("Impersonations",)
-    guards = (require_person,)
+    guards = (require_own_sign_in,)
 
     @get(
         "/",
         operation_id="ListOwnImpersonations",
         summary="List impersonations of the user's own account",
-        opt=documented(example=[EXAMPLE], filters=(ACTIVE, *PAGES), headers=("Link",), takes_userinfo_token=True),
+        opt=documented(example=[EXAMPLE], filters=(ACTIVE, *PAGES), headers=("Link",), own_sign_in=_OWN),
     )
     async def list_impersonations(
         self, request: JsonRequest, impersonation_register: NamedDependency[ImpersonationRegister]
     ) -> Response[list[ImpersonationStory]]:
-        """List impersonations in which the user is the subject, newest first.
-
-        Requires a userinfo token from the user's sign-in with the scope impersonations; a token from an exchange is
-        refused.
-        """
+        """List impersonations in which the user is the subject, newest first."""
         given = dict(parse_query(request.scope["query_string"]))
         filters = RegisterFilters(
             is_active=None if "active" not in given else given["active"] == "true",
@@ -113,7 +74,7 @@ class OwnImpersonationController(Controller):
         operation_id="EndOwnImpersonation",
         summary="End an impersonation of the user's own account",
         status_code=204,
-        opt=documented(body=ImpersonationEnding, body_required=False, refuses=(422,), takes_userinfo_token=True),
+        opt=documented(body=ImpersonationEnding, body_required=False, refuses=(422,), own_sign_in=_OWN),
     )
     async def end(
         self,
@@ -122,9 +83,6 @@ class OwnImpersonationController(Controller):
         impersonations: NamedDependency[Impersonations],
     ) -> None:
         """End an impersonation in which the user is the subject, and those within it. Ending one again changes nothing.
-
-        Requires a userinfo token from the user's sign-in with the scope impersonations; a token from an exchange is
-        refused.
 
         An exchange that is sent after the response is refused, also without Identity-Revision. One that overlaps with
         this request may succeed; introspection refuses its token from the response on. APIs that follow the not-valid

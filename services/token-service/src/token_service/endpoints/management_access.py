@@ -6,13 +6,13 @@ from token_service.directory import Directory
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 
 
-def management_verify(directory: Directory, live_tokens: LiveTokens, *, management_api_resource: str) -> Verify:
-    """Return the function that verifies a token for the Management API, revocation and liveness included."""
+def api_verify(directory: Directory, live_tokens: LiveTokens, *, audience: str) -> Verify:
+    """Return the function that verifies a token for an audience, revocation and liveness included."""
 
     async def verify(access_token: str) -> AccessToken:
         try:
             directory.require_current()
-            live = await live_tokens.verify(access_token, audience=management_api_resource)
+            live = await live_tokens.verify(access_token, audience=audience)
         except TokenRefused:
             raise unauthorized() from None
         return live.token

@@ -38,12 +38,18 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
         return whole_second(self.issued_at) + self.target.lifetime_s * 1000
 
     def request(
-        self, extra_claims: Mapping[str, Any], *, grant_type: str | None = None, actor: ActingParty | None = None
+        self,
+        extra_claims: Mapping[str, Any],
+        *,
+        auth_time: int | None = None,
+        grant_type: str | None = None,
+        actor: ActingParty | None = None,
     ) -> AccessTokenRequest:
         """Return what the issuer needs to know.
 
         Args:
             extra_claims: From the custom-claims function.
+            auth_time: When the subject signed in, milliseconds since the epoch; for a token of an authorization.
             grant_type: For a token issued by exchange.
             actor: For a token issued by exchange, if an actor token was presented.
         """
@@ -56,6 +62,7 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
             lifetime_s=self.target.lifetime_s,
             jti=self.jti,
             organization_id=self.target.organization_claim,
+            auth_time=auth_time,
             grant_type=grant_type,
             actor=actor.claim if actor else None,
             permissions_as_of=self.holder.permissions_as_of,

@@ -204,8 +204,8 @@ class UserTokens:
             refresh_token: The refresh token to return with them, if any.
             nonce: The authorization request's nonce, for the ID token.
         """
-        token = decision.token
-        access_token = await self._issuer.issue(key, token.request(decision.extra_claims))
+        token, auth_time = decision.token, decision.authorization.auth_time
+        access_token = await self._issuer.issue(key, token.request(decision.extra_claims, auth_time=auth_time))
         id_token = None
         if decision.claims is not None:
             id_token = await self._issuer.issue_id_token(
@@ -214,7 +214,7 @@ class UserTokens:
                 client_id=token.client.id,
                 issued_at=token.issued_at,
                 lifetime_s=token.client.id_token_ttl_s,
-                auth_time=decision.authorization.auth_time,
+                auth_time=auth_time,
                 nonce=nonce,
                 session_id=decision.authorization.session_id,
                 access_token=access_token,

@@ -187,7 +187,8 @@ class SignInFlow:
                 raise Refusal("invalid_target", "a resource is unknown")
             if indicator == self._management_api and not await self._directory.may_manage_for_users(application):
                 raise Refusal("invalid_target", MANAGEMENT_API_CLOSED)
-        if not request.scopes <= self.wanted(request).everything():  # an unknown scope would be dropped: catch up first
+        if not request.scopes <= self.wanted(request, application).everything():
+            # an unknown scope would be dropped: catch up first
             await self._directory.catch_up("management", "template")
         return request
 
@@ -249,7 +250,7 @@ class SignInFlow:
             application: The application that the page named.
             organizations: The picked organizations, which replace earlier ones. None if the page did not ask.
         """
-        wanted = self.wanted(pending.request)
+        wanted = self.wanted(pending.request, application)
         if application.is_third_party and organizations is None:  # only what was on the page is consented to
             wanted = without_organizations(wanted, urn_namespace=self._urn_namespace)
         wanted = msgspec.structs.replace(wanted, organizations=organizations)
@@ -279,8 +280,8 @@ class SignInFlow:
             return False
         return await self._authorizations.end_of_session(hint.session_id, application_id=hint.client_id)
 
-    def wanted(self, request: AuthorizationRequest) -> Consented:
-        """Return the requested access, limited to what exists now."""
+    def wanted(self, request: AuthorizationRequest, application: ApplicationState) -> Consented:
+        """Return the requested access, limited to what exists now for an application."""
         in_memory = self._directory.in_memory
         existing = {}
         for indicator in request.resources:
@@ -291,6 +292,7 @@ class SignInFlow:
             request.scopes,
             request.resources,
             urn_namespace=self._urn_namespace,
+            is_third_party=application.is_third_party,
             existing_scopes=existing,
             existing_permissions=in_memory.existing_permissions(request.scopes),
         )
@@ -314,7 +316,7 @@ class SignInFlow:
         """Return the organizations that a user may pick for an application, by name; None without any."""
         if (
             not application.is_third_party
-            or organizations_scope(self._urn_namespace) not in self.wanted(request).scopes
+            or organizations_scope(self._urn_namespace) not in self.wanted(request, application).scopes
         ):
             return None
         memberships = await self._directory.memberships_of(who.person.user.id, at_least={})
@@ -327,7 +329,7 @@ class SignInFlow:
         application = await self.application(request.client_id)
         if application is None:
             raise Refusal("unauthorized_client", "the application was deleted")
-        wanted = self.wanted(request)
+        wanted = self.wanted(request, application)
         shown = await self._concerning(wanted, who)
         wanted = shown if application.is_third_party else wanted
         async with self._authorizations.agreement(who.person.user.id, request.client_id) as agreement:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from identity_common.oauth import OIDC_SCOPES
+from identity_common.oauth import OIDC_SCOPES, SCOPE_ACCOUNT
 from token_service.authorizations import Consented
 from token_service.tokens.scopes import organizations_scope, person_scopes
 
@@ -19,6 +19,7 @@ def requested_access(
     resources: Iterable[str],
     *,
     urn_namespace: str,
+    is_third_party: bool,
     existing_scopes: Mapping[str, frozenset[str]],
     existing_permissions: frozenset[str],
 ) -> Consented:
@@ -28,10 +29,13 @@ def requested_access(
         scopes: Of the request.
         resources: Of the request, the reserved one included.
         urn_namespace: The setting: ``service``.
+        is_third_party: Whether the application is: then the user's account does not exist for it.
         existing_scopes: The names among ``scopes`` that each requested resource has.
         existing_permissions: The names among ``scopes`` that are organization permissions.
     """
     people = scopes & (OIDC_SCOPES | person_scopes(urn_namespace))
+    if is_third_party:
+        people -= {SCOPE_ACCOUNT}
     if organizations_resource(urn_namespace) in resources:
         people |= {organizations_scope(urn_namespace)}
     return Consented(

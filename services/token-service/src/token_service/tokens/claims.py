@@ -29,6 +29,8 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     Attributes:
         iat: Seconds since the epoch.
+        auth_time: When the subject signed in, seconds since the epoch (section 2.2.1); only in tokens that descend from
+            an authorization: in those issued by exchange, the subject did not sign in.
         iat_ms: Milliseconds since the epoch; only in tokens issued in the second of a change that ended earlier ones.
         exp: Seconds since the epoch.
         jti: ``<authorization id>.<random>`` in tokens that descend from an authorization;
@@ -54,6 +56,7 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     act: Actor | None = None
     pv: Mapping[str, int] | None = None
     iat_ms: int | None = None
+    auth_time: int | None = None
 
 
 def exact_issue_ms(*, now: int, tokens_valid_after: int) -> int | None:

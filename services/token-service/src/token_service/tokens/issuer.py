@@ -39,6 +39,8 @@ class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
         lifetime_s: Seconds from ``iat`` to ``exp``.
         jti: From ``new_jti``, or that of the attempt in an exchange.
         organization_id: Becomes ``organization_id``; only in a token for a resource within an organization.
+        auth_time: When the subject signed in, milliseconds since the epoch; for tokens that descend from an
+            authorization.
         grant_type: Becomes ``gty``; for tokens issued by exchange.
         actor: Becomes ``act``.
         permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
@@ -55,6 +57,7 @@ class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     lifetime_s: int
     jti: str
     organization_id: str | None = None
+    auth_time: int | None = None
     grant_type: str | None = None
     actor: Actor | None = None
     permissions_as_of: Mapping[str, int] | None = None
@@ -89,6 +92,7 @@ class Issuer:
             act=request.actor,
             pv=request.permissions_as_of,
             iat_ms=exact_issue_ms(now=request.issued_at, tokens_valid_after=request.tokens_valid_after),
+            auth_time=None if request.auth_time is None else request.auth_time // 1000,
         )
         extra = request.extra_claims
         return await key.sign({**extra, **msgspec.to_builtins(claims)} if extra else claims)

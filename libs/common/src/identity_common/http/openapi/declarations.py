@@ -70,6 +70,22 @@ class RequestHeader(msgspec.Struct, frozen=True):
     pattern: str = ""
 
 
+class OwnSignIn(msgspec.Struct, frozen=True):
+    """What a route needs that is about the caller: a userinfo token, neither exchanged nor with an actor.
+
+    Attributes:
+        scope: Of the token.
+        max_age_s: Seconds that may have passed since the sign-in; None for any number.
+    """
+
+    scope: str
+    max_age_s: int | None = None
+
+    def __str__(self) -> str:
+        recently = f" at most {self.max_age_s} seconds ago" if self.max_age_s else ""
+        return f"a userinfo token of the user's own sign-in{recently} with the scope {self.scope}"
+
+
 class Documented(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that the signature of a handler does not show.
 
@@ -86,7 +102,8 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
         headers: Response headers of a success in addition to those of all routes of this kind.
         flags: Boolean query parameters.
         filters: Query parameters that filter a list.
-        takes_userinfo_token: Whether the caller presents a userinfo token, and not one for the Management API.
+        own_sign_in: What the caller's own sign-in must be like: it presents a userinfo token, and not one for the
+            Management API. None for all other routes.
     """
 
     body: Any = None
@@ -101,7 +118,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
     filters: tuple[Filter, ...] = ()
-    takes_userinfo_token: bool = False
+    own_sign_in: OwnSignIn | None = None
 
 
 class SecurityScheme(msgspec.Struct, frozen=True):
@@ -268,4 +285,4 @@ def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
 def _credentials_of(handler: HTTPRouteHandler) -> tuple[SecurityScheme, ...] | None:
     if not handler.resolve_guards():
         return ()
-    return (BEARER,) if more_of(handler).takes_userinfo_token else None
+    return (BEARER,) if more_of(handler).own_sign_in else None

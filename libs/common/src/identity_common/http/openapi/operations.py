@@ -77,6 +77,8 @@ class OperationRenderer:
         else:
             schemes: list[Json] = [{scheme.name: []} for scheme in operation.credentials]
             described["security"] = schemes if operation.credentials_required else [*schemes, {}]
+            if self._more.own_sign_in is not None:
+                described["description"] += f"\n\nNeeds {self._more.own_sign_in}."
         return {name: value for name, value in described.items() if value or name == "security"}
 
     def _parameters(self) -> Iterator[Json]:

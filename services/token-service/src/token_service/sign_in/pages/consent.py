@@ -21,6 +21,7 @@ _ABOUT_PEOPLE: Final = (
     "address",
     "roles",
     "impersonations",
+    "account",
     "offline_access",
     "organizations",
     "organization_roles",

@@ -1,0 +1,79 @@
+"""Who may call what is about the caller: users themselves, by a userinfo token of their own sign-in.
+
+Owns the check of such a token, and the challenge to sign in again. Does not own which scope a route needs, nor how
+recent the sign-in must be: the route declares both (``OwnSignIn``).
+"""
+
+from functools import partial
+from typing import Final
+
+from litestar.handlers import BaseRouteHandler
+
+from identity_common.access.management_api import Access, Connection, auth_time_of
+from identity_common.clock import Clock, now_ms
+from identity_common.http.if_match import Versions
+from identity_common.http.openapi.declarations import OwnSignIn, is_list, more_of
+from identity_common.http.problems import ApiError
+from identity_common.http.query_parameters import require_declared
+from identity_common.oauth import SCOPE_ACCOUNT
+from stead import AccessToken
+
+ACCOUNT: Final = OwnSignIn(SCOPE_ACCOUNT)
+"""The user's account."""
+ACCOUNT_SIGN_IN: Final = OwnSignIn(SCOPE_ACCOUNT, max_age_s=600)
+"""What changes how the user signs in."""
+
+
+def _forbidden(needed: OwnSignIn) -> ApiError:
+    challenge = f'Bearer error="insufficient_scope", scope="{needed.scope}"'
+    return ApiError(403, "auth.forbidden", f"This needs {needed}.", headers={"WWW-Authenticate": challenge})
+
+
+def _too_long_ago(max_age_s: int) -> ApiError:
+    """401: the user must sign in again.
+
+    Source:
+        RFC 9470 section 3.
+    """
+    message = f"This needs a sign-in at most {max_age_s} seconds ago. Sign in again."
+    challenge = (
+        'Bearer error="insufficient_user_authentication", '
+        f'error_description="a more recent sign-in is required", max_age="{max_age_s}"'
+    )
+    return ApiError(401, "auth.insufficient_user_authentication", message, headers={"WWW-Authenticate": challenge})
+
+
+def require_own(token: AccessToken, needed: OwnSignIn, *, clock: Clock = now_ms) -> None:
+    """Refuse every token except one of the user's own sign-in, with the scope, and recent enough.
+
+    Raises:
+        ApiError: 403; 401 if the sign-in is too old, or the token does not say when it was.
+
+    Source:
+        RFC 6750 section 3.1, RFC 9470 section 3.
+    """
+    is_own = token.subject != token.client_id and token.actor is None and token.grant_type is None
+    if not is_own or needed.scope not in token.scopes:
+        raise _forbidden(needed)
+    if needed.max_age_s is not None and clock() // 1000 - (auth_time_of(token) or 0) > needed.max_age_s:
+        raise _too_long_ago(needed.max_age_s)
+
+
+async def require_own_sign_in(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Guard: the user that the route is about; ``admitted_caller`` returns it to the handler.
+
+    As under the rest of the API, a write is then recorded in the audit trail, and is carried out only if its
+    ``If-Match`` holds.
+
+    Raises:
+        ApiError: See ``Access.require`` and ``require_own``.
+        Invalid: The operation does not declare a query parameter.
+    """
+    access: Access = connection.app.state.person_access
+    more = more_of(connection.route_handler)
+    needed: OwnSignIn = more.own_sign_in  # type: ignore[assignment]  # of every handler with this guard
+    caller = await access.require(connection.scope, partial(require_own, needed=needed))
+    require_declared(connection.scope["query_string"], more, in_pages=is_list(connection.route_handler))
+    access.admit(connection, handler, caller)
+    versions: Versions = connection.app.state.versions
+    await versions.require(connection.scope)
