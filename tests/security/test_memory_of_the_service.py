@@ -18,7 +18,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 from identity_common.sealing import SealingKeys
-from identity_common.wire.claims_function import CheckScript, ScriptChecked, SealedRequests
+from identity_common.wire.claims_function import CheckScript, ClaimsFunctionRequests, ScriptChecked
 from provision import ServerAddresses
 from tests.support.claims_function import as_management
 from tests.support.claims_workers import found_in_memory, kinds_of_descriptors, of_process, workers_of
@@ -70,7 +70,7 @@ def service(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def has_checked_a_script(servers: ServerAddresses) -> bool:
     """Ask the service for a check, as management-service; return whether it listens already."""
-    requests = SealedRequests(SealingKeys((KEYS["ENVIRONMENT_VARIABLE_KEYS"],)), tenant_id=TENANT)
+    requests = ClaimsFunctionRequests(SealingKeys((KEYS["ENVIRONMENT_VARIABLE_KEYS"],)), tenant_id=TENANT)
     sealed = requests.seal_question(CheckScript(script="const getCustomJwtClaims = () => ({});"))
 
     async def ask(client: Client) -> bytes | None:

@@ -15,9 +15,9 @@ from identity_common.wire.claims_function import (
     TOKEN_KINDS,
     Answer,
     CheckScript,
+    ClaimsFunctionRequests,
     Question,
     ScriptChecked,
-    SealedRequests,
     TokenKind,
 )
 from tests.support.management_api import Management
@@ -84,7 +84,7 @@ class ClaimsFunction:
 
     def asked(self, question: Question) -> Answer:
         """Return token-service's reply to a request of management-service."""
-        requests = SealedRequests(self._keys, tenant_id=self._tenant_id)
+        requests = ClaimsFunctionRequests(self._keys, tenant_id=self._tenant_id)
         sealed = requests.seal_question(question)
         return requests.open_answer(self.raw_reply(sealed), sealed_question=sealed)
 
@@ -96,7 +96,7 @@ class ClaimsFunction:
         """
 
         async def ask(client: Client) -> bytes:
-            subject = SealedRequests(self._keys, tenant_id=self._tenant_id).subject
+            subject = ClaimsFunctionRequests(self._keys, tenant_id=self._tenant_id).subject
             return (await client.request(subject, sealed, timeout=3)).data
 
         return as_management(self._nats_url, ask)
@@ -116,7 +116,9 @@ class ScriptAnswers:
     def __init__(self, management: Management) -> None:
         settings = management.settings
         self._url = management.addresses.token_nats_url
-        self._requests = SealedRequests(SealingKeys(settings.environment_variable_keys), tenant_id=settings.tenant_id)
+        self._requests = ClaimsFunctionRequests(
+            SealingKeys(settings.environment_variable_keys), tenant_id=settings.tenant_id
+        )
         self._started = AsyncExitStack()
         self.asked: list[Question] = []
         self.received: list[bytes] = []

@@ -15,6 +15,7 @@ from identity_common.clock import now_ms
 from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import (
     CheckScript,
+    ClaimsFunctionRequests,
     DryRun,
     DryRunAnswer,
     DryRunOfInput,
@@ -25,7 +26,6 @@ from identity_common.wire.claims_function import (
     RecordingState,
     ScriptChecked,
     ScriptTested,
-    SealedRequests,
     StartRecording,
     TestScript,
     Unavailable,
@@ -196,7 +196,9 @@ def test_a_captured_request_gets_no_reply_later(world: World, function: ClaimsFu
     keys = SealingKeys(world.stack.token_settings.environment_variable_keys)
     tenant_id = world.stack.tenant_id
     question = StartRecording(kind="access-token", minutes=5)
-    captured = SealedRequests(keys, tenant_id=tenant_id, clock=lambda: now_ms() - 31_000).seal_question(question)
+    captured = ClaimsFunctionRequests(keys, tenant_id=tenant_id, clock=lambda: now_ms() - 31_000).seal_question(
+        question
+    )
     with pytest.raises(nats.errors.TimeoutError):
         function.raw_reply(captured)
     assert function.asked(ReadRecording(kind="access-token")) == RecordingState(until=0)

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
-from identity_common.wire.claims_function import DryRun, DryRunAnswer, Function, SealedRequests
+from identity_common.wire.claims_function import ClaimsFunctionRequests, DryRun, DryRunAnswer, Function
 from provision import ServerAddresses
 from token_service.claims_function.answers import ClaimsFunctionAnswers
 from token_service.claims_function.context import (
@@ -105,7 +105,7 @@ class Answers:
         self.workers = ClaimsWorkers(Limits(time_ms=time_ms), 2)
         self.on_demand = WorkersOnDemand(self.workers, count=2)
         self._answers = ClaimsFunctionAnswers(
-            SealedRequests(replicas.keys, tenant_id="default"),
+            ClaimsFunctionRequests(replicas.keys, tenant_id="default"),
             self.on_demand,
             replicas.one,
             FailedCalls(RedisCommands(replicas.redis), tenant_id="default"),

@@ -9,6 +9,7 @@ from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.wire.claims_function import (
     MAX_MESSAGE_BYTES,
     CheckScript,
+    ClaimsFunctionRequests,
     DryRun,
     Function,
     Question,
@@ -16,17 +17,16 @@ from identity_common.wire.claims_function import (
     ReadRecording,
     ScriptChecked,
     ScriptTested,
-    SealedRequests,
     SealedVariables,
     StartRecording,
     TestScript,
-    UnreadableMessageError,
 )
+from identity_common.wire.sealed_requests import UnreadableMessageError
 
 KEYS = SealingKeys([base64.b64encode(os.urandom(32)).decode()])
-REQUESTS = SealedRequests(KEYS, tenant_id="default")
-OTHER_KEYS = SealedRequests(SealingKeys([base64.b64encode(os.urandom(32)).decode()]), tenant_id="default")
-OTHER_TENANT = SealedRequests(KEYS, tenant_id="other")
+REQUESTS = ClaimsFunctionRequests(KEYS, tenant_id="default")
+OTHER_KEYS = ClaimsFunctionRequests(SealingKeys([base64.b64encode(os.urandom(32)).decode()]), tenant_id="default")
+OTHER_TENANT = ClaimsFunctionRequests(KEYS, tenant_id="other")
 QUESTIONS = (
     CheckScript(script="s"),
     TestScript(kind="access-token", function=Function(script="s"), token={"a": 1}, context={"b": [None]}),
@@ -59,7 +59,7 @@ def test_a_request_is_not_readable_elsewhere() -> None:
 def test_a_captured_request_is_refused_after_half_a_minute() -> None:
     """The clocks of the two services may differ, so one from as far ahead is accepted."""
     now = 1_764_547_200_000
-    requests = SealedRequests(KEYS, tenant_id="default", clock=lambda: now)
+    requests = ClaimsFunctionRequests(KEYS, tenant_id="default", clock=lambda: now)
     sent_at, question = now, StartRecording(kind="access-token", minutes=60)
     captured = requests.seal_question(question)
     for late_ms, is_fresh in ((0, True), (30_000, True), (30_001, False), (-30_000, True), (-30_001, False)):

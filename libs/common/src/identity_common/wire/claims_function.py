@@ -7,13 +7,13 @@ environment variables, because they hold these variables and personal data.
 """
 
 import base64
-import hashlib
 from typing import Any, Final, Literal
 
 import msgspec
 
 from identity_common.clock import Clock, now_ms
-from identity_common.sealing import NoFittingKeyError, SealingKeys
+from identity_common.sealing import SealingKeys
+from identity_common.wire.sealed_requests import SealedRequests
 
 TokenKind = Literal["access-token", "client-credentials"]
 """Which tokens a function adds claims to: those of users, or those of machine-to-machine applications."""
@@ -30,9 +30,6 @@ REPLY_TIMEOUT_S: Final = 2.0
 
 MAX_MESSAGE_BYTES: Final = 1_000_000
 """Limit of a sealed request or reply; the bus refuses 1 MiB."""
-
-_FRESH_MS: Final = 30_000
-"""How old a request may be, or how far ahead its sender's clock."""
 
 
 def claims_function_subject(tenant_id: str) -> str:
@@ -254,84 +251,23 @@ Question = CheckScript | TestScript | DryRun | StartRecording | ReadRecording | 
 Answer = ScriptChecked | ScriptTested | DryRunAnswer | RecordingState | Failures | Unavailable
 
 
-class _Request(msgspec.Struct, frozen=True):
-    """A request as it is sealed.
-
-    Attributes:
-        sent_at: Milliseconds since the epoch.
-    """
-
-    sent_at: int
-    question: Question
-
-
 _encode: Final = msgspec.json.Encoder().encode
-_requests: Final = msgspec.json.Decoder(_Request)
+_questions: Final[msgspec.json.Decoder[Question]] = msgspec.json.Decoder(Question)
 _answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)
 _decode_variables: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class UnreadableMessageError(Exception):
-    """A sealed message is not readable: sealed with another key or for another request, altered, or not fresh."""
-
-
-class SealedRequests:
+class ClaimsFunctionRequests(SealedRequests[Question, Answer]):
     """Seals and opens requests and replies.
-
-    A request contains the time at which it was sent, so that a captured one is refused later. A reply is sealed for its
-    request, so that the reply to another request is refused.
 
     Args:
         keys: Of the environment variables.
         tenant_id: The tenant.
         clock: Clock, for tests.
-
-    Attributes:
-        subject: Subject of the requests.
     """
 
     def __init__(self, keys: SealingKeys, *, tenant_id: str, clock: Clock = now_ms) -> None:
-        self.subject = claims_function_subject(tenant_id)
-        self._keys = keys
-        self._clock = clock
-
-    def seal_question(self, question: Question) -> bytes:
-        """Return a request as it is sent."""
-        request = _Request(self._clock(), question)
-        return self._keys.seal(_encode(request), name=f"{self.subject}.request")
-
-    def open_question(self, sealed: bytes) -> Question:
-        """Return a received request.
-
-        Raises:
-            UnreadableMessageError: It is not readable, or was not sent just now.
-        """
-        try:
-            request = _requests.decode(self._keys.open(sealed, name=f"{self.subject}.request"))
-        except (NoFittingKeyError, msgspec.DecodeError) as error:
-            raise UnreadableMessageError(type(error).__name__) from None
-        age_ms = self._clock() - request.sent_at
-        if abs(age_ms) > _FRESH_MS:
-            raise UnreadableMessageError(f"sent {age_ms} ms ago: more than {_FRESH_MS // 1000} s, or the clocks differ")
-        return request.question
-
-    def seal_answer(self, answer: Answer, *, sealed_question: bytes) -> bytes:
-        """Return the reply to a request as it is sent."""
-        return self._keys.seal(_encode(answer), name=self._reply_name(sealed_question))
-
-    def open_answer(self, sealed: bytes, *, sealed_question: bytes) -> Answer:
-        """Return the received reply to a request.
-
-        Raises:
-            UnreadableMessageError: It is not readable.
-        """
-        try:
-            return _answers.decode(self._keys.open(sealed, name=self._reply_name(sealed_question)))
-        except (NoFittingKeyError, msgspec.DecodeError) as error:
-            raise UnreadableMessageError(type(error).__name__) from None
-
-    def _reply_name(self, sealed_question: bytes) -> str:
-        return f"{self.subject}.answer.{hashlib.sha256(sealed_question).hexdigest()}"
+        super().__init__(keys, claims_function_subject(tenant_id), _questions, _answers, clock=clock)
 
 
 class SealedVariables:

@@ -13,6 +13,7 @@ from identity_common.wire.claims_function import (
     REPLY_TIMEOUT_S,
     Answer,
     CheckScript,
+    ClaimsFunctionRequests,
     DryRun,
     DryRunAnswer,
     Failure,
@@ -24,13 +25,12 @@ from identity_common.wire.claims_function import (
     ScriptChecked,
     ScriptProblem,
     ScriptTested,
-    SealedRequests,
     StartRecording,
     TestScript,
     TokenKind,
     Unavailable,
-    UnreadableMessageError,
 )
+from identity_common.wire.sealed_requests import UnreadableMessageError
 
 A = TypeVar("A", bound=Answer)
 
@@ -48,7 +48,7 @@ def scripts_unavailable(retry_after_s: int = _RETRY_AFTER_S) -> TemporarilyUnava
 class Scripts:
     """token-service's operations on scripts. Every method raises ``TemporarilyUnavailable`` if it does not answer."""
 
-    def __init__(self, bus: Bus, requests: SealedRequests) -> None:
+    def __init__(self, bus: Bus, requests: ClaimsFunctionRequests) -> None:
         self._bus = bus
         self._requests = requests
 

@@ -20,6 +20,7 @@ from identity_common.wire.claims_function import (
     REPLY_TIMEOUT_S,
     Answer,
     CheckScript,
+    ClaimsFunctionRequests,
     DryRun,
     DryRunAnswer,
     DryRunOfInput,
@@ -32,12 +33,11 @@ from identity_common.wire.claims_function import (
     ScriptChecked,
     ScriptProblem,
     ScriptTested,
-    SealedRequests,
     StartRecording,
     TestScript,
     Unavailable,
-    UnreadableMessageError,
 )
+from identity_common.wire.sealed_requests import UnreadableMessageError
 from token_service.claims_function.context import call_data
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
@@ -65,7 +65,7 @@ class ClaimsFunctionAnswers:
 
     def __init__(
         self,
-        requests: SealedRequests,
+        requests: ClaimsFunctionRequests,
         workers: WorkersOnDemand,
         recordings: Recordings,
         failures: FailedCalls,

@@ -4,7 +4,7 @@ import os
 
 from identity_common.lifetime import Lifetime
 from identity_common.sealing import SealingKeys
-from identity_common.wire.claims_function import SealedRequests, SealedVariables
+from identity_common.wire.claims_function import ClaimsFunctionRequests, SealedVariables
 from token_service.claims_function import CustomClaims
 from token_service.claims_function.answers import ClaimsFunctionAnswers
 from token_service.claims_function.failures import FailedCalls
@@ -41,7 +41,7 @@ class ClaimsFunction:
             self.failures,
         )
         self._responder = ClaimsFunctionAnswers(
-            SealedRequests(keys, tenant_id=tenant_id),
+            ClaimsFunctionRequests(keys, tenant_id=tenant_id),
             self._test_workers,
             self._recordings,
             self.failures,
