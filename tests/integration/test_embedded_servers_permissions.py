@@ -193,7 +193,7 @@ PUBLISHED = (
     *("identity.default.role.1", "identity-internal.default.user.1", "identity-rpc.default.password-check"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
-    "identity-rpc.default.search",
+    *("identity-rpc.default.search", "identity-rpc.default.account-links"),
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("_INBOX.1.2", "_INBOX_management.1.2", "_INBOX_template.1.2", "_INBOX_token.1.2", "anything"),
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
@@ -228,7 +228,7 @@ SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
-    "identity-rpc.default.search",
+    *("identity-rpc.default.search", "identity-rpc.default.account-links"),
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("$JS.API.>", ">", "identity-audit.>", "identity-audit.default.management"),
     *("_INBOX.>", "_INBOX_management.>", "_INBOX_template.>", "_INBOX_token.>", "identity-mirror.>"),
@@ -288,7 +288,10 @@ class TestNats:
                 *("identity-audit.default.management", "identity-audit.default.subject-tokens"),
                 *(CREATING_AUDIT, *READING_AUDIT),
             },
-            {"_INBOX_management.>", "identity-relay.default.management", "identity-rpc.default.password-check"},
+            {
+                *("_INBOX_management.>", "identity-relay.default.management"),
+                *("identity-rpc.default.password-check", "identity-rpc.default.account-links"),
+            },
         )
         assert await self.allowed(addresses.template_nats_url) == (
             {
@@ -304,7 +307,8 @@ class TestNats:
         )
         assert await self.allowed(addresses.token_nats_url) == (
             {
-                *("identity-rpc.default.password-check", *STREAMS_OF_ALL, *CONSUMING_STATE, *CONSUMING_EVENTS),
+                *("identity-rpc.default.password-check", "identity-rpc.default.account-links"),
+                *(*STREAMS_OF_ALL, *CONSUMING_STATE, *CONSUMING_EVENTS),
                 *("identity-audit.default.exchanges", "identity-audit.default.token", CREATING_AUDIT),
             },
             {
@@ -354,6 +358,7 @@ class TestNats:
 
             for asking, answering, kind in (
                 (token, management, "password-check"),
+                (token, management, "account-links"),
                 (management, token, "claims-function"),
                 (management, template, "members"),
                 (management, template, "organization-grants"),

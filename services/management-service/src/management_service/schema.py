@@ -91,6 +91,25 @@ invitations = Table(
     Index("invitations_by_expiry", "tenant_id", "expires_at", "user_id"),
 )
 
+mailed_links = Table(
+    "mailed_links",
+    metadata,
+    tenant_id(),
+    Column("kind", Key, primary_key=True),
+    Column("subject", Key, primary_key=True),
+    Column("sha256", Key, nullable=False),
+    Column("user_id", Key),
+    Column("address", Text, nullable=False),
+    Column("tokens_valid_after", BigInteger),
+    Column("context", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    reference("mailed_links", "user_id", "users"),
+    UniqueConstraint("tenant_id", "sha256", name="mailed_links_sha256_unique"),
+    Index("mailed_links_by_expiry", "tenant_id", "expires_at"),
+    Index("mailed_links_by_user", "tenant_id", "user_id"),
+)
+
 applications = Table(
     "applications",
     metadata,

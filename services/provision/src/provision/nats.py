@@ -69,8 +69,11 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             *("identity-audit.*.management", "identity-audit.*.subject-tokens", _HEADS),
             *(_AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
         ),
-        subscribe=("_INBOX_management.>", "identity-relay.*.management", "identity-rpc.*.password-check"),
-        allow_responses=True,  # answers to password checks go to the inbox of the asking service
+        subscribe=(
+            *("_INBOX_management.>", "identity-relay.*.management"),
+            *("identity-rpc.*.password-check", "identity-rpc.*.account-links"),
+        ),
+        allow_responses=True,  # answers to token-service go to the inbox of the asking service
     ),
     "template": NatsPermissions(
         publish=(
@@ -89,7 +92,8 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     ),
     "token": NatsPermissions(
         publish=(
-            *("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE), *_consuming(STREAM_EVENTS)),
+            *("identity-rpc.*.password-check", "identity-rpc.*.account-links"),
+            *(*_STREAMS, *_consuming(STREAM_STATE), *_consuming(STREAM_EVENTS)),
             *("identity-audit.*.exchanges", "identity-audit.*.token", _AUDIT_STREAM, _NOT_VALID),
         ),
         subscribe=("_INBOX_token.>", "identity-relay.>", "identity-rpc.*.claims-function"),

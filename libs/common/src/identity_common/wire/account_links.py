@@ -1,0 +1,100 @@
+"""Requests that token-service makes about links in mails: for forgotten passwords and e-mail addresses.
+
+token-service has the pages that these links lead to, management-service the links and the accounts. A NATS request on a
+subject that belongs to no stream. Only token-service may send them, only management-service may reply. Requests and
+replies are sealed with the keys of the environment variables, which both know, because they hold passwords, the secrets
+of links, and personal data.
+"""
+
+from typing import Final
+
+import msgspec
+
+from identity_common.clock import Clock, now_ms
+from identity_common.sealing import SealingKeys
+from identity_common.wire.sealed_requests import SealedRequests
+
+REPLY_TIMEOUT_S: Final = 5.0
+"""How long token-service waits for the reply; a password may have to be hashed."""
+
+
+def account_links_subject(tenant_id: str) -> str:
+    """Return the subject of the requests."""
+    return f"identity-rpc.{tenant_id}.account-links"
+
+
+class _Private(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a message; its text is hidden, because it holds secrets or personal data."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+
+class LinkContext(_Private, frozen=True, kw_only=True):
+    """Where a link was requested, so that its page can lead back there.
+
+    Attributes:
+        language: Tag of the language of the mail; None for the default.
+        application_id: The application whose sign-in was interrupted, if any.
+        request_id: The pending request of that sign-in; only the browser that has begun it can continue it.
+    """
+
+    language: str | None = None
+    application_id: str | None = None
+    request_id: str | None = None
+
+
+class Visitor(_Private, frozen=True, kw_only=True):
+    """The browser of a request that changes something, for the audit trail and the log.
+
+    Attributes:
+        address: Its address.
+        user_agent: Its ``User-Agent``, printable and shortened.
+    """
+
+    address: str = ""
+    user_agent: str = ""
+
+
+class ReadOffers(_Private, frozen=True, kw_only=True, tag="offers"):
+    """Return what can be done by mail. The reply is ``Offers``."""
+
+
+class Offers(_Private, frozen=True, kw_only=True, tag="offers"):
+    """Reply to ``ReadOffers``.
+
+    Attributes:
+        is_mail_sent: Whether this deployment sends mail at all.
+    """
+
+    is_mail_sent: bool
+
+
+class Unavailable(_Private, frozen=True, kw_only=True, tag="unavailable"):
+    """Reply to any request: a store does not answer, or too many passwords are being hashed.
+
+    Attributes:
+        retry_after_s: Seconds until another attempt makes sense.
+    """
+
+    retry_after_s: int = 1
+
+
+Question = ReadOffers
+Answer = Offers | Unavailable
+
+_questions: Final[msgspec.json.Decoder[Question]] = msgspec.json.Decoder(Question)
+_answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)
+
+
+class AccountLinkRequests(SealedRequests[Question, Answer]):
+    """Seals and opens requests and replies.
+
+    Args:
+        keys: Of the environment variables.
+        tenant_id: The tenant.
+        clock: Clock, for tests.
+    """
+
+    def __init__(self, keys: SealingKeys, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        super().__init__(keys, account_links_subject(tenant_id), _questions, _answers, clock=clock)

@@ -1,0 +1,100 @@
+"""Mailed links in PostgreSQL."""
+
+from typing import Final
+
+from msgspec import structs
+from sqlalchemy import bindparam, delete, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_secret
+from management_service.links.rules import LinkKind, MailedLink, link_sha256
+from management_service.schema import mailed_links
+
+_MS_PER_S: Final = 1000
+_COLUMNS: Final = tuple(mailed_links.c[name] for name in MailedLink.__struct_fields__)
+_UNEXPIRED: Final = (
+    mailed_links.c.tenant_id == bindparam("tenant"),
+    mailed_links.c.sha256 == bindparam("hash"),
+    mailed_links.c.kind == bindparam("of_kind"),
+    mailed_links.c.expires_at > bindparam("now"),
+)
+_FIND: Final = select(*_COLUMNS).where(*_UNEXPIRED)
+_TAKE: Final = delete(mailed_links).where(*_UNEXPIRED).returning(*_COLUMNS)
+_FORGET: Final = delete(mailed_links).where(
+    mailed_links.c.tenant_id == bindparam("tenant"), mailed_links.c.expires_at <= bindparam("now")
+)
+_PUT: Final = insert(mailed_links)
+_REPLACE: Final = _PUT.on_conflict_do_update(
+    constraint=mailed_links.primary_key,
+    set_={
+        name: _PUT.excluded[name]
+        for name in MailedLink.__struct_fields__
+        if name not in {"tenant_id", "kind", "subject"}
+    },
+)
+
+
+class MailedLinks:
+    """The links of one tenant."""
+
+    def __init__(self, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def put(
+        self,
+        connection: AsyncConnection,
+        kind: LinkKind,
+        subject: str,
+        *,
+        address: str,
+        context: str,
+        lifetime_s: int,
+        user_id: str | None = None,
+        tokens_valid_after: int | None = None,
+    ) -> tuple[str, int]:
+        """Store a link in place of the subject's earlier one; return its value and when it expires.
+
+        Links that have expired are forgotten by the way, so none outlives the next one for long.
+
+        Args:
+            connection: Of the transaction that queues the mail.
+            kind: What the link does.
+            subject: What has at most one link of this kind.
+            address: The e-mail address that it is sent to.
+            context: JSON that the page of the link needs.
+            lifetime_s: How long the link is valid, in seconds.
+            user_id: The account that it belongs to, if any.
+            tokens_valid_after: The account's value.
+        """
+        value, now = new_secret(), self._clock()
+        link = MailedLink(
+            tenant_id=self._tenant_id,
+            kind=kind,
+            subject=subject,
+            sha256=link_sha256(value),
+            user_id=user_id,
+            address=address,
+            tokens_valid_after=tokens_valid_after,
+            context=context,
+            created_at=now,
+            expires_at=now + lifetime_s * _MS_PER_S,
+        )
+        await connection.execute(_FORGET, {"tenant": self._tenant_id, "now": now})
+        await connection.execute(_REPLACE, structs.asdict(link))
+        return value, link.expires_at
+
+    async def find(self, connection: AsyncConnection, kind: LinkKind, value: str) -> MailedLink | None:
+        """Return the unexpired link with this value; None if there is none."""
+        row = (await connection.execute(_FIND, self._values(kind, value))).one_or_none()
+        return None if row is None else MailedLink(*row)
+
+    async def take(self, connection: AsyncConnection, kind: LinkKind, value: str) -> MailedLink | None:
+        """Delete and return it: of concurrent transactions only one gets the link, if it commits."""
+        row = (await connection.execute(_TAKE, self._values(kind, value))).one_or_none()
+        return None if row is None else MailedLink(*row)
+
+    def _values(self, kind: LinkKind, value: str) -> dict[str, object]:
+        return {"tenant": self._tenant_id, "hash": link_sha256(value), "of_kind": kind, "now": self._clock()}
