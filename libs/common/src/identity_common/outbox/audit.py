@@ -22,11 +22,13 @@ def audit_entries(
 
     Args:
         request: The request that made the changes.
-        changes: The changes, at least one; the first names the entry.
+        changes: The changes; the first names the entry. Without changes there are no entries.
         service: The service that was written to.
         tenant_id: The tenant.
         occurred_at: Milliseconds since the epoch, UTC.
     """
+    if not changes:
+        return []
     kind, _, verb = changes[0].type.rpartition(".")
     aggregates = [f"{change.type.rpartition('.')[0]}/{change.aggregate}" for change in changes]
     return [

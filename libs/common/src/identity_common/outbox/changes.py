@@ -82,12 +82,14 @@ class Transaction:
     Attributes:
         connection: Connection for the statements of the use case.
         changes: The changes recorded so far.
+        actions: The keys and aggregates of the actions recorded so far.
         revision: The source's revision after the commit; -1 before.
     """
 
     def __init__(self, connection: AsyncConnection, source: Source, tenant_id: str) -> None:
         self.connection = connection
         self.changes: list[Change] = []
+        self.actions: list[tuple[str, str]] = []
         self.revision = -1
         self._source: Source = source
         self._tenant_id = tenant_id
@@ -110,6 +112,16 @@ class Transaction:
                 deleted=getattr(state, "deleted", False),
             )
         )
+
+    def record_action(self, kind: str, ids: tuple[str, ...], verb: str) -> None:
+        """Record a write that publishes no event; its entry of the audit trail commits with it.
+
+        Args:
+            kind: Kind of the aggregate.
+            ids: Its ids, outermost first.
+            verb: The action: ``create``.
+        """
+        self.actions.append((f"{self._source}.{kind}.{verb}", f"{kind}/{'/'.join(ids)}"))
 
     async def deleted(self, kind: str, ids: Collection[tuple[str, ...]]) -> set[tuple[str, ...]]:
         """Return which of these aggregates were deleted and have not returned yet."""
@@ -167,8 +179,9 @@ class Changes:
         """Run the body in one transaction; then number and record its changes, commit, and await their publication.
 
         Changes made by a request to the Management API get an entry of the audit trail in the same statement, or
-        several if there are over a hundred. A transaction without changes gets none. A condition of the request is
-        decided after the body, when it holds the locks of its rows; other transactions that change them wait.
+        several if there are over a hundred, and one for each action. A transaction with neither gets none. A condition
+        of the request is decided after the body, when it holds the locks of its rows; other transactions that change
+        them wait.
 
         Args:
             await_publication: False for background work: it would wait for itself, and has no audit entry or condition.
@@ -201,14 +214,7 @@ class Changes:
         if request is None:
             return
         now = self._clock()
-        entry = entry_of_write(
-            request,
-            log=self._source,
-            key=f"{self._source}.{kind}.{verb}",
-            aggregates=[f"{kind}/{'/'.join(ids)}"],
-            tenant_id=self._tenant_id,
-            occurred_at=now,
-        )
+        entry = self._entry_of_action(request, f"{self._source}.{kind}.{verb}", f"{kind}/{'/'.join(ids)}", now)
         async with self._engine.begin() as connection:
             await self._record(connection, [], [entry], now)
 
@@ -227,13 +233,13 @@ class Changes:
 
     async def _append(self, transaction: Transaction, request: AuditedRequest | None) -> int:
         """Record the changes and return the revision. The last statement: revisions are in the order of commits."""
-        changes = transaction.changes
-        if not changes:
+        changes, actions = transaction.changes, transaction.actions
+        if not changes and not actions:
             return await self.current_revision(transaction)
         if self._may_return:
             await self._forget_deletions(transaction)
         now = self._clock()
-        entries = [] if request is None else self._entries(request, changes, now)
+        entries = [] if request is None else self._entries(request, changes, actions, now)
         return await self._record(transaction.connection, changes, entries, now)
 
     async def _record(
@@ -259,8 +265,21 @@ class Changes:
             "deleted": [change.deleted for change in changes],
         }
 
-    def _entries(self, request: AuditedRequest, changes: Sequence[Change], now: int) -> list[AuditEntry]:
-        return audit_entries(request, changes, service=self._source, tenant_id=self._tenant_id, occurred_at=now)
+    def _entries(
+        self, request: AuditedRequest, changes: Sequence[Change], actions: Sequence[tuple[str, str]], now: int
+    ) -> list[AuditEntry]:
+        of_changes = audit_entries(request, changes, service=self._source, tenant_id=self._tenant_id, occurred_at=now)
+        return of_changes + [self._entry_of_action(request, key, aggregate, now) for key, aggregate in actions]
+
+    def _entry_of_action(self, request: AuditedRequest, key: str, aggregate: str, now: int) -> AuditEntry:
+        return entry_of_write(
+            request,
+            log=self._source,
+            key=key,
+            aggregates=[aggregate],
+            tenant_id=self._tenant_id,
+            occurred_at=now,
+        )
 
     async def _forget_deletions(self, transaction: Transaction) -> None:
         """Forget the deletion of aggregates that exist again: a republication would publish it again."""

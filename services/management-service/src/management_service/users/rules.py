@@ -9,19 +9,18 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.email_addresses import MAX_EMAIL_CHARACTERS, is_email_address, is_visible
 from identity_common.fields import Body, FreeForm
-from identity_common.names import find_invisible
 from identity_common.search import identity_key
 
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
 
-_EMAIL: Final = re.compile(r"[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+")
 _DIGITS: Final = re.compile(r"\+?[0-9]{3,32}")
 _WEB_ADDRESS: Final = re.compile(r"(?i:https?)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")  # RFC 3986
 
 Username = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-Email = Annotated[str, msgspec.Meta(max_length=254)]
+Email = Annotated[str, msgspec.Meta(max_length=MAX_EMAIL_CHARACTERS)]
 Phone = Annotated[str, msgspec.Meta(max_length=64)]
 PersonName = Annotated[str, msgspec.Meta(max_length=256)]
 Address = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -172,7 +171,7 @@ def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
     """Yield the path of each member with an invalid value, and what is wrong with it."""
     if isinstance(body.username, str) and not _is_username(body.username):
         yield "username", "must not contain spaces, control characters or @, nor be a telephone number"
-    if isinstance(body.primary_email, str) and not _is_email(body.primary_email):
+    if isinstance(body.primary_email, str) and not is_email_address(body.primary_email):
         yield "primaryEmail", "must be an e-mail address"
     if isinstance(body.avatar, str) and not _is_web_address(body.avatar):
         yield "avatar", "must be an absolute URL with https or http"
@@ -196,17 +195,7 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
 
 def _is_username(username: str) -> bool:
     # A user name that is another user's e-mail address or telephone number would sign in as that user.
-    return "@" not in username and not _DIGITS.fullmatch(username) and _is_visible(username)
-
-
-def _is_email(email: str) -> bool:
-    return _EMAIL.fullmatch(email) is not None and _is_visible(email)
-
-
-def _is_visible(text: str) -> bool:
-    """Whether it has no spaces, control characters or other invisible characters."""
-    has_blanks_or_controls = any(unicodedata.category(character)[0] in "CZ" for character in text)
-    return not has_blanks_or_controls and find_invisible(text) is None
+    return "@" not in username and not _DIGITS.fullmatch(username) and is_visible(username)
 
 
 def _is_web_address(address: str) -> bool:
