@@ -14,6 +14,8 @@ from management_service.phone_numbers import phone_key
 
 ELSEWHERE: Final = "elsewhere"
 """The count of all browsers that the account does not know."""
+MY_ACCOUNT: Final = "my-account"
+"""The count of attempts by a person who is signed in: theirs lock no sign-in, and a stranger's do not lock them."""
 
 # KEYS: the account. ARGV: the count, its limit, the window in seconds. Returns 0 if the attempt is counted, else how
 # many seconds to wait.

@@ -8,11 +8,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
-from identity_common.failures import StoreUnavailable
+from identity_common.failures import StoreUnavailable, TooManyAttempts
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
 from management_service.passwords import store
 from management_service.passwords.attempts import ELSEWHERE, SignInAttempts
+from management_service.passwords.counted import CountedPasswords
 from management_service.passwords.hashing import Busy, Passwords
 
 _log = get_logger(__name__)
@@ -31,6 +32,7 @@ class PasswordChecks:
         self._engine = engine
         self._passwords = passwords
         self._attempts = attempts
+        self._counted = CountedPasswords(passwords, attempts)
         self._tenant_id = tenant_id
 
     def responder(self, bus: Bus) -> Responder:
@@ -50,8 +52,7 @@ class PasswordChecks:
     async def check(self, question: PasswordQuestion, *, deadline: float) -> PasswordAnswer:
         """Return the user with this identifier and password, if there is one and the limit on attempts allows a check.
 
-        An attempt is counted before the password is checked, so that concurrent attempts all count. Unknown names are
-        counted as well: otherwise the limit would reveal which names exist.
+        Attempts at unknown names are counted as well: otherwise the limit would reveal which names exist.
 
         Args:
             question: From token-service.
@@ -70,23 +71,19 @@ class PasswordChecks:
     async def _check(self, question: PasswordQuestion, deadline: float) -> PasswordAnswer:
         async with self._engine.connect() as connection:
             found = await store.find_password_hash(connection, self._tenant_id, question.identifier)
+        password_hash = found.password_hash if found else None
         account = self._attempts.account(found, question.identifier)
         source = _source(found, question.devices)
-        wait_s = await self._attempts.count(account, source)
-        if wait_s:
-            _log.info("password-check.throttled", user_id=found.id if found else None, address=question.address)
-            return PasswordAnswer(retry_after_s=wait_s)
         try:
-            is_correct = await self._passwords.verify(
-                found.password_hash if found else None, question.password, deadline=deadline
+            is_correct = await self._counted.verify(
+                account, source, password_hash, question.password, deadline=deadline
             )
-        except Busy:
-            await self._attempts.uncount(account, source)
-            raise
+        except TooManyAttempts as refusal:
+            _log.info("password-check.throttled", user_id=found.id if found else None, address=question.address)
+            return PasswordAnswer(retry_after_s=refusal.retry_after_s)
         if not is_correct or found is None:
             _log.info("password-check.refused", user_id=found.id if found else None, address=question.address)
             return PasswordAnswer()
-        await self._attempts.reset(account, source)
         await self._renew_hash(found, question.password)
         return PasswordAnswer(user_id=found.id, tokens_valid_after=found.tokens_valid_after, revision=found.revision)
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 import msgspec
-from sqlalchemy import bindparam, column, select, table, union_all, update
+from sqlalchemy import Executable, bindparam, column, select, table, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.search import identity_key
@@ -42,6 +42,7 @@ _BY_NAME_OR_PHONE: Final = union_all(  # OR might read the whole table, if Postg
     .order_by((users.c.primary_phone_key == bindparam("literal_phone")).desc())
     .limit(1),
 )
+_BY_ID: Final = _HASHES.where(users.c.id == bindparam("user"))
 _RENEW: Final = (
     update(users)
     .where(
@@ -66,7 +67,16 @@ async def find_password_hash(connection: AsyncConnection, tenant_id: str, identi
         "literal_phone": literal_phone_key(identifier),
         "phone": phone_key(identifier),
     }
-    row = (await connection.execute(_BY_EMAIL if "@" in identifier else _BY_NAME_OR_PHONE, names)).first()
+    return await _find(connection, _BY_EMAIL if "@" in identifier else _BY_NAME_OR_PHONE, names)
+
+
+async def find_password_hash_of(connection: AsyncConnection, tenant_id: str, user_id: str) -> PasswordHash | None:
+    """Return the password hash of the user with this id."""
+    return await _find(connection, _BY_ID, {"tenant": tenant_id, "user": user_id})
+
+
+async def _find(connection: AsyncConnection, statement: Executable, values: dict[str, str]) -> PasswordHash | None:
+    row = (await connection.execute(statement, values)).first()
     return None if row is None else PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
 
 
