@@ -12,6 +12,7 @@ SERVED = sorted(
         *(re.sub(r"\{\w+\}", "u-1.x", path) for path in json.loads(DOCUMENT.read_text())["paths"]),
         *("/oidc/me/impersonations", "/oidc/me/impersonations/i1/end", "/oidc/me/impersonationsX"),
         *("/console", "/console/users/u1", "/console/callback"),
+        *("/account", "/account/sessions/s1/end", "/account/callback"),
         *("/sign-in", "/sign-in/consent", "/consent", "/oidc/auth", "/oidc/session/end", "/api/reference/start.js"),
         *(
             "/oidc/token/",
@@ -32,7 +33,7 @@ SERVED = sorted(
 NOT_SERVED = [
     *(pattern.removesuffix("/*") for pattern in NOT_ROUTED),
     *(pattern.replace("/*", "/below") for pattern in NOT_ROUTED),
-    *("/", "/oidcX", "/apiX", "/consoleX", "/x/oidc", "/x/api/users/u1/organizations"),
+    *("/", "/oidcX", "/apiX", "/consoleX", "/accountX", "/x/oidc", "/x/api/users/u1/organizations"),
 ]
 
 

@@ -29,6 +29,7 @@ ROUTES: Final[tuple[tuple[str, Service], ...]] = (
     ("/api/users/{}/organizations", "template"),
     ("/api/applications/{}/organizations", "template"),
     ("/console/*", "console"),
+    ("/account/*", "console"),
 )
 FALLBACK: Final[Service] = "management"
 NOT_ROUTED: Final = ("/health/*", "/metrics/*", "/schema/*")
