@@ -1,8 +1,8 @@
-"""Declares and serves pages and forms: what all of them have in common.
+"""Declares and serves pages and forms: what all of them have in common, on every site.
 
-A page is shown to a signed-in administrator whose roles let it be seen; one that only leads to a change needs the scope
-for the change. A form needs that too, and also the session's CSRF token and our own origin. It is sent to the URL of
-its page, so that the page can be shown again with what was typed.
+A page is shown to a signed-in user; in the console, to one whose roles let it be seen, and a page that only leads to a
+change needs the scope for the change. A form needs that too, and also the session's CSRF token and our own origin. It
+is sent to the URL of its page, so that the page can be shown again with what was typed.
 """
 
 import hmac
@@ -14,18 +14,9 @@ from litestar import Request, Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from console.forms import CSRF_FIELD, Form, read_form
-from console.requests import (
-    COOKIE,
-    HOME,
-    ConsoleContext,
-    ConsoleRequest,
-    NoRights,
-    NoSuchPage,
-    SignInNeeded,
-    is_refresh,
-)
-from console.rights import missing_scope
+from console.requests import HOME
 from console.sign_in import begin
+from console.signed_in import NoSuchPage, SignedInRequest, SignInNeeded, SiteContext, is_refresh
 from identity_common.http.layers.head import UNSAFE_GET
 
 Page = Callable[..., Awaitable[Response[str]]]
@@ -51,26 +42,25 @@ class Declared(NamedTuple):
     is_form: bool
     scope: str
 
-    def require_scope(self, request: ConsoleRequest) -> None:
-        """Refuse an administrator whose roles do not allow what is done at this address.
-
-        Raises:
-            NoRights: A scope is missing.
-        """
-        path = request.original.scope["path"].rstrip("/")
-        missing = missing_scope(request.scopes, path, changes=self.scope == _ALL)
-        if missing is not None:
-            raise NoRights(missing)
+    @property
+    def changes(self) -> bool:
+        """Whether it needs the scope for a change."""
+        return self.scope == _ALL
 
 
 class Area:
-    """The pages and forms of one area, as its module declares them."""
+    """The pages and forms of one area, as its module declares them.
 
-    def __init__(self) -> None:
+    Args:
+        home: Path of the first page of its site.
+    """
+
+    def __init__(self, home: str = HOME) -> None:
         self.declared: list[Declared] = []
+        self._home = home
 
     def page(self, path: str = "", *, scope: str = _READ) -> Callable[[Page], Page]:
-        """Declare a page under ``/console``; path parameters are written ``{name:str}``."""
+        """Declare a page of the site; path parameters are written ``{name:str}``."""
         return self._declare(path, is_form=False, scope=scope)
 
     def action(self, path: str, *, scope: str = _ALL) -> Callable[[Page], Page]:
@@ -79,21 +69,27 @@ class Area:
 
     def _declare(self, path: str, *, is_form: bool, scope: str) -> Callable[[Page], Page]:
         def declare(answer: Page) -> Page:
-            self.declared.append(Declared(HOME + path, answer, is_form, scope))
+            self.declared.append(Declared(self._home + path, answer, is_form, scope))
             return answer
 
         return declare
 
 
-class Console:
-    """Serves the areas."""
+class SiteRoutes:
+    """Serves the areas of a site.
 
-    def __init__(self, context: ConsoleContext) -> None:
+    Args:
+        context: What its requests share.
+        kind: Their class.
+    """
+
+    def __init__(self, context: SiteContext, kind: type[SignedInRequest]) -> None:
         self._context = context
+        self._kind = kind
         address = urlsplit(context.base_url)
         self._origin = f"{address.scheme}://{address.netloc}"
 
-    def routes(self, area: Area) -> list[HTTPRouteHandler]:
+    def of(self, area: Area) -> list[HTTPRouteHandler]:
         """Return the routes of an area."""
         return [self._form(each) if each.is_form else self._page(each) for each in area.declared]
 
@@ -102,7 +98,7 @@ class Console:
         async def show(request: Request[Any, Any, Any]) -> Response[str]:
             try:
                 signed_in = await self._signed_in(request)
-                declared.require_scope(signed_in)
+                signed_in.admit(changes=declared.changes)
                 return await declared.answer(signed_in, **_path_parameters(request))
             except SignInNeeded:
                 if is_refresh(request):
@@ -119,29 +115,29 @@ class Console:
                 signed_in = await self._signed_in(request)
                 form = await read_form(request)
                 self._require_own(signed_in, form)
-                declared.require_scope(signed_in)
+                signed_in.admit(changes=declared.changes)
                 return await declared.answer(signed_in, form=form, **_path_parameters(request))
             except SignInNeeded:
                 return await begin(self._context, request, form)
 
         return carry_out
 
-    async def _signed_in(self, request: Request[Any, Any, Any]) -> ConsoleRequest:
-        """Return the request of a signed-in administrator.
+    async def _signed_in(self, request: Request[Any, Any, Any]) -> SignedInRequest:
+        """Return the request of a signed-in user.
 
         Raises:
             SignInNeeded: No user is signed in.
-            NoRights: The user has no role for the Management API.
+            NoRights: The user has no role for the Management API, which the console needs.
         """
-        cookie = self._context.cookies.read(request.scope["headers"], COOKIE)
+        cookie = self._context.cookies.read(request.scope["headers"], self._context.site.cookie)
         session = await self._context.sessions.find(cookie, is_used=not is_refresh(request))
         if session is None:
             raise SignInNeeded
-        signed_in = ConsoleRequest(self._context, request, session)
+        signed_in = self._kind(self._context, request, session)
         await signed_in.open()
         return signed_in
 
-    def _require_own(self, request: ConsoleRequest, form: Form) -> None:
+    def _require_own(self, request: SignedInRequest, form: Form) -> None:
         sent = form.value(CSRF_FIELD).encode()
         origin = request.original.headers.get("Origin", self._origin)
         if not hmac.compare_digest(sent, request.session.csrf_token.encode()) or origin != self._origin:

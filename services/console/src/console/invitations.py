@@ -9,7 +9,8 @@ from litestar.handlers import HTTPRouteHandler
 
 from console.console import Forged
 from console.forms import Form, read_form
-from console.requests import HOME, ConsoleContext, language_of
+from console.requests import HOME
+from console.signed_in import SiteContext, language_of
 from stead import async_accept_invitation
 from stead.errors import Conflict, InvalidInput
 
@@ -18,7 +19,7 @@ ACCEPTING: Final = f"{HOME}/invitation"
 _FIELDS: Final = {"invitation.not_valid": "invitation"}
 
 
-def invitation_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
+def invitation_routes(context: SiteContext) -> Sequence[HTTPRouteHandler]:
     """Return the routes of the page and its form."""
     address = urlsplit(context.base_url)
     own_origin = f"{address.scheme}://{address.netloc}"

@@ -1,4 +1,4 @@
-"""Sign-ins that the console has begun, in Redis, each sealed under a secret that only the browser's cookie holds.
+"""Sign-ins that a site has begun, in Redis, each sealed under a secret that only the browser's cookie holds.
 
 Any visitor can cause one to be stored, so its size and lifetime are limited here, and the number per address by
 ``SourceLimit``.
@@ -51,10 +51,11 @@ def is_small_enough(draft: Draft) -> bool:
 
 
 class PendingSignIns:
-    """The pending sign-ins of one tenant."""
+    """The pending sign-ins of one tenant to a site."""
 
-    def __init__(self, commands: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(self, commands: RedisCommands, *, site: str, tenant_id: str, clock: Clock = now_ms) -> None:
         self._commands = commands
+        self._site = site
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -99,4 +100,4 @@ class PendingSignIns:
         await self._commands.execute("SET", key, sealed, "PXAT", sign_in.expires_at)
 
     def _key(self, sign_in_id: str) -> str:
-        return f"identity:{self._tenant_id}:console-sign-in:{sign_in_id}"
+        return f"identity:{self._tenant_id}:{self._site}-sign-in:{sign_in_id}"

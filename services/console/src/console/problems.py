@@ -12,7 +12,8 @@ from console.console import Forged
 from console.credentials import NotConfigured
 from console.forms import BadForm, Form
 from console.rendering import Pages
-from console.requests import HOME, AnyRequest, BeyondTheEnd, NoRights, NoSuchPage, language_of
+from console.requests import HOME, NoRights
+from console.signed_in import AnyRequest, BeyondTheEnd, NoSuchPage, language_of
 from identity_common.failures import log_fields
 from identity_common.http.problems import API_EXCEPTION_HANDLERS, refusal_of, temporary_failure
 from identity_common.http.retrying import retry_after

@@ -1,61 +1,25 @@
-"""One request of a signed-in administrator: the session, the API on their behalf, and the response."""
+"""One request of a signed-in administrator: what the roles let them do, and the Management API on their behalf."""
 
 import asyncio
 import base64
-import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlencode
+from typing import Any, Final
+from urllib.parse import quote
 
 import httpx2 as httpx
 import msgspec
-from litestar import Request, Response
 from litestar.response import Stream
 
-from console.credentials import ConsoleCredentials
-from console.forms import Form
-from console.languages import LANGUAGES
-from console.pending import PendingSignIns
-from console.rendering import Pages, redirect
 from console.rights import missing_scope
-from console.sessions import Notice, Session, Sessions
-from identity_common.http.auditing import recorded_user_agent
-from identity_common.http.client_address import client_address, forwarded_for
-from identity_common.pages.cookies import Cookies
+from console.sessions import Session
+from console.signed_in import AnyRequest, NoSuchPage, SignedInRequest, SignInNeeded, Site, SiteContext
 from identity_common.rights.scopes import MANAGEMENT_SCOPES, SCOPE_READ, implied
-from identity_common.signed_values import SignedValues
-from identity_common.stores.source_limit import SourceLimit
-from stead import AsyncIdentityClient, AsyncManagementClient
-from stead.errors import ApiError, Forbidden, OAuthError, SignInRequired, Unavailable
-from stead.manage.lists import AsyncListing, ListPage
+from stead.errors import ApiError, Forbidden, OAuthError, Unavailable
 
-COOKIE: Final = "identity-console"
-REFRESH: Final = "X-Refresh"
-"""Header of the requests of a page that refreshes itself."""
 HOME: Final = "/console"
-SCOPES: Final = tuple(MANAGEMENT_SCOPES)
-"""All scopes of the Management API: a token gets those that the roles of the user grant."""
-
-_REFRESH_WAIT_S: Final = 12.0
-_REFRESH_POLL_S: Final = 0.1
-
-AnyRequest = Request[Any, Any, Any]
-T = TypeVar("T")
 
 
-class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
-    """No user is signed in in this browser, or no longer."""
-
-
-class NoSuchPage(Exception):  # noqa: N818
-    """Nothing exists at this URL."""
-
-
-class BeyondTheEnd(Exception):  # noqa: N818
-    """The list has no page with the number in the URL: it was shortened, or the number was typed."""
-
-
-class NoRights(Exception):  # noqa: N818
+class NoRights(Exception):  # noqa: N818 - the name is what happened
     """The user has no role for the Management API, or none for what was asked for.
 
     Attributes:
@@ -67,236 +31,76 @@ class NoRights(Exception):  # noqa: N818
         self.scope = scope
 
 
-class Storage:
-    """The storage of the SDK's client: a dict that is written to the session afterwards."""
+def console_site(management_api: str) -> Site:
+    """Return the console; its sign-in requests all scopes of the Management API, and gets those of the user's roles.
 
-    def __init__(self, values: dict[str, str]) -> None:
-        self.values = values
-
-    def get(self, key: str) -> str | None:
-        """Return a value; None if there is none."""
-        return self.values.get(key)
-
-    def set(self, key: str, value: str) -> None:
-        """Store a value."""
-        self.values[key] = value
-
-    def remove(self, key: str) -> None:
-        """Remove a value."""
-        self.values.pop(key, None)
-
-
-class ConsoleContext(msgspec.Struct, frozen=True):
-    """Context of a console request.
-
-    Attributes:
-        base_url: The public address.
-        resource: Indicator of the Management API.
-        trusted_proxies: How many proxies append to ``X-Forwarded-For``, in front of each service.
-        pending: Sign-ins that have begun.
-        begun: Limits how many of them an address may have.
-        marks: Sign the cookies of browsers that have had a session.
-        pages: Renders pages.
-        http: Shared by all requests.
+    Args:
+        management_api: Indicator of the Management API.
     """
-
-    base_url: str
-    resource: str
-    trusted_proxies: int
-    sessions: Sessions
-    pending: PendingSignIns
-    begun: SourceLimit
-    marks: SignedValues
-    credentials: ConsoleCredentials
-    cookies: Cookies
-    pages: Pages
-    http: httpx.AsyncClient
-
-    @property
-    def home(self) -> str:
-        """The URL of the first page."""
-        return f"{self.base_url}{HOME}"
-
-    def forwarded(self, request: AnyRequest) -> dict[str, str]:
-        """Return the headers that tell the services, for the audit trail, which browser a request is made for."""
-        user_agent = recorded_user_agent(request.scope).encode("ascii", "replace").decode()
-        return {
-            "X-Forwarded-For": forwarded_for(request.scope, trusted_proxies=self.trusted_proxies),
-            "User-Agent": user_agent.strip(),
-        }
-
-    async def revoke(self, refresh_token: str) -> None:
-        """Revoke a sign-in with all its tokens (RFC 7009).
-
-        Raises:
-            NotConfigured: The console has no client any more.
-            Unavailable: The service did not answer.
-        """
-        own = self.credentials.read()
-        try:
-            answer = await self.http.post(
-                f"{self.base_url}/oidc/token/revocation",
-                data={"token": refresh_token, "token_type_hint": "refresh_token"},
-                auth=own,
-            )
-        except httpx.RequestError as error:
-            raise Unavailable(f"the revocation got no response ({type(error).__name__})") from None
-        if not answer.is_success:
-            raise Unavailable(f"the revocation was refused with {answer.status_code}")
-
-    def address(self, request: AnyRequest) -> str:
-        """Return the address of the browser that sent a request."""
-        return client_address(request.scope, trusted_proxies=self.trusted_proxies)
-
-    def client(self, storage: dict[str, str]) -> AsyncIdentityClient:
-        """Return the OAuth client whose state is in a storage.
-
-        Raises:
-            NotConfigured: The console has no client yet.
-        """
-        own = self.credentials.read()
-        return AsyncIdentityClient(
-            self.base_url,
-            own.client_id,
-            own.client_secret,
-            scopes=SCOPES,
-            resources=(self.resource,),
-            storage=Storage(storage),
-            http=self.http,
-        )
+    return Site(name="console", home=HOME, scopes=tuple(MANAGEMENT_SCOPES), resource=management_api)
 
 
-class ConsoleRequest:
+class ConsoleRequest(SignedInRequest):
     """One request of a signed-in administrator.
 
     Attributes:
-        original: The request, as the framework has it.
-        session: The browser's session.
-        api: The Management API, with the administrator's own token.
         scopes: What the administrator's roles grant, the scopes that others include among them.
-        is_refresh: Whether a page refreshes itself: notices wait for a page that is opened.
     """
 
-    def __init__(self, context: ConsoleContext, request: AnyRequest, session: Session) -> None:
-        self.original = request
-        self.session = session
+    def __init__(self, context: SiteContext, request: AnyRequest, session: Session) -> None:
+        super().__init__(context, request, session)
         self.scopes: frozenset[str] = frozenset()
-        self.is_refresh = is_refresh(request)
-        self._has_unsaved = request.method == "POST"
-        self._context = context
-        self._client = context.client(session.tokens.storage)
-        self._forwarded = context.forwarded(request)
-        self.api = AsyncManagementClient(
-            context.base_url,
-            access_token=self._access_token,
-            revision=session.memory.revision,
-            headers=self._forwarded,
-            http=context.http,
-        )
-
-    @property
-    def language(self) -> str:
-        """The language of the page."""
-        return language_of(self.original)
-
-    @property
-    def base_url(self) -> str:
-        """The public address."""
-        return self._context.base_url
 
     @property
     def management_api(self) -> str:
         """Indicator of the Management API."""
-        return self._context.resource
+        return self._context.site.resource or ""
 
     @property
     def is_read_only(self) -> bool:
         """Whether the administrator may change nothing at all."""
         return self.scopes <= implied([SCOPE_READ, "audit:export"])
 
+    @property
+    def _frame(self) -> Mapping[str, Any]:
+        """What the pages show of the administrator's rights."""
+        return {
+            "may": self.may,
+            "may_change": self.may(self.original.url.path, changes=True),
+            "is_read_only": self.is_read_only,
+        }
+
     def may(self, path: str, *, changes: bool = False) -> bool:
         """Return whether the administrator may see the page at this address, or change what it shows."""
         return missing_scope(self.scopes, path, changes=changes) is None
 
-    def parameter(self, name: str) -> str:
-        """Return a query parameter, stripped and without NUL; empty if it is missing."""
-        return str(self.original.query_params.get(name, "")).replace("\0", "").strip()
-
-    def page_number(self) -> int:
-        """Return the page number in the URL; 1 unless it is a number of at most 9 digits."""
-        text = self.parameter("page")
-        return max(int(text), 1) if text.isascii() and text.isdecimal() and len(text) <= 9 else 1
-
-    async def page_of(self, listed: AsyncListing[T]) -> ListPage[T]:
-        """Return the page of a list that the URL names.
+    async def open(self) -> None:
+        """Determine what the administrator may do.
 
         Raises:
-            BeyondTheEnd: The list is shorter.
+            SignInNeeded: The session has ended.
+            NoRights: No role grants a scope of the Management API.
+            Unavailable: The token endpoint did not answer.
         """
-        number = self.page_number()
-        found = await listed.page(str(number))
-        if number > 1 and not found.items:
-            raise BeyondTheEnd
-        return found
+        token = await self._access_token(None)
+        self.scopes = implied(_scopes(token))
+        if not self.scopes:
+            raise NoRights
 
-    def typed(self) -> Form | None:
-        """Return what was typed into this page's form before the session expired; None if nothing was."""
-        draft = self.session.memory.draft
-        if draft is None or draft.path.partition("?")[0] != self.original.url.path:
-            return None
-        self.session.memory.draft = None
-        self._has_unsaved = True
-        self.session.memory.notices.append(Notice("draft"))
-        return Form(draft.fields)
+    def admit(self, *, changes: bool) -> None:
+        """Refuse an administrator whose roles do not allow what is done at this address.
 
-    async def page(self, template: str, *, area: str, status: int = 200, **values: Any) -> Response[str]:
-        """Answer with a page, which shows the pending notices.
-
-        Args:
-            template: Its name.
-            area: Marked in the navigation.
-            status: HTTP status.
-            values: For the template.
+        Raises:
+            NoRights: A scope is missing.
         """
-        memory = self.session.memory
-        notices: list[Notice] = []
-        if not self.is_refresh:
-            notices, memory.notices = memory.notices, []
-        await self._remember(changed=bool(notices))
-        claims = self._client.claims()
-        return self._context.pages.render(
-            template,
-            self.language,
-            status=status,
-            area=area,
-            notices=notices,
-            person=claims.get("name") or claims.get("username") or claims["sub"],
-            own_id=claims["sub"],
-            may=self.may,
-            may_change=self.may(self.original.url.path, changes=True),
-            is_read_only=self.is_read_only,
-            csrf_token=self.session.csrf_token,
-            path=self.original.url.path,
-            now=int(time.time() * 1000),
-            unsaved=self._has_unsaved,
-            **values,
-        )
+        missing = missing_scope(self.scopes, self.original.scope["path"].rstrip("/"), changes=changes)
+        if missing is not None:
+            raise NoRights(missing)
 
-    async def done(self, location: str, kind: str, *, secret: str | None = None, **values: str) -> Response[str]:
-        """Redirect after a change; the next page reports it, and whether a service has not applied it yet.
-
-        Args:
-            location: Path of the next page.
-            kind: Which text of ``notices.html``.
-            secret: Shown there, once.
-            values: Values of the text.
-        """
-        is_applied = await self._is_applied_everywhere()
-        self.session.memory.notices.append(Notice(kind, values, secret))
-        if not is_applied:
-            self.session.memory.notices.append(Notice("behind"))
-        await self._remember(changed=True)
-        return redirect(location)
+    def _refused(self, refusal: OAuthError) -> Exception:
+        """Return what a refusal of the token endpoint means: no rights, or the end of the session."""
+        has_no_rights = refusal.error in {"invalid_target", "access_denied", "invalid_scope"}
+        return NoRights() if has_no_rights else SignInNeeded()
 
     async def download(
         self, path: str, *, name: str, parameters: Mapping[str, str] | None = None, sent: object = None
@@ -348,68 +152,6 @@ class ConsoleRequest:
             },
         )
 
-    async def open(self) -> None:
-        """Determine what the administrator may do.
-
-        Raises:
-            SignInNeeded: The session has ended.
-            NoRights: No role grants a scope of the Management API.
-            Unavailable: The token endpoint did not answer.
-        """
-        token = await self._access_token(None)
-        self.scopes = implied(_scopes(token))
-        if not self.scopes:
-            raise NoRights
-
-    async def sign_out(self) -> str:
-        """End the session and its tokens; return the URL at which the user can also end the sign-in.
-
-        The URL has no ``id_token_hint``, because the browser is given no token; so the page asks for confirmation.
-
-        Raises:
-            StoreUnavailable: Redis does not answer.
-            Unavailable: The token endpoint did not answer; the session goes on.
-        """
-        await self._context.revoke(self._client.state.signed_in().refresh_token or "")
-        await self.session.end()
-        here = {"client_id": self._client.state.client_id, "post_logout_redirect_uri": self._context.home}
-        return f"{self._client.state.issuer}/session/end?{urlencode(here)}"
-
-    async def _access_token(self, refused: str | None) -> str:
-        """Return an access token for the Management API; renew it if it expires soon or was refused."""
-        state, resource = self._client.state, self._context.resource
-        target = state.target_key(resource, None)
-        try:
-            token = state.usable_token(target)
-            if token is not None and token != refused:
-                return token
-            return await self._renewed(target, refused)
-        except SignInRequired:
-            raise SignInNeeded from None
-        except OAuthError as refusal:
-            if refusal.error in {"invalid_target", "access_denied", "invalid_scope"}:
-                raise NoRights from None
-            raise SignInNeeded from None
-
-    async def _renewed(self, target: str, refused: str | None) -> str:
-        """Renew the token; only once, even if several replicas handle requests of the session."""
-        deadline = time.monotonic() + _REFRESH_WAIT_S
-        while (holder := await self.session.lock_refresh()) is None:
-            if time.monotonic() > deadline:
-                raise Unavailable("another request is renewing the session's tokens")
-            await asyncio.sleep(_REFRESH_POLL_S)
-        try:
-            if not await self.session.reload_tokens():
-                raise SignInNeeded
-            token = self._client.state.usable_token(target)
-            if token is None or token == refused:
-                self._client.state.drop_token(target)
-                token = await self._client.get_access_token(self._context.resource)
-                await self.session.save_tokens()
-            return token
-        finally:
-            await self.session.unlock_refresh(holder)
-
     async def _is_applied_everywhere(self) -> bool:
         """Return whether token-service and template-service have applied every change of this session."""
         paths = ("/api/configs/oidc/private-keys", "/api/organizations?page_size=1")
@@ -418,22 +160,6 @@ class ConsoleRequest:
             isinstance(answer, (ApiError, Unavailable, SignInNeeded)) and not isinstance(answer, Forbidden)
             for answer in answers
         )
-
-    async def _remember(self, *, changed: bool) -> None:
-        memory = self.session.memory
-        if changed or memory.revision != self.api.last_revision:
-            memory.revision = self.api.last_revision
-            await self.session.save_memory()
-
-
-def is_refresh(request: AnyRequest) -> bool:
-    """Return whether a page refreshes itself, without the user."""
-    return REFRESH in request.headers
-
-
-def language_of(request: AnyRequest) -> str:
-    """Return the language of a page that answers a request."""
-    return LANGUAGES.choose(None, request.headers.get("Accept-Language"))
 
 
 def _scopes(token: str) -> frozenset[str]:

@@ -21,11 +21,12 @@ from console.areas import (
     users,
 )
 from console.assets import ICON, SCRIPT
-from console.console import Console
+from console.console import SiteRoutes
 from console.invitations import invitation_routes
 from console.problems import problem_pages
-from console.requests import ConsoleContext
+from console.requests import ConsoleRequest
 from console.sign_in import sign_in_routes
+from console.signed_in import SiteContext
 from identity_common.http.application import AppRouter
 from identity_common.pages.assets import asset_route
 
@@ -51,10 +52,10 @@ _AREAS = (
 )
 
 
-def console_router(context: ConsoleContext) -> AppRouter:
+def console_router(context: SiteContext) -> AppRouter:
     """Return the routes under ``/console``."""
-    console = Console(context)
-    pages = [route for area in _AREAS for route in console.routes(area)]
+    console = SiteRoutes(context, ConsoleRequest)
+    pages = [route for area in _AREAS for route in console.of(area)]
     files = [asset_route(context.pages.style), asset_route(ICON), asset_route(SCRIPT)]
     open_to_all = [*files, *sign_in_routes(context), *invitation_routes(context)]
     problems = problem_pages(context.pages)

@@ -1,4 +1,4 @@
-"""Sessions of administrators, in Redis, sealed under a secret that only the browser's cookie holds.
+"""Sessions of signed-in users of a site, in Redis, sealed under a secret that only the browser's cookie holds.
 
 A session has two parts that are written separately, so that a request that only leaves a notice cannot overwrite tokens
 that another request has just renewed.
@@ -201,10 +201,11 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one tenant."""
+    """The sessions of one tenant at a site."""
 
-    def __init__(self, commands: RedisCommands, *, tenant_id: str) -> None:
+    def __init__(self, commands: RedisCommands, *, site: str, tenant_id: str) -> None:
         self._commands = commands
+        self._site = site
         self._tenant_id = tenant_id
 
     def new(self) -> Session:
@@ -241,7 +242,7 @@ class Sessions:
         return session
 
     def _key(self, session_id: str) -> str:
-        return f"identity:{self._tenant_id}:console-session:{session_id}"
+        return f"identity:{self._tenant_id}:{self._site}-session:{session_id}"
 
 
 def parts_of_cookie(cookie: str | None) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Signing in and out: the authorization code flow of token-service, with the console as the client."""
+"""Signing in and out: the authorization code flow of token-service, with the console as the client of every site."""
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -10,25 +10,24 @@ from console.credentials import NotConfigured
 from console.forms import CSRF_FIELD, BadForm, Form, read_form
 from console.pending import MAX_PAGE, PendingSignIn, is_small_enough
 from console.rendering import redirect
-from console.requests import COOKIE, HOME, AnyRequest, ConsoleContext, language_of
 from console.sessions import Draft, Notice
+from console.signed_in import AnyRequest, SiteContext, language_of
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.telemetry.logs import get_logger
 from stead.errors import OAuthError, SignInRequired, TokenInvalid, Unavailable
 
-CALLBACK = f"{HOME}/callback"
 _MINUTE_S = 60
 
 _log = get_logger(__name__)
 
 
-async def begin(context: ConsoleContext, request: AnyRequest, form: Form | None = None) -> Response[str]:
+async def begin(context: SiteContext, request: AnyRequest, form: Form | None = None) -> Response[str]:
     """Send the browser to the sign-in, and remember what it requested: a page, or a form that it has just sent.
 
     A form is kept for a browser that has had a session, and if it is small. What cannot be kept is shown, to be copied.
 
     Args:
-        context: The console.
+        context: The site.
         request: The request, to be repeated after the sign-in.
         form: Its form, if that was read already.
 
@@ -44,21 +43,21 @@ async def begin(context: ConsoleContext, request: AnyRequest, form: Form | None 
     if draft is not None and not is_small_enough(draft):
         return _not_begun(context, request, draft, status=413)
     storage: dict[str, str] = {}
-    location = context.client(storage).sign_in_url(f"{context.base_url}{CALLBACK}")
+    location = context.client(storage).sign_in_url(context.callback_url)
     throttled = await context.begun.count(context.address(request))
     if throttled is not None:
         return _not_begun(context, request, draft, status=429, retry_after_s=throttled.wait_s)
     notices = (Notice("not_kept"),) if is_own_form and draft is None else ()
-    return_to = page if len(page) <= MAX_PAGE else HOME
+    return_to = page if len(page) <= MAX_PAGE else context.site.home
     cookie = await context.pending.keep(
         PendingSignIn(storage=storage, return_to=return_to, draft=draft, notices=notices)
     )
     marked = context.marks.sign(cookie) if had_session else cookie
-    return redirect(location, cookies=(context.cookies.set(COOKIE, marked),))
+    return redirect(location, cookies=(context.cookies.set(context.site.cookie, marked),))
 
 
 def _not_begun(
-    context: ConsoleContext, request: AnyRequest, draft: Draft | None, *, status: int, retry_after_s: int | None = None
+    context: SiteContext, request: AnyRequest, draft: Draft | None, *, status: int, retry_after_s: int | None = None
 ) -> Response[str]:
     """Answer instead of beginning a sign-in, with what was typed: it is stored nowhere."""
     return context.pages.render(
@@ -68,15 +67,15 @@ def _not_begun(
         headers=None if retry_after_s is None else {"Retry-After": str(retry_after_s)},
         wait_minutes=-(-(retry_after_s or 0) // _MINUTE_S),
         fields=draft.fields if draft else {},
-        return_to=HOME if draft is None else draft.path,
+        return_to=context.site.home if draft is None else draft.path,
     )
 
 
-def _cookie(context: ConsoleContext, request: AnyRequest) -> str | None:
-    return context.cookies.read(request.scope["headers"], COOKIE)
+def _cookie(context: SiteContext, request: AnyRequest) -> str | None:
+    return context.cookies.read(request.scope["headers"], context.site.cookie)
 
 
-def _is_from_our_origin(context: ConsoleContext, request: AnyRequest) -> bool:
+def _is_from_our_origin(context: SiteContext, request: AnyRequest) -> bool:
     """Return whether one of our pages sent a form: another site's form must not appear in ours."""
     address = urlsplit(context.base_url)
     return request.headers.get("Origin") == f"{address.scheme}://{address.netloc}"
@@ -97,21 +96,21 @@ def _page_of(request: AnyRequest) -> str:
     return f"{request.url.path}?{query}" if query else str(request.url.path)
 
 
-def sign_in_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
+def sign_in_routes(context: SiteContext) -> Sequence[HTTPRouteHandler]:
     """Return the route that the sign-in redirects to."""
 
-    @get(CALLBACK, include_in_schema=False, opt=UNSAFE_GET)
+    @get(context.site.callback, include_in_schema=False, opt=UNSAFE_GET)
     async def callback(request: AnyRequest) -> Response[str]:
         """Complete the sign-in under a new session id, against session fixation."""
         cookie = _cookie(context, request)
         pending = await context.pending.take(cookie)
         if cookie is None or pending is None:
-            return redirect(HOME)
+            return redirect(context.site.home)
         session = context.sessions.new()
         session.tokens.storage.update(pending.storage)
         query = request.scope["query_string"].decode("latin-1")
         try:
-            await context.client(session.tokens.storage).handle_callback(f"{context.base_url}{CALLBACK}?{query}")
+            await context.client(session.tokens.storage).handle_callback(f"{context.callback_url}?{query}")
         except (SignInRequired, OAuthError, TokenInvalid) as refusal:
             if isinstance(refusal, SignInRequired):  # another site's link, for example: the code is not spent
                 await context.pending.put_back(cookie, pending)
@@ -125,6 +124,6 @@ def sign_in_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
         await session.save_memory()
         await context.begun.forgive(context.address(request))
         marked = context.marks.sign(session.cookie)
-        return redirect(pending.return_to, cookies=(context.cookies.set(COOKIE, marked),))
+        return redirect(pending.return_to, cookies=(context.cookies.set(context.site.cookie, marked),))
 
     return [callback]

@@ -9,7 +9,8 @@ from litestar import Response
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
-from console.requests import ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import NoSuchPage
 from stead import ApplicationSecret
 from stead.errors import Conflict, InvalidInput
 

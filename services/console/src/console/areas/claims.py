@@ -17,7 +17,8 @@ from console.areas.names import application_names, user_names
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form, InvalidField
-from console.requests import ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import NoSuchPage
 from stead import ClaimsFunction, ClaimsFunctionFailure, DryRunReport, TestedClaims
 from stead.errors import ApiError, Conflict, Forbidden, InvalidInput, NotFound, Unavailable, VersionMismatch
 from stead.models import Recording

@@ -13,7 +13,8 @@ from console.areas.names import application_names, organization_names, user_name
 from console.confirmations import is_same
 from console.console import Area
 from console.forms import Form
-from console.requests import ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import NoSuchPage
 from stead import AuditEntry, Impersonation, ImpersonationPolicy
 from stead.errors import Conflict, InvalidInput, NotFound
 from stead.manage.lists import ListPage

@@ -14,7 +14,8 @@ from console.areas.organizations import NAME, PATH
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
-from console.requests import ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import NoSuchPage
 from identity_common.names import by_name
 from stead import OrganizationRole
 from stead.errors import ApiError, Conflict, InvalidInput, Unavailable, VersionMismatch

@@ -11,7 +11,8 @@ from console.areas.granted import Group, Rows
 from console.areas.names import application_names, shown_name, template_names, user_names
 from console.console import Area
 from console.page_parts import Part, latest, part
-from console.requests import BeyondTheEnd, ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import BeyondTheEnd, NoSuchPage
 from stead import (
     AuditEntry,
     Consent,

@@ -10,7 +10,8 @@ from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
 from console.page_parts import latest
-from console.requests import ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import NoSuchPage
 from stead import Resource
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 from stead.models import Scope

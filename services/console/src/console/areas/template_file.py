@@ -11,7 +11,8 @@ from console.areas.template_effects import Effects, download, effects_of
 from console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from console.console import Area
 from console.forms import ETAG_FIELD, MAX_BYTES, Form, InvalidField
-from console.requests import ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import NoSuchPage
 from stead import OrganizationTemplate
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 

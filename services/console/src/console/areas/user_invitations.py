@@ -17,7 +17,8 @@ from console.forms import Form, InvalidField
 from console.invitations import ACCEPTING
 from console.page_parts import Part, part
 from console.rendering import moment
-from console.requests import ConsoleRequest, NoRights, SignInNeeded
+from console.requests import ConsoleRequest, NoRights
+from console.signed_in import SignInNeeded
 from identity_common.names import canonical_name
 from stead import Invitation, OrganizationRole, Role, User
 from stead.errors import ApiError, Conflict, Forbidden, InvalidId, InvalidInput, NotFound, Unavailable

@@ -12,7 +12,8 @@ from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
 from console.page_parts import part
-from console.requests import ConsoleRequest, NoSuchPage
+from console.requests import ConsoleRequest
+from console.signed_in import NoSuchPage
 from stead.errors import Conflict, Forbidden, InvalidInput, NotFound, VersionMismatch
 
 PATH: Final = "/console/users"

@@ -1,48 +1,39 @@
-"""What the pages of the console share."""
+"""What the pages of a site share."""
 
 from pathlib import Path
 
 from console.credentials import ConsoleCredentials
 from console.parts.shared import Shared
 from console.pending import PENDING_TTL_S, PendingSignIns
-from console.rendering import Look, Pages
-from console.requests import ConsoleContext
 from console.sessions import Sessions
 from console.settings import Settings
+from console.signed_in import Site, SiteContext
 from identity_common.pages.cookies import Cookies
 from identity_common.signed_values import SignedValues
 from identity_common.stores.source_limit import SourceLimit
-from identity_common.telemetry.metrics import counter
 
 
-def console_context(settings: Settings, shared: Shared) -> ConsoleContext:
-    """Return what the pages share."""
-    connections = shared.connections
+def site_context(settings: Settings, shared: Shared, site: Site) -> SiteContext:
+    """Return what the pages of a site share."""
+    commands, tenant_id = shared.connections.commands, settings.tenant_id
     begun = SourceLimit(
-        connections.commands,
-        "console-sign-ins",
-        tenant_id=settings.tenant_id,
+        commands,
+        f"{site.name}-sign-ins",
+        tenant_id=tenant_id,
         window_s=PENDING_TTL_S,
         limit=settings.pending_requests_per_address,
-        throttled=counter(shared.registry, "throttled", "Attempts beyond a limit, by limit.", "limit"),
+        throttled=shared.throttled,
     )
-    return ConsoleContext(
+    return SiteContext(
+        site=site,
         base_url=settings.base_url,
-        resource=settings.management_api_resource,
         trusted_proxies=settings.trusted_proxies,
-        sessions=Sessions(connections.commands, tenant_id=settings.tenant_id),
-        pending=PendingSignIns(connections.commands, tenant_id=settings.tenant_id),
+        sessions=Sessions(commands, site=site.name, tenant_id=tenant_id),
+        pending=PendingSignIns(commands, site=site.name, tenant_id=tenant_id),
         begun=begun,
-        marks=SignedValues(settings.cookie_keys, purpose=f"console cookie of {settings.tenant_id}"),
+        marks=SignedValues(settings.cookie_keys, purpose=f"{site.name} cookie of {tenant_id}"),
         credentials=ConsoleCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
         cookies=Cookies(secure=settings.base_url.startswith("https:")),
-        pages=Pages(
-            Look(
-                settings.console_name,
-                settings.console_color,
-                settings.console_logo_uri,
-                settings.console_ticket_url,
-            )
-        ),
-        http=connections.http,
+        pages=shared.pages,
+        http=shared.connections.http,
     )
