@@ -273,6 +273,30 @@ def test_a_browser_without_a_sign_of_a_session_is_told_that_nothing_was_kept(sta
     assert administrator.form(page)[1]["name"] == ["Katherine Johnson"]
 
 
+def test_what_was_typed_is_shown_to_nobody_else(stack: RunningStack, user: str) -> None:
+    administrator, other = Administrator(stack, "all"), Administrator(stack, "all")
+    page = administrator.opens(f"{USERS}/{user}/edit")
+    administrator.session_expires()
+    answer = administrator.sends(page, name="Typed by another administrator")
+    administrator.browser.cookies.delete("identity-session")
+    administrator.username = other.username
+    page = administrator.follows(answer)
+    assert (page.url.path, notices(page)) == (
+        CONSOLE,
+        ["Another user was signed in here before. What that user had typed was not sent, and is not shown."],
+    )
+    page = administrator.opens(f"{USERS}/{user}/edit")
+    assert administrator.form(page)[1]["name"] == ["Katherine Johnson"]
+
+
+def test_a_password_is_not_kept_during_a_sign_in(stack: RunningStack, user: str) -> None:
+    administrator = Administrator(stack, "all")
+    page = administrator.opens(f"{USERS}/{user}/password")
+    administrator.session_expires()
+    answer = administrator.sends(page, password="x" * 9000)
+    assert answer.status_code == 303
+
+
 def test_another_sites_form_is_not_put_into_a_page(stack: RunningStack, user: str) -> None:
     administrator = Administrator(stack, "all")
     page = administrator.opens(f"{USERS}/{user}/edit")

@@ -129,7 +129,7 @@ class SiteRoutes:
             SignInNeeded: No user is signed in.
             NoRights: The user has no role for the Management API, which the console needs.
         """
-        cookie = self._context.cookies.read(request.scope["headers"], self._context.site.cookie)
+        cookie = self._context.cookie(request)
         session = await self._context.sessions.find(cookie, is_used=not is_refresh(request))
         if session is None:
             raise SignInNeeded

@@ -16,6 +16,7 @@ from stead.errors import ApiError, VersionMismatch
 T = TypeVar("T")
 
 CSRF_FIELD: Final = "csrf_token"
+PASSWORD_FIELDS: Final = frozenset({"currentPassword", "password", "repeated"})
 ETAG_FIELD: Final = "etag"
 """Field of the version that the page of a form shows; empty for a relation that is too long to have one."""
 MAX_BYTES: Final = 1024 * 1024
@@ -82,8 +83,9 @@ class Form:
 
     @property
     def fields(self) -> dict[str, list[str]]:
-        """All fields except the CSRF token, in their order."""
-        return {name: list(values) for name, values in self._fields.items() if name != CSRF_FIELD}
+        """All fields that may be stored, in their order: those except the CSRF token and passwords."""
+        left_out = {CSRF_FIELD, *PASSWORD_FIELDS}
+        return {name: list(values) for name, values in self._fields.items() if name not in left_out}
 
     def add(self, name: str, value: str) -> None:
         """Add a field that was not entered."""

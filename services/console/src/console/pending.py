@@ -30,6 +30,7 @@ class PendingSignIn(msgspec.Struct, frozen=True, kw_only=True):
         storage: The storage of ``stead.AsyncIdentityClient``.
         return_to: Path to go to after the sign-in.
         draft: A form that was sent after the session had ended.
+        person: The user who was signed in to the site in this browser before, and typed the draft; empty if unknown.
         notices: Shown by the first page after the sign-in.
         expires_at: Milliseconds since the epoch.
     """
@@ -37,6 +38,7 @@ class PendingSignIn(msgspec.Struct, frozen=True, kw_only=True):
     storage: dict[str, str]
     return_to: str
     draft: Draft | None = None
+    person: str = ""
     notices: tuple[Notice, ...] = ()
     expires_at: int = 0
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
@@ -36,7 +37,8 @@ async def begin(context: SiteContext, request: AnyRequest, form: Form | None = N
         StoreUnavailable: Redis does not answer.
     """
     page = _page_of(request)
-    had_session = form is not None or context.marks.verified(_cookie(context, request) or "") is not None
+    person = context.last_person(request)
+    had_session = form is not None or person is not None
     is_own_form = request.method == "POST" and (form is not None or _is_from_our_origin(context, request))
     sent = form or (await _own_form(request) if is_own_form and had_session else None)
     draft = Draft(page, sent.fields) if sent else None
@@ -50,9 +52,9 @@ async def begin(context: SiteContext, request: AnyRequest, form: Form | None = N
     notices = (Notice("not_kept"),) if is_own_form and draft is None else ()
     return_to = page if len(page) <= MAX_PAGE else context.site.home
     cookie = await context.pending.keep(
-        PendingSignIn(storage=storage, return_to=return_to, draft=draft, notices=notices)
+        PendingSignIn(storage=storage, return_to=return_to, draft=draft, person=person or "", notices=notices)
     )
-    marked = context.marks.sign(cookie) if had_session else cookie
+    marked = cookie if person is None else context.marked(cookie, person)
     return redirect(location, cookies=(context.cookies.set(context.site.cookie, marked),))
 
 
@@ -69,10 +71,6 @@ def _not_begun(
         fields=draft.fields if draft else {},
         return_to=context.site.home if draft is None else draft.path,
     )
-
-
-def _cookie(context: SiteContext, request: AnyRequest) -> str | None:
-    return context.cookies.read(request.scope["headers"], context.site.cookie)
 
 
 def _is_from_our_origin(context: SiteContext, request: AnyRequest) -> bool:
@@ -96,13 +94,21 @@ def _page_of(request: AnyRequest) -> str:
     return f"{request.url.path}?{query}" if query else str(request.url.path)
 
 
+def _meant_for(person: str, pending: PendingSignIn, *, home: str) -> PendingSignIn:
+    """Return a sign-in without what another user had typed."""
+    if pending.draft is None or pending.person == person:
+        return pending
+    notices = (Notice("another_user"),)
+    return msgspec.structs.replace(pending, draft=None, notices=notices, return_to=home)
+
+
 def sign_in_routes(context: SiteContext) -> Sequence[HTTPRouteHandler]:
     """Return the route that the sign-in redirects to."""
 
     @get(context.site.callback, include_in_schema=False, opt=UNSAFE_GET)
     async def callback(request: AnyRequest) -> Response[str]:
         """Complete the sign-in under a new session id, against session fixation."""
-        cookie = _cookie(context, request)
+        cookie = context.cookie(request)
         pending = await context.pending.take(cookie)
         if cookie is None or pending is None:
             return redirect(context.site.home)
@@ -110,7 +116,7 @@ def sign_in_routes(context: SiteContext) -> Sequence[HTTPRouteHandler]:
         session.tokens.storage.update(pending.storage)
         query = request.scope["query_string"].decode("latin-1")
         try:
-            await context.client(session.tokens.storage).handle_callback(f"{context.callback_url}?{query}")
+            claims = await context.client(session.tokens.storage).handle_callback(f"{context.callback_url}?{query}")
         except (SignInRequired, OAuthError, TokenInvalid) as refusal:
             if isinstance(refusal, SignInRequired):  # another site's link, for example: the code is not spent
                 await context.pending.put_back(cookie, pending)
@@ -119,11 +125,12 @@ def sign_in_routes(context: SiteContext) -> Sequence[HTTPRouteHandler]:
         except (NotConfigured, Unavailable):
             await context.pending.put_back(cookie, pending)
             raise
+        pending = _meant_for(claims["sub"], pending, home=context.site.home)
         session.memory.draft, session.memory.notices = pending.draft, list(pending.notices)
         await session.save_tokens()
         await session.save_memory()
         await context.begun.forgive(context.address(request))
-        marked = context.marks.sign(session.cookie)
+        marked = context.marked(session.cookie, claims["sub"])
         return redirect(pending.return_to, cookies=(context.cookies.set(context.site.cookie, marked),))
 
     return [callback]

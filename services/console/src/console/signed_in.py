@@ -101,7 +101,7 @@ class SiteContext(msgspec.Struct, frozen=True, kw_only=True):
         trusted_proxies: How many proxies append to ``X-Forwarded-For``, in front of each service.
         pending: Sign-ins that have begun.
         begun: Limits how many of them an address may have.
-        marks: Sign the cookies of browsers that have had a session.
+        marks: Sign the cookies of browsers that have had a session; see ``marked``.
         pages: Renders pages.
         http: Shared by all sites.
     """
@@ -154,6 +154,19 @@ class SiteContext(msgspec.Struct, frozen=True, kw_only=True):
             raise Unavailable(f"the revocation got no response ({type(error).__name__})") from None
         if not answer.is_success:
             raise Unavailable(f"the revocation was refused with {answer.status_code}")
+
+    def cookie(self, request: AnyRequest) -> str | None:
+        """Return the cookie of the site."""
+        return self.cookies.read(request.scope["headers"], self.site.cookie)
+
+    def marked(self, cookie: str, person: str) -> str:
+        """Return a cookie of a browser in which a user has been signed in, to which it belongs from then on."""
+        return self.marks.sign(f"{cookie}.{person}")
+
+    def last_person(self, request: AnyRequest) -> str | None:
+        """Return the user who was signed in last in this browser; None if none was."""
+        text = self.marks.verified(self.cookie(request) or "")
+        return None if text is None else text.rpartition(".")[2]
 
     def address(self, request: AnyRequest) -> str:
         """Return the address of the browser that sent a request."""
