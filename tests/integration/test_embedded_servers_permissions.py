@@ -189,6 +189,7 @@ class TestValkey:
         assert admin.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
 
 
+STREAM_NAMES = ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE", "IDENTITY_AUDIT", "IDENTITY_MAIL")
 PUBLISHED = (
     *("identity.default.role.1", "identity-internal.default.user.1", "identity-rpc.default.password-check"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
@@ -199,7 +200,7 @@ PUBLISHED = (
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
     *(
         f"$JS.API.{action}.{stream}"
-        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE", "IDENTITY_AUDIT")
+        for stream in STREAM_NAMES
         for action in (
             *("STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE"),
             *("STREAM.MSG.GET", "STREAM.MSG.DELETE", "STREAM.SNAPSHOT", "STREAM.RESTORE", "DIRECT.GET"),
@@ -208,14 +209,10 @@ PUBLISHED = (
     ),
     *(
         f"$JS.API.CONSUMER.{action}.{stream}.a"
-        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE", "IDENTITY_AUDIT")
+        for stream in STREAM_NAMES
         for action in ("CREATE", "DURABLE.CREATE", "INFO", "MSG.NEXT", "DELETE")
     ),
-    *(
-        f"{subject}.{stream}.a.1.1.1.1.1"
-        for subject in ("$JS.ACK", "$JS.FC")
-        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE", "IDENTITY_AUDIT")
-    ),
+    *(f"{subject}.{stream}.a.1.1.1.1.1" for subject in ("$JS.ACK", "$JS.FC") for stream in STREAM_NAMES),
     *(
         f"{account}.$JS.API.{request}.IDENTITY_EVENTS"
         for account in ("services", "subscribers")
@@ -223,6 +220,7 @@ PUBLISHED = (
     ),
     *("identity-mirror.a", "identity-audit.default.management", "identity-audit.default.template"),
     *("identity-audit.default.subject-tokens", "identity-audit.default.exchanges", "identity-audit.default.token"),
+    *(f"identity-mail.default.{service}" for service in ("management", "template", "token")),
 )
 SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
@@ -231,6 +229,7 @@ SUBSCRIBED = (
     *("identity-rpc.default.search", "identity-rpc.default.account-links"),
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("$JS.API.>", ">", "identity-audit.>", "identity-audit.default.management"),
+    *("identity-mail.>", "identity-mail.default.management"),
     *("_INBOX.>", "_INBOX_management.>", "_INBOX_template.>", "_INBOX_token.>", "identity-mirror.>"),
     *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "member-permissions", "organization")),
 )
@@ -242,12 +241,15 @@ STREAMS_OF_ALL = {
         for stream in ("EVENTS", "INTERNAL", "STATE")
     ),
     *("subscribers.$JS.API.STREAM.CREATE.IDENTITY_EVENTS", "$JS.API.STREAM.INFO.IDENTITY_AUDIT"),
+    "$JS.API.STREAM.INFO.IDENTITY_MAIL",
 }
 CREATING_AUDIT = "$JS.API.STREAM.CREATE.IDENTITY_AUDIT"
 READING_AUDIT = {
     *("$JS.API.STREAM.MSG.GET.IDENTITY_AUDIT", "$JS.API.DIRECT.GET.IDENTITY_AUDIT"),
     *(f"$JS.API.CONSUMER.{action}.IDENTITY_AUDIT.a" for action in ("CREATE", "INFO", "MSG.NEXT", "DELETE")),
 }
+CREATING_MAIL = "$JS.API.STREAM.CREATE.IDENTITY_MAIL"
+READING_MAIL = {each.replace("AUDIT", "MAIL") for each in READING_AUDIT} | {"$JS.ACK.IDENTITY_MAIL.a.1.1.1.1.1"}
 CONSUMING_STATE = {f"$JS.API.CONSUMER.{action}.IDENTITY_STATE.a" for action in ("CREATE", "INFO", "MSG.NEXT", "DELETE")}
 
 CONSUMING_EVENTS = {each.replace("STATE", "EVENTS") for each in CONSUMING_STATE}
@@ -287,6 +289,7 @@ class TestNats:
                 "identity-rpc.default.organization-names",
                 *("identity-audit.default.management", "identity-audit.default.subject-tokens"),
                 *(CREATING_AUDIT, *READING_AUDIT),
+                *("identity-mail.default.management", CREATING_MAIL, *READING_MAIL),
             },
             {
                 *("_INBOX_management.>", "identity-relay.default.management"),
@@ -297,6 +300,7 @@ class TestNats:
             {
                 *("identity.default.role.1", "identity-relay.default.template", *STREAMS_OF_ALL, *CONSUMING_STATE),
                 *("identity-audit.default.template", CREATING_AUDIT),
+                *("identity-mail.default.template", CREATING_MAIL),
             },
             {
                 *("_INBOX_template.>", "identity-relay.default.template", "identity-rpc.default.members"),

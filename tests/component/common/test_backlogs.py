@@ -11,15 +11,18 @@ from nats.js import JetStreamContext
 from prometheus_client import CollectorRegistry
 
 from identity_common.bus.connection import Bus
+from identity_common.bus.streams import MAIL_STREAM, ensure_stream
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.backlog import measure_outbox
+from identity_common.outbox.mail_backlog import MailBacklog
 from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import Samples
 from identity_common.wire.audit import AuditEntry, AuditLog, audit_subject
+from identity_common.wire.mail import mail_subject
 from management_service.audit.storing.lag import measure_lag
 from management_service.audit.storing.stream import stream_created
 from tests.support.management_api import Management
@@ -45,6 +48,9 @@ class Measured:
         backlog.measure_outbox("management", self.engine)
         backlog.measure_stream("subject-tokens", self.commands, limit=20)
         measure_outbox(self.registry, self.samples, self.engine, **changed)
+        mail = MailBacklog(self.registry, self.samples, **changed)
+        mail.measure_outbox(self.engine)
+        mail.measure_stream(self.bus)
         measure_lag(self.registry, self.samples, self.engine, self.bus, **changed)
 
     def entry(self, log: AuditLog) -> AuditEntry:
@@ -104,6 +110,24 @@ async def test_events_that_are_not_relayed_are_seen_to_wait(measured: Measured) 
     assert await waiting() == (3, 180)
     await measured.database.execute("DELETE FROM outbox WHERE tenant_id = $1", measured.tenant_id)
     assert await waiting() == (0, 0)
+
+
+@pytest.mark.servers
+async def test_mail_that_is_neither_relayed_nor_sent_is_seen_to_wait(measured: Measured) -> None:
+    async def waiting(place: str) -> tuple[float, int]:
+        oldest = await measured.scraped("mail_oldest_seconds", place=place)
+        return await measured.scraped("mail_waiting", place=place), round(oldest / 60)
+
+    await ensure_stream(measured.bus, MAIL_STREAM)
+    assert (await waiting("outbox"), await waiting("stream")) == ((0, 0), (0, 0))
+    for number in (1, 2, 3):
+        row = (measured.tenant_id, str(number), b"", measured.now)
+        await measured.database.execute("INSERT INTO mail_outbox VALUES ($1, $2, $3, $4)", *row)
+        await measured.jetstream.publish(mail_subject("management", measured.tenant_id), b"")
+    measured.now += A_MINUTE_MS
+    assert (await waiting("outbox"), await waiting("stream")) == ((3, 1), (3, 1))
+    await measured.database.execute("DELETE FROM mail_outbox WHERE tenant_id = $1", measured.tenant_id)
+    assert await waiting("outbox") == (0, 0)
 
 
 @pytest.mark.heavy

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import base64
-import os
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from identity_common.outbox.mail import MailOutbox
-from identity_common.sealing import SealingKeys
-from identity_common.wire.mail import Mail, sealing_name
-from tests.support.management_api import Management, unique
+from identity_common.outbox.mail import MAX_BYTES
+from identity_common.wire.mail import STREAM_MAIL, Mail, SealedMail, mail_subject, sealing_name
+from tests.support.mail import MailTenant
+from tests.support.management_api import Management
 
-KEYS = SealingKeys([base64.b64encode(os.urandom(32)).decode()])
 VALUES = {"link": "/sign-in/recovery", "minutes": "15"}
 MAIL = Mail(kind="password-recovery", recipient="ada@id.test", user_id="u1", values=VALUES)
 
 
-async def test_mail_is_queued_sealed_and_only_if_its_transaction_commits(management: Management) -> None:
-    tenant_id = unique("mail")
-    outbox = MailOutbox(KEYS, tenant_id=tenant_id, clock=lambda: 42)
-    engine = create_async_engine(management.settings.database_url)
+@pytest.fixture
+async def mail(management: Management) -> AsyncIterator[MailTenant]:
+    async with MailTenant(management) as mail:
+        yield mail
+
+
+@pytest.mark.servers
+async def test_mail_is_queued_sealed_and_only_if_its_transaction_commits(mail: MailTenant) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with engine.begin() as connection:
-            await outbox.queue(connection, msgspec.structs.replace(MAIL, recipient="never@id.test"))
+        async with mail.engine.begin() as connection:
+            await mail.outbox.queue(connection, msgspec.structs.replace(MAIL, recipient="never@id.test"))
             raise ZeroDivisionError
-    async with engine.begin() as connection:
-        await outbox.queue(connection, MAIL)
-    await engine.dispose()
-    query = "SELECT id, sealed, created_at FROM mail_outbox WHERE tenant_id = $1"
-    (row,) = await management.database.fetch(query, tenant_id)
-    opened = KEYS.open(row["sealed"], name=sealing_name(row["id"]))
-    assert (msgspec.json.decode(opened, type=Mail), row["created_at"]) == (MAIL, 42)
-    assert b"ada@id.test" not in row["sealed"]
+    with pytest.raises(ValueError, match="too large"):
+        await mail.queue(msgspec.structs.replace(MAIL, values={"message": "a" * MAX_BYTES}))
+    await mail.queue(MAIL)
+    assert await mail.in_stream() == 1
+    message = await mail.jetstream.get_last_msg(STREAM_MAIL, mail_subject("management", mail.tenant_id))
+    assert message.data is not None
+    sealed = msgspec.json.decode(message.data, type=SealedMail)
+    assert msgspec.json.decode(mail.keys.open(sealed.sealed, name=sealing_name(sealed.id)), type=Mail) == MAIL
+    assert b"ada@id.test" not in sealed.sealed
+    assert message.headers is not None
+    assert message.headers["Nats-Msg-Id"] == f"{mail.tenant_id}:mail:{sealed.id}"
     assert repr(MAIL) == "Mail(kind='password-recovery')"

@@ -8,9 +8,17 @@ from typing import Final, cast
 
 import msgspec
 
-from identity_common.bus.streams import AUDIT_STREAM, MIRROR_DELIVERY, SERVICES_API, STREAMS, SUBSCRIBERS_API
+from identity_common.bus.streams import (
+    AUDIT_STREAM,
+    MAIL_STREAM,
+    MIRROR_DELIVERY,
+    SERVICES_API,
+    STREAMS,
+    SUBSCRIBERS_API,
+)
 from identity_common.wire.audit import AUDIT_HEAD_PREFIX, STREAM_AUDIT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
+from identity_common.wire.mail import STREAM_MAIL
 from stead.verify.feed.messages import SUBJECT_PREFIX
 
 
@@ -40,6 +48,8 @@ _NOT_VALID = f"{SUBJECT_PREFIX}.*"
 
 _AUDIT_STREAM = f"$JS.API.STREAM.CREATE.{STREAM_AUDIT}"
 
+_MAIL_STREAM = f"$JS.API.STREAM.CREATE.{STREAM_MAIL}"
+
 OPERATOR: Final = "operator"
 _STREAM_INFO = "STREAM.INFO.*"
 _OPERATOR_REQUESTS = ("STREAM.UPDATE.*", "STREAM.LEADER.STEPDOWN.*")
@@ -68,6 +78,9 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             # The audit trail is read by this service alone.
             *("identity-audit.*.management", "identity-audit.*.subject-tokens", _HEADS),
             *(_AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
+            # So is mail, which leaves its stream by an acknowledgement.
+            *("identity-mail.*.management", _MAIL_STREAM, *_reading(STREAM_MAIL), *_consuming(STREAM_MAIL)),
+            f"$JS.ACK.{STREAM_MAIL}.>",
         ),
         subscribe=(
             *("_INBOX_management.>", "identity-relay.*.management"),
@@ -79,6 +92,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         publish=(
             *("identity.>", "identity-relay.*.template", *_STREAMS, *_consuming(STREAM_STATE)),
             *("identity-audit.*.template", _AUDIT_STREAM),
+            *("identity-mail.*.template", _MAIL_STREAM),
         ),
         subscribe=(
             "_INBOX_template.>",
@@ -158,7 +172,7 @@ def streams_of(passwords: Mapping[str, str]) -> list[tuple[str, str]]:
     Args:
         passwords: The password of each user.
     """
-    of_services = [str(stream.name) for stream in (*STREAMS, AUDIT_STREAM)]
+    of_services = [str(stream.name) for stream in (*STREAMS, AUDIT_STREAM, MAIL_STREAM)]
     subscribers = (_SHARED_ACCOUNT, *map(_account_of, teams(passwords)))
     return [(SERVICES, stream) for stream in of_services] + [(account, STREAM_EVENTS) for account in subscribers]
 

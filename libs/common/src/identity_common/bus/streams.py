@@ -3,7 +3,8 @@
 Three hold the state. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot that a
 new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
 separate NATS account, from which no request can reach a service (docs/decisions/0009). The audit trail has its own
-stream. No service may change, purge or delete a stream: an operator scales them (``python -m provision streams``).
+stream, and so has mail, which leaves it once it is sent. No service may change, purge or delete a stream: an operator
+scales them (``python -m provision streams``).
 """
 
 from typing import Any, Final, NamedTuple
@@ -26,6 +27,8 @@ from identity_common.wire.events import (
     subject_prefix,
     watermark_subject,
 )
+from identity_common.wire.mail import KEPT_S as MAIL_KEPT_S
+from identity_common.wire.mail import MAIL_PREFIX, STREAM_MAIL
 from stead.event_types import CloudEvent
 
 SUBSCRIBERS_API: Final = "subscribers.$JS.API"
@@ -38,6 +41,8 @@ MIRROR_DELIVERY: Final = "identity-mirror"
 _DAY_S: Final = 86_400.0
 _KEPT_S: Final = 30 * _DAY_S
 _DUPLICATE_WINDOW_S: Final = 120.0
+_MAIL_DUPLICATE_WINDOW_S: Final = 3600.0
+"""A relay that was killed may start again much later, and a mail must not be sent twice."""
 _NAME_IN_USE: Final = 10058
 """Error of JetStream: a stream of this name exists with another configuration."""
 
@@ -82,6 +87,10 @@ AUDIT_STREAM: Final = _stream(
     duplicate_window=_DUPLICATE_WINDOW_S,
 )
 """Entries of the audit trail, which are not part of the state. Its publishers create it."""
+MAIL_STREAM: Final = _stream(
+    STREAM_MAIL, subjects=[f"{MAIL_PREFIX}.>"], max_age=MAIL_KEPT_S, duplicate_window=_MAIL_DUPLICATE_WINDOW_S
+).evolve(retention=RetentionPolicy.WORK_QUEUE)
+"""Mail until it is sent; an acknowledgement removes it. Its publishers create it."""
 SUBSCRIBERS_COPY: Final = _stream(
     STREAM_EVENTS,
     mirror=StreamSource(name=STREAM_EVENTS, external=ExternalStream(api=SERVICES_API, deliver=MIRROR_DELIVERY)),

@@ -14,6 +14,9 @@ from identity_common.wire.mail import Mail, sealing_name
 MAIL_CHANNEL: Final = "mail_outbox"
 """Channel of the notifications that wake the relay."""
 
+MAX_BYTES: Final = 24 * 1024
+"""Limit of a mail's JSON: what callers put into it is bounded where they take it."""
+
 _QUEUE = text(
     """
     WITH queued AS (
@@ -46,9 +49,15 @@ class MailOutbox:
         self._clock = clock
 
     async def queue(self, connection: AsyncConnection, mail: Mail) -> None:
-        """Queue a mail: it is sent only if the transaction of this connection commits."""
-        mail_id = new_id()
-        sealed = self._keys.seal(msgspec.json.encode(mail), name=sealing_name(mail_id))
+        """Queue a mail: it is sent only if the transaction of this connection commits.
+
+        Raises:
+            ValueError: The mail has more than ``MAX_BYTES``.
+        """
+        mail_id, content = new_id(), msgspec.json.encode(mail)
+        if len(content) > MAX_BYTES:
+            raise ValueError("the mail is too large")
+        sealed = self._keys.seal(content, name=sealing_name(mail_id))
         await connection.execute(
             _QUEUE,
             {

@@ -11,6 +11,11 @@ import msgspec
 STREAM_MAIL: Final = "IDENTITY_MAIL"
 MAIL_PREFIX: Final = "identity-mail"
 
+LIFETIME_S: Final = 86_400.0
+"""For how long a mail is tried."""
+KEPT_S: Final = LIFETIME_S + 3600.0
+"""How long the stream keeps a mail: longer than it is tried, so that the sender notices when its time is over."""
+
 MailSource = Literal["management", "template"]
 """A service that wants mail sent."""
 

@@ -16,6 +16,8 @@ from identity_common.outbox.audit_stream_relay import AuditStreamRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.lost_writes import LostWrites
 from identity_common.outbox.mail import MailOutbox
+from identity_common.outbox.mail_backlog import MailBacklog
+from identity_common.outbox.mail_relay import MailRelay
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import Restoration
@@ -86,6 +88,7 @@ class Shared:
             tenant_id=tenant_id,
             published=published,
         )
+        self._mail_relay = MailRelay(bus, settings.database_url, source="management", tenant_id=tenant_id)
         self._audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
         self._audit_ingestion = AuditIngestion(
             bus,
@@ -130,6 +133,9 @@ class Shared:
         audit_backlog = AuditBacklog(registry, samples, tenant_id=tenant_id)
         audit_backlog.measure_outbox("management", reader)
         audit_backlog.measure_stream(SUBJECT_TOKEN_LOG, connections.commands, limit=settings.audit_backlog)
+        mail_backlog = MailBacklog(registry, samples, tenant_id=tenant_id)
+        mail_backlog.measure_outbox(reader)
+        mail_backlog.measure_stream(bus)
         measure_lag(registry, samples, reader, bus, tenant_id=tenant_id)
 
     async def _start_with_database(self, lifetime: Lifetime) -> None:
@@ -141,6 +147,7 @@ class Shared:
         await self.head_keys.renew_seals(SealingKeys((*self._settings.audit_head_keys, *earlier)))
         lifetime.start(
             self._audit_relay.loop,
+            self._mail_relay.loop,
             self._subject_token_relay.loop,
             self._audit_ingestion.loop,
             self._password_checks,

@@ -16,6 +16,8 @@ from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.lost_writes import LostWrites
 from identity_common.outbox.mail import MailOutbox
+from identity_common.outbox.mail_backlog import MailBacklog
+from identity_common.outbox.mail_relay import MailRelay
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import Restoration
@@ -77,6 +79,7 @@ class Shared:
             tenant_id=tenant_id,
             published=self.published,
         )
+        self._mail_relay = MailRelay(bus, settings.database_url, source="template", tenant_id=tenant_id)
         self._audit_relay = AuditRelay(bus, settings.database_url, service="template", tenant_id=tenant_id)
         self._fan_out = FanOut(self.changes, settings.database_url, tenant_id=tenant_id, published=self.published)
         self.waiters = Waiters()
@@ -117,12 +120,18 @@ class Shared:
         measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=connections.bus)
         measure_outbox(registry, samples, connections.reader, tenant_id=settings.tenant_id)
         AuditBacklog(registry, samples, tenant_id=settings.tenant_id).measure_outbox("template", connections.reader)
+        MailBacklog(registry, samples, tenant_id=settings.tenant_id).measure_outbox(connections.reader)
         measure_fan_out(registry, samples, connections.reader, tenant_id=settings.tenant_id)
 
     async def _start_with_database(self, lifetime: Lifetime) -> None:
         await self.changes.prepare()
         lifetime.start(
-            self._relay, self._audit_relay.loop, self.management_events, self._fan_out.loop, *self._responders
+            self._relay,
+            self._audit_relay.loop,
+            self._mail_relay.loop,
+            self.management_events,
+            self._fan_out.loop,
+            *self._responders,
         )
 
     @asynccontextmanager
