@@ -200,6 +200,7 @@ WITHOUT_TEXTS = {
     "/template/changes",
     "/template/file",
     "/template/{kind:str}/{entry_id:str}/delete",
+    "/settings/sign-in",
     "/users/{user_id:str}/consents/{application_id:str}",
     "/users/invite",
     "/users/{user_id:str}/delete",

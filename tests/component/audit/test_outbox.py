@@ -220,6 +220,10 @@ async def test_every_write_of_management_service_leaves_one_entry(
     await write("UpdateImpersonationPolicy", "impersonation-policy.update", "PATCH", path, body)
     await history.send("PATCH", path, body)
 
+    path, body = "configs/sign-in", {"registrationDomains": ["a-value-of-a-policy.example"]}
+    await write("UpdateSignInPolicy", "sign-in-policy.update", "PATCH", path, body)
+    await history.send("PATCH", path, body)
+
     async with ScriptAnswers(management) as answers:
         key = "claims-function"
         script = {"script": "const getCustomJwtClaims = async () => ({});"}

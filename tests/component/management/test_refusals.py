@@ -43,6 +43,7 @@ GOOD = {
     "POST /api/roles/{role_id}/applications": {"applicationIds": ["x"]},
     "PUT /api/roles/{role_id}/applications": {"applicationIds": []},
     "PATCH /api/configs/impersonation": {"requireActor": False},
+    "PATCH /api/configs/sign-in": {"registration": "off"},
     "PUT /api/configs/jwt-customizer/{kind}": {"blockIssuanceOnError": False, "script": ""},
     "PATCH /api/configs/jwt-customizer/{kind}": {"blockIssuanceOnError": False},
     "POST /api/configs/jwt-customizer/test": {"tokenType": "access-token", "script": "", "token": {}, "context": {}},

@@ -19,6 +19,7 @@ from identity_common.wire.events import (
     RoleState,
     ScopeState,
     SecretState,
+    SignInPolicyState,
     UserState,
 )
 from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
@@ -39,6 +40,7 @@ KINDS: Final[dict[str, Any]] = {
     "narrowing": NarrowingState,
     "claims-function": ClaimsFunctionState,
     "impersonation-policy": ImpersonationPolicyState,
+    "sign-in-policy": SignInPolicyState,
     IMPERSONATION: ImpersonationEndsState,
 }
 PARTS: Final = {SecretState}
@@ -77,6 +79,7 @@ async def created_everything(own: Management) -> None:
     await saved(own)
     await own.client.post(f"/api/impersonations/{new_id()}/end")
     await own.client.patch("/api/configs/impersonation", json={"requireActor": True})
+    await own.client.patch("/api/configs/sign-in", json={"registration": "open"})
 
 
 async def republished_kinds(own: Management) -> set[str]:

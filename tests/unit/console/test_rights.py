@@ -29,6 +29,7 @@ def test_every_page_performs_an_operation_of_the_api() -> None:
         ("impersonations/end", {"Administrator", "Support lead"}),
         ("impersonations/new", {"Administrator"}),
         ("impersonations/policy", {"Administrator"}),
+        ("settings/sign-in", {"Administrator"}),
         ("users/x/roles", {"Administrator"}),
         ("users/x", {"Administrator"}),
         ("applications/x", {"Administrator", "Developer"}),

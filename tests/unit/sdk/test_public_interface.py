@@ -115,6 +115,7 @@ def test_the_public_names_are_these() -> None:
         "Scope",
         "SearchAnswer",
         "SignInForm",
+        "SignInPolicy",
         "SignInRequired",
         "SignedHead",
         "Storage",

@@ -23,6 +23,7 @@ _ROWS: Final = (
     ("resources(?:/.*)?", "ListResources", "UpdateResource"),
     ("claims(?:/.*)?", "GetClaimsFunction", "UpdateClaimsFunction"),
     ("impersonations/policy", "GetImpersonationPolicy", "UpdateImpersonationPolicy"),
+    ("settings/sign-in", "GetSignInPolicy", "UpdateSignInPolicy"),
     ("impersonations/new", "CreateSubjectToken", "CreateSubjectToken"),
     ("impersonations/end", "EndImpersonations", "EndImpersonations"),
     ("impersonations(?:/.*)?", "ListImpersonations", "EndImpersonation"),

@@ -38,6 +38,7 @@ from management_service.roles.routes import (
 )
 from management_service.search.routes import SearchController
 from management_service.settings import Settings
+from management_service.sign_in_policy.routes import SignInPolicyController
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.users.routes import UserController
 
@@ -64,6 +65,7 @@ _CONTROLLERS: Final = (
     ImpersonationsController,
     UserImpersonationController,
     ImpersonationPolicyController,
+    SignInPolicyController,
     ClaimsFunctionTestController,
     ClaimsFunctionController,
     LogController,

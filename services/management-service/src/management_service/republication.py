@@ -19,7 +19,7 @@ from management_service.applications.service import application_state
 from management_service.claims_function import store as claims_function_store
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import function_state
-from management_service.impersonation_policy.service import record_policy
+from management_service.impersonation_policy.service import record_policy as record_impersonation_policy
 from management_service.impersonations.service import record_slots
 from management_service.resources import store as resource_store
 from management_service.resources.service import resource_state, scope_state
@@ -28,6 +28,7 @@ from management_service.roles import store as role_store
 from management_service.roles.assignments import record_assignment
 from management_service.roles.service import role_state
 from management_service.schema import application_secrets, applications, resources, role_scopes, roles, scopes, users
+from management_service.sign_in_policy.service import record_policy as record_sign_in_policy
 from management_service.users import store as user_store
 from management_service.users.service import user_state
 
@@ -38,7 +39,9 @@ _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 def republication_steps(tenant_id: str) -> tuple[Step, ...]:
     """Return one step for each table of aggregates of a tenant."""
     steps = (
-        record_policy,  # first: a replica that starts meanwhile must not know a client before it
+        # First: a replica that starts meanwhile must not know a client before it.
+        record_impersonation_policy,
+        record_sign_in_policy,
         *(_record_resources, _record_scopes, _record_roles, _record_applications, _record_users),
         *(_record_claims_functions, record_slots),
     )

@@ -277,6 +277,14 @@ impersonation_policies = Table(
 )
 """Ids of roles in an array, not in a relation: minting reads a policy in the statement that finds the user."""
 
+sign_in_policies = Table(
+    "sign_in_policies",
+    metadata,
+    tenant_id(),
+    Column("registration", Key, nullable=False),
+    Column("registration_domains", ARRAY(Text), nullable=False),
+)
+
 claims_functions = Table(
     "claims_functions",
     metadata,

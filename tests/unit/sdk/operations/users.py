@@ -13,6 +13,7 @@ from stead import (
     PermissionsForResource,
     PermissionsInOrganization,
     ResourceConsent,
+    SignInPolicy,
 )
 from tests.unit.sdk.operations.entities import (
     IMPERSONATION,
@@ -216,5 +217,21 @@ ROWS: list[Row] = [
         None,
         (IMPERSONATION,),
         [Impersonation(id="i1", user_id="u1", created_at=1, expires_at=2)],
+    ),
+    (
+        lambda c: c.sign_in_policy.get(),
+        "GET",
+        "/api/configs/sign-in",
+        None,
+        {"tenantId": "default", "registration": "domains", "registrationDomains": ["example.com"]},
+        SignInPolicy(registration="domains", registration_domains=("example.com",)),
+    ),
+    (
+        lambda c: c.sign_in_policy.update(registration=None, registration_domains=iter(["example.com"])),
+        "PATCH",
+        "/api/configs/sign-in",
+        {"registration": None, "registrationDomains": ["example.com"]},
+        {"tenantId": "default", "registration": "off", "registrationDomains": ["example.com"]},
+        SignInPolicy(registration_domains=("example.com",)),
     ),
 ]

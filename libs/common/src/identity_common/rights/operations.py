@@ -144,6 +144,8 @@ _ROWS: Final[Mapping[str, str]] = {
     "ActivateClaimsFunctionVersion": "claims",
     "GetImpersonationPolicy": "config:read",
     "UpdateImpersonationPolicy": "config",
+    "GetSignInPolicy": "config:read",
+    "UpdateSignInPolicy": "config",
     # Keys of the audit trail are keys: who reads the trail needs only the public ones, which are open.
     "ListNotValidKeys": "keys:read",
     "ListPrivateKeys": "keys:read",

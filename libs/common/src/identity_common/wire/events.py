@@ -25,6 +25,7 @@ _PREFIX_OF: Final = {f"/{source}": prefix for source, prefix in _PREFIX.items()}
 ApplicationType = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
 RoleType = Literal["User", "MachineToMachine"]
 HolderKind = Literal["user", "application"]
+RegistrationMode = Literal["off", "invited", "domains", "open"]
 NarrowedKind = Literal["scope", "user", "application"]
 SecretMethod = Literal["client_secret_basic", "client_secret_post"]
 
@@ -225,6 +226,16 @@ class ImpersonationPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_d
 
     require_actor: bool = False
     excluded_role_ids: tuple[str, ...] = ()
+
+
+class SignInPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What token-service shows of the tenant's policy of signing in. Never published: the default.
+
+    Attributes:
+        registration: Whether the sign-in page offers to register; which addresses may, management-service judges.
+    """
+
+    registration: RegistrationMode = "off"
 
 
 class ClaimsFunctionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -94,6 +94,7 @@ class _Client(Generic[R]):
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
         self.impersonations: groups.Impersonations[R] = groups.Impersonations(run, is_async=is_async)
         self.impersonation_policy: groups.ImpersonationPolicy[R] = groups.ImpersonationPolicy(run, is_async=is_async)
+        self.sign_in_policy: groups.SignInPolicy[R] = groups.SignInPolicy(run, is_async=is_async)
 
     @property
     def last_revision(self) -> str | None:
@@ -169,6 +170,7 @@ class ManagementClient(_Client[Run]):
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.
+        sign_in_policy: Who may register.
     """
 
     def __init__(
@@ -316,6 +318,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.
+        sign_in_policy: Who may register.
     """
 
     def __init__(

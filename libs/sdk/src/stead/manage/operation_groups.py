@@ -24,6 +24,7 @@ from stead.manage.operations import (
     organizations,
     resources,
     roles,
+    sign_in_policy,
     subject_tokens,
     users,
 )
@@ -298,3 +299,10 @@ class ImpersonationPolicy(Group[R]):
 
     get = _Method(impersonation_policy.get_impersonation_policy)
     update = _Method(impersonation_policy.update_impersonation_policy)
+
+
+class SignInPolicy(Group[R]):
+    """``client.sign_in_policy``: who may register."""
+
+    get = _Method(sign_in_policy.get_sign_in_policy)
+    update = _Method(sign_in_policy.update_sign_in_policy)

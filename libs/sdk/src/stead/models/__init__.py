@@ -53,6 +53,7 @@ from stead.models.organizations import (
 )
 from stead.models.resources import Resource, ResourceReference, ResourceScope, Role, Scope
 from stead.models.search import SearchAnswer, SearchGroup, SearchResult
+from stead.models.sign_in_policy import SignInPolicy
 from stead.models.users import (
     Consent,
     EffectivePermissions,
@@ -120,6 +121,7 @@ __all__ = [
     "SearchAnswer",
     "SearchGroup",
     "SearchResult",
+    "SignInPolicy",
     "SignedHead",
     "SubjectToken",
     "TemplateChange",

@@ -23,6 +23,7 @@ from management_service.roles.service import Roles
 from management_service.search.organizations import OrganizationSearch
 from management_service.search.service import Search
 from management_service.settings import Settings
+from management_service.sign_in_policy.service import SignInPolicies
 from management_service.users.service import Users
 
 
@@ -68,6 +69,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
             management_api=settings.management_api_resource,
         ),
         "impersonation_policies": ImpersonationPolicies(reader, changes, tenant_id=tenant_id),
+        "sign_in_policies": SignInPolicies(reader, changes, tenant_id=tenant_id),
         "claims_functions": shared.claims_functions,
         "impersonations": Impersonations(
             changes,

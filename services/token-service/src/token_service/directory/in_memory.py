@@ -25,6 +25,7 @@ from identity_common.wire.events import (
     ResourceState,
     RoleState,
     ScopeState,
+    SignInPolicyState,
     Watermark,
     event_subject,
     watermark_subject,
@@ -48,6 +49,7 @@ def _subjects(tenant_id: str) -> list[str]:
         ("assignment", "application", "*"),
         ("claims-function", "*"),
         ("impersonation-policy", "*"),
+        ("sign-in-policy", "*"),
     )
     return [
         *(event_subject("management", tenant_id, *kind) for kind in management),
@@ -84,6 +86,7 @@ class InMemoryDirectory:
         has_new_third_parties: Set when it is loaded and when an application becomes third-party; its reader clears it.
         has_claims_function: Set while there is a claims function of any kind.
         impersonation_policy: The policy of impersonations.
+        sign_in_policy: The policy of signing in.
     """
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
@@ -92,6 +95,7 @@ class InMemoryDirectory:
         self.has_new_third_parties = asyncio.Event()
         self.has_claims_function = asyncio.Event()
         self.impersonation_policy = ImpersonationPolicyState()
+        self.sign_in_policy = SignInPolicyState()
         self._applications: dict[str, ApplicationState] = {}
         self._deleted_applications: set[str] = set()
         self._application_roles: dict[str, tuple[str, ...]] = {}
@@ -302,19 +306,13 @@ class InMemoryDirectory:
             else:
                 self._scopes.put(scope.id, (scope.resource_id, scope.name), scope.description)
         elif kind == "role":
-            role = msgspec.json.decode(data, type=RoleState)
-            if role.deleted:
-                self._role_scopes.remove(role.id)
-                self._role_names.pop(role.id, None)
-                self._role_descriptions.pop(role.id, None)
-            else:
-                self._role_scopes.put(role.id, role.scope_ids)
-                self._role_names[role.id] = role.name
-                self._role_descriptions[role.id] = role.description
+            self._put_role(msgspec.json.decode(data, type=RoleState))
         elif kind == "claims-function":
             self._put_claims_function(msgspec.json.decode(data, type=ClaimsFunctionState))
         elif kind == "impersonation-policy":
             self.impersonation_policy = msgspec.json.decode(data, type=ImpersonationPolicyState)
+        elif kind == "sign-in-policy":
+            self.sign_in_policy = msgspec.json.decode(data, type=SignInPolicyState)
 
     def _put_of_template(self, kind: str, data: msgspec.Raw) -> None:
         if kind == "permission":
@@ -332,6 +330,16 @@ class InMemoryDirectory:
             if earlier is not None and application.is_third_party and not earlier.is_third_party:
                 self.has_new_third_parties.set()
         self._origins[application.id] = registered_origins(application)
+
+    def _put_role(self, role: RoleState) -> None:
+        if role.deleted:
+            self._role_scopes.remove(role.id)
+            self._role_names.pop(role.id, None)
+            self._role_descriptions.pop(role.id, None)
+        else:
+            self._role_scopes.put(role.id, role.scope_ids)
+            self._role_names[role.id] = role.name
+            self._role_descriptions[role.id] = role.description
 
     def _put_claims_function(self, function: ClaimsFunctionState) -> None:
         if function.deleted:

@@ -27,6 +27,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "keyId": "z9l3jrx2kq0v8m4b7n1c5",
     "requireContext": ["reason", "ticketId"],
     "excludedRoles": ["c5z9l3jrx2kq0v8m4b7n1"],
+    "registrationDomains": ["example.com"],
     "secretName": "rotated in November",
     "name": "orders:read",
     "description": "May read orders",

@@ -1,0 +1,54 @@
+"""``/api/configs/sign-in``: the policy of signing in."""
+
+import msgspec
+from litestar import Controller, get, patch
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from identity_common.fields import Answer
+from identity_common.wire.events import RegistrationMode
+from management_service.sign_in_policy.rules import SignInPolicyUpdate
+from management_service.sign_in_policy.service import SignInPolicies
+from management_service.sign_in_policy.store import SignInPolicy
+
+
+class SignInPolicyAnswer(Answer):
+    """The policy of signing in.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        registration: Which e-mail addresses may register: ``off``; ``invited`` for those with an open invitation to an
+            organization, ``domains`` for those of some domains, ``open`` for all.
+        registration_domains: The domains of ``domains``, sorted, as A-labels (``xn--…``) in lower case.
+    """
+
+    tenant_id: str
+    registration: RegistrationMode
+    registration_domains: list[str]
+
+
+class SignInPolicyController(Controller):
+    """The policy of signing in; there is always one."""
+
+    path = "/configs/sign-in"
+    tags = ("Sign-in",)
+
+    @get("/", operation_id="GetSignInPolicy", summary="Get the policy of signing in")
+    async def get_policy(self, sign_in_policies: NamedDependency[SignInPolicies]) -> SignInPolicyAnswer:
+        """Get who may register."""
+        return _answer(await sign_in_policies.get())
+
+    @patch("/", operation_id="UpdateSignInPolicy", summary="Change the policy of signing in")
+    async def update_policy(
+        self, data: JSONBody[SignInPolicyUpdate], sign_in_policies: NamedDependency[SignInPolicies]
+    ) -> SignInPolicyAnswer:
+        """Change the given members. Users who have registered before stay.
+
+        A link that was sent before is refused if its address may no longer register. `domains` needs at least one
+        domain (422 `sign_in.domains_required`); addresses of its subdomains may not register.
+        """
+        return _answer(await sign_in_policies.update(data))
+
+
+def _answer(policy: SignInPolicy) -> SignInPolicyAnswer:
+    return msgspec.convert(policy, SignInPolicyAnswer, from_attributes=True)
