@@ -14,7 +14,8 @@ PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles everything.
 unexport PYTHONDONTWRITEBYTECODE
 CLIENTS := tests/clients/python
-PAGES := services/token-service/src/token_service/sign_in/pages services/console/src/console
+PAGES := services/token-service/src/token_service/sign_in/pages services/console/src/console \
+	services/management-service/src/management_service/mail
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 

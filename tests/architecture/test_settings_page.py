@@ -37,4 +37,5 @@ def test_the_addresses_and_keys_alone_are_secret() -> None:
         "NATS_URL",
         "POSTGRES_URL",
         "REDIS_URL",
+        "SMTP_URL",
     ]

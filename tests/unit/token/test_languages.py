@@ -19,6 +19,7 @@ from console import languages as console
 from console.rendering import TEMPLATES as CONSOLE_TEMPLATES
 from identity_common.pages.languages import SOURCE_LANGUAGE
 from identity_common.pages.rendering import environment
+from management_service.mail import texts as mail
 from token_service.sign_in.pages.languages import CATALOGUES, LANGUAGES
 from token_service.sign_in.pages.views import TEMPLATES
 
@@ -76,7 +77,11 @@ def catalogue(path: Path) -> Catalog:
         return read_po(source, abort_invalid=True)
 
 
-SETS = {"sign-in": (CATALOGUES, TEMPLATES), "console": (console.CATALOGUES, CONSOLE_TEMPLATES)}
+SETS = {
+    "sign-in": (CATALOGUES, TEMPLATES),
+    "console": (console.CATALOGUES, CONSOLE_TEMPLATES),
+    "mail": (mail.CATALOGUES, mail.TEMPLATES),
+}
 TRANSLATED = [
     pytest.param(path, templates, id=f"{name}-{path.stem}")
     for name, (catalogues, templates) in SETS.items()
@@ -85,7 +90,7 @@ TRANSLATED = [
 
 
 def test_every_set_of_pages_has_the_same_languages() -> None:
-    assert set(console.LANGUAGES.by_tag) == set(LANGUAGES.by_tag)
+    assert set(console.LANGUAGES.by_tag) == set(mail.LANGUAGES.by_tag) == set(LANGUAGES.by_tag)
 
 
 @pytest.mark.parametrize(("path", "templates"), TRANSLATED)

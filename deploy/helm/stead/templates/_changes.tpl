@@ -74,7 +74,7 @@ change the object that they are given. */ -}}
 {{- range $name, $value := dict "BASE_URL" "baseUrl" "TRUSTED_PROXIES" "trustedProxies" -}}
   {{- if hasKey $ $name }}{{ fail (printf "settings: give %s as the value %s" $name $value) }}{{ end -}}
 {{- end -}}
-{{- range list "DATABASE_URL" "REDIS_URL" "NATS_URL" "KEY_ENCRYPTION_KEYS" "ENVIRONMENT_VARIABLE_KEYS" "AUDIT_HEAD_KEYS" "MAIL_KEYS" "COOKIE_KEYS" -}}
+{{- range list "DATABASE_URL" "REDIS_URL" "NATS_URL" "KEY_ENCRYPTION_KEYS" "ENVIRONMENT_VARIABLE_KEYS" "AUDIT_HEAD_KEYS" "MAIL_KEYS" "COOKIE_KEYS" "SMTP_URL" -}}
   {{- if hasKey $ . }}{{ fail (printf "settings: %s is a secret: put it into the existingSecret" .) }}{{ end -}}
 {{- end -}}
 {{- end -}}

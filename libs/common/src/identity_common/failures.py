@@ -10,7 +10,7 @@ import msgspec
 
 from identity_common.fields import MAX_RELATED
 
-Store = Literal["postgresql", "redis", "nats"]
+Store = Literal["postgresql", "redis", "nats", "smtp"]
 
 _STORE_OF_DRIVER: Final[dict[str, Store]] = {
     "asyncpg": "postgresql",

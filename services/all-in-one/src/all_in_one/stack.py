@@ -32,7 +32,7 @@ from all_in_one.dispatcher import AsgiApp, Dispatcher
 from all_in_one.errors import StackError
 from all_in_one.home import home_page
 from identity_common.http.server import SERVER_OPTIONS
-from identity_common.settings import InvalidSettingsError, ServiceSettings
+from identity_common.settings import InvalidSettingsError, ServiceSettings, is_secret
 from identity_common.stores.migrations import UnknownSchemaError
 from identity_common.telemetry.logs import get_logger
 from identity_common.version import VERSION
@@ -224,11 +224,11 @@ def _environment(settings: management_service.settings.Settings) -> dict[str, st
 
 
 def _changed(settings: ServiceSettings) -> dict[str, object]:
-    """Return the variables whose values differ from the defaults; never a secret, as secrets have no default."""
+    """Return the variables whose values differ from the defaults; never a secret."""
     return {
         field.name.upper(): getattr(settings, field.name)
         for field in msgspec.structs.fields(settings)
-        if not field.required and getattr(settings, field.name) != field.default
+        if not field.required and not is_secret(field.type) and getattr(settings, field.name) != field.default
     }
 
 

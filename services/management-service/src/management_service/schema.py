@@ -110,6 +110,23 @@ mailed_links = Table(
     Index("mailed_links_by_user", "tenant_id", "user_id"),
 )
 
+mail_failures = Table(
+    "mail_failures",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("recipient", Text, nullable=False),
+    Column("user_id", Key),
+    Column("code", Integer),
+    Column("answer", Text, nullable=False),
+    Column("occurred_at", BigInteger, nullable=False),
+    reference("mail_failures", "user_id", "users"),
+    Index("mail_failures_by_time", "tenant_id", "occurred_at", "id"),
+    Index("mail_failures_by_user", "tenant_id", "user_id"),
+)
+
 applications = Table(
     "applications",
     metadata,

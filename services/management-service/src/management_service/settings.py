@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from identity_common.mail_addresses import MalformedAddressError, sender_of
+from identity_common.names import name_problem
+from identity_common.pages.looks import color_problem
 from identity_common.settings import AfterLostWrites, ApiSettings, Secret
+from identity_common.smtp_address import MalformedSmtpAddressError, SmtpAddress
 
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
@@ -24,6 +28,15 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``, or by sentinels (``redis+sentinel://``); holds subject tokens
             and counts of sign-in attempts.
+        smtp_url: Address of the mail server: ``smtps://user:password@host:465`` (TLS), or ``smtp://…@host:587``
+            (STARTTLS). Without it, and without ``mail_folder``, no mail is sent, and what needs mail is off.
+        smtp_require_tls: Whether ``smtp://`` requires STARTTLS; if not, mails and links are sent in clear text.
+        smtp_timeout_s: How long the mail server may take for a connection, and for a mail.
+        mail_from: Sender of all mail, needed with ``smtp_url``: ``stead@example.com`` or ``Stead <stead@example.com>``.
+        mail_name: Name in mails that no application wants.
+        mail_color: Colour of their buttons; at least 4.5:1 in contrast with white.
+        mail_language: Language of mails to users without one: a tag such as ``de``.
+        mail_folder: Directory that keeps mails instead of sending them, shown at ``/mail``; for development.
         redis_replicas: How many replicas of Redis must acknowledge the end of an impersonation; 0 if none can be
             promoted. As for token-service, which with any refuses subject tokens that were stored with 0.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
@@ -62,6 +75,14 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     environment_variable_keys: tuple[Secret, ...]
     audit_head_keys: tuple[Secret, ...]
     mail_keys: tuple[Secret, ...]
+    smtp_url: Secret = ""
+    smtp_require_tls: bool = True
+    smtp_timeout_s: float = 60.0
+    mail_from: str = ""
+    mail_name: str = "Stead"
+    mail_color: str = "#0b5d66"
+    mail_language: Literal["en", "de"] = "en"
+    mail_folder: str = ""
     redis_replicas: int = 0
     subject_token_ttl_s: int = 600
     allow_http_loopback_redirects: bool = False
@@ -96,20 +117,23 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             for name in _SECRET_NAMES
             if values.get(name) and not _is_name(values[name])
         ]
-        return (
-            found
-            + cls._wrong_key_rings(values)
-            + cls.too_small(
-                values,
-                database_connections=1,
-                password_hashing_threads=1,
-                password_window_s=1,
-                password_attempts_per_account=1,
-                audit_retention_days=1,
-                audit_backlog=1,
-                redis_replicas=0,
-            )
+        found += cls._wrong_key_rings(values) + cls._wrong_mail(values)
+        return found + cls.too_small(
+            values,
+            database_connections=1,
+            password_hashing_threads=1,
+            password_window_s=1,
+            password_attempts_per_account=1,
+            audit_retention_days=1,
+            audit_backlog=1,
+            redis_replicas=0,
+            smtp_timeout_s=1,
         )
+
+    @property
+    def sends_mail(self) -> bool:
+        """Whether mail is sent, if only into a folder; otherwise what needs mail is off."""
+        return bool(self.smtp_url or self.mail_folder)
 
     @classmethod
     def _wrong_key_rings(cls, values: Mapping[str, Any]) -> list[str]:
@@ -119,6 +143,31 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             found.append("AUDIT_HEAD_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS, which token-service knows")
         if not mail.isdisjoint(shared | own):
             found.append("MAIL_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS or AUDIT_HEAD_KEYS")
+        return found
+
+    @staticmethod
+    def _wrong_mail(values: Mapping[str, Any]) -> list[str]:
+        found = []
+        if smtp_url := values.get("smtp_url"):
+            try:
+                has_login = SmtpAddress.parse(smtp_url).user is not None
+            except MalformedSmtpAddressError as error:
+                found.append(f"SMTP_URL: {error}")
+            else:
+                if has_login and smtp_url.startswith("smtp:") and not values.get("smtp_require_tls", True):
+                    found.append("SMTP_REQUIRE_TLS: must not be false, since SMTP_URL has a password")
+            if not values.get("mail_from"):
+                found.append("MAIL_FROM: must be set with SMTP_URL")
+        try:
+            sender_of(values.get("mail_from") or "stead@localhost")
+        except MalformedAddressError as error:
+            found.append(f"MAIL_FROM: {error}")
+        if values.get("mail_folder") and (smtp_url or values.get("environment") != "development"):
+            found.append("MAIL_FOLDER: is for development, and without SMTP_URL")
+        if problem := color_problem(values.get("mail_color", "#000000")):
+            found.append(f"MAIL_COLOR: {problem}")
+        if name_problem(values.get("mail_name", "Stead")):
+            found.append("MAIL_NAME: must be a name of 1 to 128 visible characters")
         return found
 
 

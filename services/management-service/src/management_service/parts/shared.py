@@ -36,6 +36,7 @@ from management_service.authentication import Authentication
 from management_service.links.answers import AccountLinkAnswers
 from management_service.parts.claims_function import claims_functions
 from management_service.parts.connections import Connections
+from management_service.parts.mail import mail_sender
 from management_service.parts.shared_with_commands import changes, sign_in_attempts
 from management_service.passwords.checks import PasswordChecks
 from management_service.passwords.hashing import Passwords
@@ -89,6 +90,7 @@ class Shared:
             published=published,
         )
         self._mail_relay = MailRelay(bus, settings.database_url, source="management", tenant_id=tenant_id)
+        self._mail_sender = mail_sender(settings, bus, self.registry)
         self._audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
         self._audit_ingestion = AuditIngestion(
             bus,
@@ -148,6 +150,7 @@ class Shared:
         lifetime.start(
             self._audit_relay.loop,
             self._mail_relay.loop,
+            self._mail_sender.loop,
             self._subject_token_relay.loop,
             self._audit_ingestion.loop,
             self._password_checks,

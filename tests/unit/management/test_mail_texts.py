@@ -1,0 +1,93 @@
+"""The texts of mail: every kind in every language, from the values that it needs."""
+
+import re
+from typing import get_args, get_type_hints
+
+import msgspec
+import pytest
+
+from identity_common.smtp_address import MalformedSmtpAddressError, SmtpAddress
+from identity_common.wire.mail import Mail, MailKind
+from management_service.mail.texts import LANGUAGES, VALUES, Look, MailTexts, UnusableMailError
+from management_service.settings import Settings
+
+TEXTS = MailTexts(base_url="https://id.test")
+LOOK = Look("Acme", "#aa0055")
+OPTIONAL = {"inviter": "Grace", "message": "Welcome!\nYours", "minutes": "2880", "link": "/a"}
+
+
+def mail(kind: MailKind, language: str, **others: str) -> Mail:
+    given = {"link": "/sign-in/x?a=1&b=2#secret", "minutes": "15"}
+    needed = {name: given.get(name, f"the {name}") for name in VALUES[kind]}
+    return Mail(kind=kind, recipient="ada@id.test", language=language, values=others | needed)
+
+
+@pytest.mark.parametrize("language", LANGUAGES.by_tag)
+def test_every_kind_has_a_text_in_every_language(language: str) -> None:
+    assert set(VALUES) == set(get_args(MailKind))
+    for kind, needed in VALUES.items():
+        for others in ({}, OPTIONAL):
+            text = TEXTS.text(mail(kind, language, **others), LOOK)
+            assert (text.language, "\n" in text.subject) == (language, False)
+            for name in needed:
+                shown = {"link": "https://id.test/sign-in/x?a=1&b=2#secret", "minutes": "15"}.get(name, f"the {name}")
+                assert shown in text.plain + text.subject, (kind, name)
+            assert "<" not in text.plain
+            assert re.search(r"http:|<img|<link|<script|@import|url\(", text.html) is None
+            assert text.html.count("https://") == 2 * ("link" in needed or bool(others))
+
+
+def test_every_text_of_another_language_is_translated() -> None:
+    for tag in set(LANGUAGES.by_tag) - {"en"}:
+        for kind in VALUES:
+            assert TEXTS.text(mail(kind, tag), LOOK).subject != TEXTS.text(mail(kind, "en"), LOOK).subject
+
+
+def test_an_unknown_language_gets_the_default() -> None:
+    assert MailTexts(base_url="https://id.test", language="de").text(mail("registration", "tlh"), LOOK).language == "de"
+    assert set(get_args(get_type_hints(Settings)["mail_language"])) == set(LANGUAGES.by_tag)
+
+
+def test_names_are_isolated_only_where_the_direction_of_the_text_changes() -> None:
+    def subject(organization: str) -> str:
+        values = {"link": "/a", "organization": organization}
+        return TEXTS.text(Mail(kind="organization-invitation", recipient="a@b.test", values=values), LOOK).subject
+
+    assert subject("Acme") == "Invitation to Acme"
+    assert subject("\u05d0\u05d1") == "Invitation to \u2068\u05d0\u05d1\u2069"
+
+
+@pytest.mark.parametrize("link", ["https://evil.test/", "//evil.test", "a", "", "/a b", "/a\n", "/\u00e4", "/\\evil"])
+def test_a_link_is_a_path_below_our_own_address(link: str) -> None:
+    values = {"link": link, "minutes": "15"}
+    with pytest.raises(UnusableMailError):
+        TEXTS.text(Mail(kind="registration", recipient="a@b.test", values=values), LOOK)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("smtps://mail.test", ("mail.test", 465, True, None, None)),
+        ("smtp://a%40b:p%3Aq@mail.test:2525", ("mail.test", 2525, False, "a@b", "p:q")),
+        ("smtp://[::1]", ("::1", 587, False, None, None)),
+    ],
+)
+def test_addresses_of_mail_servers_are_read(text: str, address: tuple[object, ...]) -> None:
+    assert msgspec.structs.astuple(SmtpAddress.parse(text)) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mail.test",
+        "http://mail.test",
+        "smtp://",
+        "smtp://mail.test/a",
+        "smtp://a@mail.test",
+        "smtp://m:x",
+        "smtp://m?a",
+    ],
+)
+def test_other_texts_are_not_addresses_of_mail_servers(text: str) -> None:
+    with pytest.raises(MalformedSmtpAddressError):
+        SmtpAddress.parse(text)
