@@ -87,6 +87,7 @@ TRIGGERS: Final[dict[str, tuple[Callable[[Case], Any], tuple[str, ...]]]] = {
         lambda case: case.world.management.users.withdraw_consent(case.user, case.client.id),
         FAMILY,
     ),
+    "session ended": (lambda case: case.world.management.users.end_session(case.user, case.session_id), FAMILY),
     "signed out of the client": (lambda case: case.sign_out(case.world.stack.http, case.id_token), FAMILY),
     "user suspended": (lambda case: case.world.management.users.suspend(case.user), OF_THE_USER),
     "password changed": (lambda case: case.world.management.users.set_password(case.user, A_PASSWORD), OF_THE_USER),

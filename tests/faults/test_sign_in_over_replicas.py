@@ -14,7 +14,7 @@ import redis
 
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
-from stead import ManagementClient
+from stead import ManagementClient, Unavailable
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.impersonation import Application, Impersonation
@@ -207,12 +207,18 @@ def test_with_postgresql_down_codes_and_refresh_tokens_answer_503_and_recover(
     eventually(lambda: client.refresh(refresh_token).status_code == 200)
 
 
-def test_with_redis_down_codes_and_refresh_tokens_answer_503_and_recover(
-    own_servers: EmbeddedServers, client: Application
+def test_with_redis_down_codes_refresh_tokens_and_sessions_answer_503_and_recover(
+    own_servers: EmbeddedServers, client: Application, management: ManagementClient, impersonation: Impersonation
 ) -> None:
     tokens = client.tokens()
     form = client.sign_in()
+    users, user_id = management.users, impersonation.user_id
+    assert list(users.sessions(user_id)) == []
     with stopped(own_servers.valkey):
+        with pytest.raises(Unavailable):
+            list(users.sessions(user_id))
+        with pytest.raises(Unavailable):
+            users.end_session(user_id, "s1")
         assert client.is_active(tokens["access_token"]) is None
         for answer in (
             client.refresh(tokens["refresh_token"]),
@@ -222,3 +228,4 @@ def test_with_redis_down_codes_and_refresh_tokens_answer_503_and_recover(
             assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
     eventually(lambda: client.is_active(tokens["access_token"]) is False)  # its revocation was already in PostgreSQL
     eventually(lambda: client.refresh(tokens["refresh_token"]).status_code == 200)
+    assert list(users.sessions(user_id)) == []

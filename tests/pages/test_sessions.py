@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2 as httpx
 import jwt
 import pytest
 
+from stead import NotFound, SignInSession
 from tests.support.at_a_browser import Person, application, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.world import Client, World
@@ -286,3 +288,123 @@ def test_a_form_too_large_to_be_stored_leaves_a_way_to_sign_out(person: Person, 
     assert heading(page) == "Sign out?"
     assert heading(person.send(page, decision="sign-out")) == "You are signed out"
     assert not is_alive(person, spa, tokens)
+
+
+MINE = "/api/my-account/sessions"
+OF_ONE = {"scope": "openid account offline_access", "resource": None}
+
+
+def bearer(tokens: dict[str, Any]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {tokens['access_token']}"}
+
+
+def listed(person: Person, tokens: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = person.world.stack.http.get(MINE, headers=bearer(tokens))
+    assert answer.status_code == 200, answer.text
+    return list(answer.json())
+
+
+def test_the_sessions_of_a_user_are_listed_and_ended(person: Person, spa: Client, other: Client) -> None:
+    users = person.world.management.users
+    assert list(users.sessions(person.user_id)) == []
+    person.browser.headers["User-Agent"] = "Firefox <script>"
+    phone = tokens_of(person, spa)
+    person.browser = person.new_browser()
+    person.browser.headers["User-Agent"] = f"\u202e{'x' * 1_000}"  # as UTF-8, which is read as Latin-1
+    laptop, elsewhere = tokens_of(person, spa), tokens_of(person, other)
+    verifier = Verifier()
+    under_way = callback(person.authorize(other, verifier=verifier))["code"]
+
+    newest, oldest = users.sessions(person.user_id)
+    assert newest == SignInSession(
+        id=session_of(laptop),
+        user_id=person.user_id,
+        tenant_id="default",
+        created_at=newest.created_at,
+        signed_in_at=newest.created_at,
+        expires_at=newest.expires_at,
+        address="127.0.0.1",
+        user_agent=f"â®{'x' * 254}",
+    )
+    assert newest.expires_at is not None
+    assert newest.created_at < newest.expires_at
+    assert (oldest.id, oldest.user_agent) == (session_of(phone), "Firefox <script>")
+
+    users.end_session(person.user_id, newest.id)
+    assert [each.id for each in users.sessions(person.user_id)] == [oldest.id]
+    assert not is_alive(person, spa, laptop)
+    assert not is_alive(person, other, elsewhere)
+    redemption = {"grant_type": "authorization_code", "client_id": other.id, "code": under_way}
+    redemption |= {"redirect_uri": REDIRECT_URI, "code_verifier": verifier.secret}
+    assert person.world.stack.token_request(redemption).json()["error"] == "invalid_grant"
+    assert callback(person.authorize(spa, prompt="none"))["error"] == "login_required"
+    assert is_alive(person, spa, phone)
+    with pytest.raises(NotFound):
+        users.end_session(person.user_id, newest.id)
+
+    users.set_password(person.user_id, "a password unlike the earlier one")
+    person.world.caught_up()
+    assert list(users.sessions(person.user_id)) == []
+
+
+def test_users_see_and_end_their_own_sessions_only(world: World, person: Person, spa: Client) -> None:
+    stranger = Person(world)
+    theirs = session_of(tokens_of(stranger, spa))
+    here = tokens_of(person, spa, **OF_ONE)
+    person.browser = person.new_browser()
+    there = tokens_of(person, spa, **OF_ONE)
+    assert [(each["id"], each["isCurrent"]) for each in listed(person, here)] == [
+        (session_of(there), False),
+        (session_of(here), True),
+    ]
+    page = world.stack.http.get(f"{MINE}?page=2&page_size=1", headers=bearer(here))
+    assert ([each["id"] for each in page.json()], page.headers["Total-Number"]) == ([session_of(here)], "2")
+    assert page.links["prev"]["url"].endswith(f"{MINE}?page=1&page_size=1")
+    for query in ("page=0", "page_size=101", "page=x", "page=1&page=1", "q=x", "userId=x"):
+        assert world.stack.http.get(f"{MINE}?{query}", headers=bearer(here)).status_code == 400, query
+
+    http, session_id = world.stack.http, session_of(there)
+    for unknown in (theirs, "x", "x" * 5_000, f"{session_id}.x"):
+        assert http.delete(f"{MINE}/{unknown}", headers=bearer(here)).status_code == 404
+    assert [each.id for each in world.management.users.sessions(stranger.user_id)] == [theirs]
+    with pytest.raises(NotFound):
+        world.management.users.end_session(stranger.user_id, session_id)
+    with pytest.raises(NotFound):
+        list(world.management.users.sessions("nobody"))
+
+    def end() -> int:
+        return http.delete(f"{MINE}/{session_id}", headers=bearer(here)).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = [each.result() for each in [pool.submit(end) for _ in range(8)]]
+    assert set(statuses) <= {204, 404}
+    assert 204 in statuses
+    assert end() == 404
+    assert not is_alive(person, spa, there)
+    assert [each["id"] for each in listed(person, here)] == [session_of(here)]
+
+    assert http.delete(f"{MINE}/{session_of(here)}", headers=bearer(here)).status_code == 204
+    assert http.get(MINE, headers=bearer(here)).status_code == 401
+
+
+def test_users_see_and_withdraw_their_own_consents_only(world: World, person: Person, spa: Client) -> None:
+    path, stranger = "/api/my-account/consents", Person(world)
+    tokens_of(stranger, spa, **OF_ONE)
+    partner = application(world, "SPA", third_party=True, name="Partner <b>")
+    tokens, verifier = tokens_of(person, spa, **OF_ONE), Verifier()
+    page = person.follow(person.authorize(partner, verifier=verifier))
+    granted = person.redeem(partner, callback(person.send(page, decision="allow"))["code"], verifier)
+    found = world.stack.http.get(path, headers=bearer(tokens)).json()
+    assert {each["applicationId"]: (each["applicationName"], each["implicit"]) for each in found} == {
+        spa.id: ("Orders & <more>", True),
+        partner.id: ("Partner <b>", False),
+    }
+    assert sorted(found, key=lambda each: each["applicationId"]) == found
+
+    def withdraw(application_id: str) -> int:
+        return world.stack.http.delete(f"{path}/{application_id}", headers=bearer(tokens)).status_code
+
+    assert [withdraw(each) for each in (partner.id, partner.id, "x" * 5_000)] == [204, 404, 404]
+    assert not is_alive(person, partner, granted)
+    assert is_alive(person, spa, tokens)
+    assert [each.application_id for each in world.management.users.consents(stranger.user_id)] == [spa.id]

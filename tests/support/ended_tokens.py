@@ -143,7 +143,7 @@ class Case:
         self._join_the_user()
         world.caught_up()
         self.impersonation_ids: list[str] = []
-        self._session_id = session_id or secrets.token_hex(8)
+        self.session_id = session_id or secrets.token_hex(8)
         self._management_api = world.stack.credentials.management_api.resource
 
     @cached_property
@@ -170,7 +170,7 @@ class Case:
             self.user,
             scope="openid offline_access impersonations urn:service:scope:organizations",
             organization_permissions=self.world.permission("read:invoices"),
-            session_id=self._session_id,
+            session_id=self.session_id,
         )
 
     @cached_property

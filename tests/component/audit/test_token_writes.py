@@ -20,12 +20,14 @@ from provision import ServerAddresses
 from tests.component.token.test_signing_keys import REFRESH_S, Replicas, random_kek
 from tests.support.authorizing import Stores, Verifier, begin, code_for, opened
 from tests.support.running_stack import RunningStack
+from tests.support.signing_in import SignIn
 from tests.support.waiting import eventually
 from tests.support.world import World
 from token_service.authorizations import Consented
 from token_service.restoration import restore
 from token_service.tokens.keys import JWKS_MAX_AGE_S, SigningKeyInUseError
 
+OF_USERS = ("consents", "sessions")
 OPENID = Consented(scopes=frozenset({"openid"}))
 
 
@@ -161,6 +163,14 @@ async def test_every_write_of_token_service_through_the_management_api_reaches_t
     request("DELETE", f"{keys}/{next_key}")
     (feed_key,) = request("POST", f"{feed_keys}/rotate", json={"emergency": True})
     request("DELETE", f"/api/users/{user_id}/consents/{application_id}")
+    ended, ended_by_user = new_id(), new_id()
+    for session_id in (ended, ended_by_user):
+        SignIn(world, user_id=user_id, session_id=session_id)
+    own_token = {"Authorization": f"Bearer {world.userinfo_token(user_id, scope='openid account')}"}
+    request("DELETE", f"/api/users/{user_id}/sessions/{ended}")
+    client_id = world.traditional.id
+    for path in (f"sessions/{ended_by_user}", f"consents/{client_id}"):  # the latter ends the token
+        assert stack.http.delete(f"/api/my-account/{path}", headers=own_token).status_code == 204
 
     writes = {
         "RotatePrivateKeys": ("token.signing-key.rotate", {}, f"signing-key/{current}"),
@@ -171,8 +181,24 @@ async def test_every_write_of_token_service_through_the_management_api_reaches_t
             {"user_id": user_id, "application_id": application_id},
             f"consent/{user_id}/{application_id}",
         ),
+        "EndUserSession": (
+            "token.session.delete",
+            {"user_id": user_id, "session_id": ended},
+            f"session/{user_id}/{ended}",
+        ),
+        "EndOwnSession": (
+            "token.session.delete",
+            {"session_id": ended_by_user},
+            f"session/{user_id}/{ended_by_user}",
+        ),
+        "WithdrawOwnConsent": (
+            "token.consent.delete",
+            {"application_id": client_id},
+            f"consent/{user_id}/{client_id}",
+        ),
     }
-    paths = (keys, feed_keys, "/api/users/{user_id}/consents")  # token-service's part of /api
+    of_user = tuple(f"/api/{whose}/{what}" for whose in ("users/{user_id}", "my-account") for what in OF_USERS)
+    paths = (keys, feed_keys, *of_user)  # token-service's part of /api
     documented = {
         operation["operationId"]
         for path, methods in json.loads(whole_document())["paths"].items()
@@ -189,6 +215,8 @@ async def test_every_write_of_token_service_through_the_management_api_reaches_t
             return bool(found)
 
         eventually(is_in_the_trail)
-        assert [(each["log"], each["key"], each.get("ids", {}), each["applicationId"]) for each in found] == [
-            ("token", key, ids, stack.credentials.management_api.client_id)
-        ]
+        caller = (stack.credentials.management_api.client_id, None)
+        caller = (client_id, user_id) if "Own" in operation else caller
+        assert [
+            (each["log"], each["key"], each.get("ids", {}), each["applicationId"], each.get("userId")) for each in found
+        ] == [("token", key, ids, *caller)]

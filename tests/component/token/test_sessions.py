@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from typing import Any
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 
 from identity_common.failures import StoreUnavailable
-from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.stores.redis import Argument, RedisCommands, connect_redis
 from provision import ServerAddresses
-from token_service.sign_in.sessions import Sessions
+from token_service.sign_in.sessions import REMEMBERED_TTL_S, SESSION_TTL_S, Session, Sessions
+
+AHEAD = 10**15
+"""A time later than now: a sign-in is never earlier than tokensValidAfter."""
 
 
 @pytest.fixture
@@ -22,12 +28,13 @@ async def redis(servers: ServerAddresses) -> AsyncIterator[Redis]:
 
 
 @pytest.fixture
-def sessions(redis: Redis) -> Sessions:
-    return sessions_of(redis, replicas=0)
+def tenant_id() -> str:
+    return f"t{secrets.token_hex(6)}"
 
 
-def sessions_of(redis: Redis, *, replicas: int) -> Sessions:
-    return Sessions(RedisCommands(redis), redis, tenant_id=f"t{secrets.token_hex(6)}", replicas=replicas)
+@pytest.fixture
+def sessions(redis: Redis, tenant_id: str) -> Sessions:
+    return Sessions(RedisCommands(redis), redis, tenant_id=tenant_id, replicas=0)
 
 
 async def test_a_session_continues_under_a_new_secret(sessions: Sessions) -> None:
@@ -52,8 +59,8 @@ async def test_an_ended_session_does_not_continue(sessions: Sessions) -> None:
 
 
 @pytest.mark.heavy
-async def test_a_session_that_a_failover_might_bring_back_is_not_called_ended(redis: Redis) -> None:
-    sessions = sessions_of(redis, replicas=1)
+async def test_a_session_that_a_failover_might_bring_back_is_not_called_ended(redis: Redis, tenant_id: str) -> None:
+    sessions = Sessions(RedisCommands(redis), redis, tenant_id=tenant_id, replicas=1)
     _, session = await sessions.sign_in("ada", tokens_valid_after=0)
     with pytest.raises(StoreUnavailable, match="too few replicas"):
         await sessions.end(session)
@@ -88,3 +95,122 @@ async def test_a_sign_in_is_never_earlier_than_tokens_valid_after(sessions: Sess
     """That is a time by the clock of another machine (docs/decisions/0004)."""
     _, session = await sessions.sign_in("ada", tokens_valid_after=10**15)
     assert session.signed_in_at == 10**15
+
+
+class RecordedCommands(RedisCommands):
+    """Records the names of the commands that it sends."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.sent: list[Argument] = []
+
+    def execute(self, *command: Argument) -> asyncio.Future[Any]:
+        self.sent.append(command[0])
+        return super().execute(*command)
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
+    """A session as the previous version reads and writes it."""
+
+    id: str
+    user_id: str
+    signed_in_at: int
+    secret_sha256: str
+
+
+async def listed(sessions: Sessions, user_id: str = "ada", **page: int) -> tuple[int, list[str]]:
+    total, found = await sessions.all_of_user(user_id, **{"since": 0, "offset": 0, "limit": 100, **page})
+    return total, [each.id for each in found]
+
+
+async def test_a_session_says_where_and_when_the_user_signed_in(redis: Redis, tenant_id: str) -> None:
+    now = iter((5_000, 9_000))
+    sessions = Sessions(RedisCommands(redis), redis, tenant_id=tenant_id, replicas=0, clock=lambda: next(now))
+    _, first = await sessions.sign_in("ada", tokens_valid_after=0, address="a" * 500, user_agent="\u202e<b>" * 500)
+    _, again = await sessions.sign_in(
+        "ada", tokens_valid_after=0, earlier=first, is_remembered=True, address="192.0.2.1", user_agent="Firefox"
+    )
+    assert (first.created_at, first.signed_in_at, first.expires_at) == (5_000, 5_000, 5_000 + SESSION_TTL_S * 1000)
+    assert (len(first.address), len(first.user_agent)) == (128, 256)
+    assert again == Session(
+        id=first.id,
+        user_id="ada",
+        signed_in_at=9_000,
+        secret_sha256=again.secret_sha256,
+        created_at=5_000,
+        expires_at=9_000 + REMEMBERED_TTL_S * 1000,
+        address="192.0.2.1",
+        user_agent="Firefox",
+    )
+
+
+async def test_the_sessions_of_a_user_are_listed_until_they_end(
+    redis: Redis, sessions: Sessions, tenant_id: str
+) -> None:
+    begun = [(await sessions.sign_in("ada", tokens_valid_after=at))[1] for at in (AHEAD, AHEAD + 2, AHEAD + 1)]
+    await sessions.sign_in("bob", tokens_valid_after=0)
+    oldest, newest, middle = (each.id for each in begun)
+    assert await listed(sessions) == (3, [newest, middle, oldest])
+    assert await listed(sessions, offset=1, limit=1) == (3, [middle])
+    assert await listed(sessions, offset=3) == (3, [])
+    assert await listed(sessions, since=AHEAD + 1) == (2, [newest, middle])
+    assert await sessions.of_user("ada", newest) == begun[1]
+    assert (await sessions.of_user("bob", newest), await sessions.of_user("ada", "x" * 5_000)) == (None, None)
+
+    await sessions.end(begun[1])
+    await sessions.end(begun[1])
+    assert await listed(sessions) == (1, [middle])
+    await redis.delete(f"identity:{tenant_id}:session:{middle}")  # as it expires
+    assert await listed(sessions) == (0, [])
+    assert not await redis.exists(f"identity:{tenant_id}:sessions-of:ada")
+
+
+async def test_a_thousand_sessions_are_listed_page_by_page(sessions: Sessions) -> None:
+    signing_in = [sessions.sign_in("ada", tokens_valid_after=AHEAD + place) for place in range(1_000)]
+    ids = [session.id for _, session in await asyncio.gather(*signing_in)]
+    pages = [await listed(sessions, offset=offset) for offset in range(0, 1_000, 100)]
+    assert [total for total, _ in pages] == [1_000] * 10
+    assert [each for _, page in pages for each in page] == ids[::-1]
+
+
+async def test_ends_and_sign_ins_in_turn_leave_no_session_that_is_not_listed(sessions: Sessions) -> None:
+    _, session = await sessions.sign_in("ada", tokens_valid_after=0)
+    for _ in range(25):
+        ending = sessions.end(session)
+        again = [sessions.sign_in("ada", tokens_valid_after=0, earlier=session) for _ in range(3)]
+        _, *signed_in = await asyncio.gather(ending, *again)
+        kept = {found.id for cookie, _ in signed_in if (found := await sessions.find(cookie))}
+        assert kept == set((await listed(sessions))[1])
+        for each in kept:
+            await sessions.end(msgspec.structs.replace(session, id=each))
+        _, session = await sessions.sign_in("ada", tokens_valid_after=0)
+
+
+async def test_sessions_of_the_previous_version_are_valid_and_listed_once_they_are_used(
+    redis: Redis, sessions: Sessions, tenant_id: str
+) -> None:
+    """During an upgrade replicas of both versions read and write them."""
+    cookie, session = await sessions.sign_in("ada", tokens_valid_after=0, user_agent="Firefox")
+    key = f"identity:{tenant_id}:session:{session.id}"
+    known = ("id", "user_id", "signed_in_at", "secret_sha256")
+    earlier = Earlier(**{name: getattr(session, name) for name in known})
+    assert msgspec.json.decode(await redis.get(key), type=Earlier) == earlier
+
+    await redis.set(key, msgspec.json.encode(earlier), ex=60)
+    await redis.delete(f"identity:{tenant_id}:sessions-of:ada")
+    assert await sessions.find(f"{session.id}.wrong") is None
+    assert await listed(sessions) == (0, [])
+    found = await sessions.find(cookie)
+    assert found == msgspec.structs.replace(session, created_at=0, expires_at=0, user_agent="")
+    assert await listed(sessions) == (1, [session.id])
+    _, renewed = await sessions.sign_in("ada", tokens_valid_after=0, earlier=found)
+    assert (renewed.id, renewed.created_at) == (session.id, session.signed_in_at)
+
+
+async def test_a_sign_in_costs_one_command(redis: Redis, tenant_id: str) -> None:
+    commands = RecordedCommands(redis)
+    sessions = Sessions(commands, redis, tenant_id=tenant_id, replicas=0)
+    cookie, _ = await sessions.sign_in("ada", tokens_valid_after=0)
+    again, _ = await sessions.sign_in("ada", tokens_valid_after=0, earlier=await sessions.find(cookie))
+    assert await sessions.find(again)
+    assert commands.sent == ["EVAL", "GET", "EVAL", "GET"]

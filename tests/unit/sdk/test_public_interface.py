@@ -117,6 +117,7 @@ def test_the_public_names_are_these() -> None:
         "SignInForm",
         "SignInPolicy",
         "SignInRequired",
+        "SignInSession",
         "SignedHead",
         "Storage",
         "SubjectToken",

@@ -12,13 +12,14 @@ from identity_common.serving import run_restoration
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import connect_redis
-from token_service.endpoints.consents import ConsentController
+from token_service.endpoints.consents import ConsentController, OwnConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.feed_keys import NotValidKeyController
 from token_service.endpoints.keys import PrivateKeyController
 from token_service.endpoints.metadata import JWKS_PATH, metadata_endpoints
 from token_service.endpoints.metadata import PREFIXES as METADATA_PREFIXES
 from token_service.endpoints.revocation import PATH as REVOCATION_PATH
+from token_service.endpoints.sessions import OwnSessionController, SessionController
 from token_service.endpoints.token import PATH as TOKEN_PATH
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.parts.access import access
@@ -28,6 +29,7 @@ from token_service.parts.shared import Shared
 from token_service.parts.sign_in import sign_in_pages
 from token_service.restoration import restore
 from token_service.settings import Settings
+from token_service.sign_in.ending import SessionEnds
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
 
@@ -51,6 +53,9 @@ def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) 
             PrivateKeyController,
             NotValidKeyController,
             ConsentController,
+            OwnConsentController,
+            SessionController,
+            OwnSessionController,
             *metadata_endpoints(
                 issuer=settings.issuer,
                 urn_namespace=settings.urn_namespace,
@@ -60,10 +65,13 @@ def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) 
         ],
         provide={
             "authorizations": shared.authorizations,
+            "base_url": settings.base_url,
             "consents": shared.consents,
             "directory": shared.directory,
             "feed_keys": shared.feed.keys,
             "keys": shared.keys,
+            "session_ends": SessionEnds(shared.sessions, shared.authorizations),
+            "sessions": shared.sessions,
             "tenant_id": settings.tenant_id,
             **access(settings, shared),
         },

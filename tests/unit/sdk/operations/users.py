@@ -1,4 +1,4 @@
-"""Operations on users, their consents, roles and organizations."""
+"""Operations on users, their consents, sessions, roles and organizations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stead import (
     PermissionsInOrganization,
     ResourceConsent,
     SignInPolicy,
+    SignInSession,
 )
 from tests.unit.sdk.operations.entities import (
     IMPERSONATION,
@@ -124,6 +125,36 @@ ROWS: list[Row] = [
             organization_count=1,
         ),
     ),
+    (
+        lambda c: c.users.sessions("u1"),
+        "GET",
+        "/api/users/u1/sessions",
+        None,
+        [
+            {
+                "tenantId": "default",
+                "id": "s1",
+                "userId": "u1",
+                "createdAt": 1,
+                "signedInAt": 2,
+                "expiresAt": None,
+                "address": "203.0.113.7",
+                "userAgent": "Firefox",
+            }
+        ],
+        [
+            SignInSession(
+                tenant_id="default",
+                id="s1",
+                user_id="u1",
+                created_at=1,
+                signed_in_at=2,
+                address="203.0.113.7",
+                user_agent="Firefox",
+            )
+        ],
+    ),
+    (lambda c: c.users.end_session("u1", "s1"), "DELETE", "/api/users/u1/sessions/s1", None, None, None),
     (lambda c: c.users.withdraw_consent("u1", "a1"), "DELETE", "/api/users/u1/consents/a1", None, None, None),
     (
         lambda c: c.users.update("u1", name="Ada", primary_email=None, custom_data={"plan": "gold"}),

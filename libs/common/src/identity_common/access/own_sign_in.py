@@ -9,9 +9,10 @@ from typing import Final
 
 from litestar.handlers import BaseRouteHandler
 
-from identity_common.access.management_api import Access, Connection, auth_time_of
+from identity_common.access.management_api import Access, Connection, admitted_caller, auth_time_of
 from identity_common.clock import Clock, now_ms
 from identity_common.http.if_match import Versions
+from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import OwnSignIn, is_list, more_of
 from identity_common.http.problems import ApiError
 from identity_common.http.query_parameters import require_declared
@@ -77,3 +78,8 @@ async def require_own_sign_in(connection: Connection, handler: BaseRouteHandler)
     access.admit(connection, handler, caller)
     versions: Versions = connection.app.state.versions
     await versions.require(connection.scope)
+
+
+def own_id(request: JsonRequest) -> str:
+    """Return the id of the user that ``require_own_sign_in`` has admitted."""
+    return admitted_caller(request).user_id or ""  # never empty: the guard admits users only

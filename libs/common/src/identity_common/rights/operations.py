@@ -9,7 +9,7 @@ from identity_common.rights.scopes import granting, implied
 
 OPEN: Final = frozenset({"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwagger"})
 """Operations that need no token."""
-OWN: Final[frozenset[str]] = frozenset()
+OWN: Final = frozenset({"EndOwnSession", "ListOwnConsents", "ListOwnSessions", "WithdrawOwnConsent"})
 """Operations on the caller's own account: they need a userinfo token with the scope ``account`` instead."""
 
 _ROWS: Final[Mapping[str, str]] = {
@@ -31,6 +31,8 @@ _ROWS: Final[Mapping[str, str]] = {
     "UpdateUserIsSuspended": "users",
     "UpdateUserPassword": "users",
     "ClearUserSignInAttempts": "users",
+    "ListUserSessions": "sessions:read",
+    "EndUserSession": "sessions",
     "ListApplications": "applications:read",
     "GetApplication": "applications:read",
     "ListApplicationSecrets": "applications:read",

@@ -13,7 +13,10 @@ _AREAS: Final[Mapping[str, tuple[str, str]]] = {
         "See users and their consents",
     ),
     "factors": ("Reset the second factors of users", "See which second factors users have"),
-    "sessions": ("End sign-in sessions", "See sign-in sessions"),
+    "sessions": (
+        "End the sign-in sessions of users",
+        "See the sign-in sessions of users, with their addresses and browsers",
+    ),
     "applications": (
         "Create, change and delete applications and their secrets",
         "See applications, but no value of a secret",
@@ -63,7 +66,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
 }
 """Every scope of the Management API → what it allows, for consent pages and documents."""
 
-_RESERVED_AREAS: Final = frozenset({"factors", "sessions", "connectors", "hooks", "permits"})
+_RESERVED_AREAS: Final = frozenset({"factors", "connectors", "hooks", "permits"})
 RESERVED: Final = frozenset(name for name in DESCRIPTIONS if name.partition(":")[0] in _RESERVED_AREAS)
 """Scopes of areas that have no operations yet: no resource has them, so no role can grant them."""
 MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {

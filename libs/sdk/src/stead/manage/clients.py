@@ -157,7 +157,7 @@ class ManagementClient(_Client[Run]):
     raises ``VersionMismatch``, and changes nothing, if another write came in between.
 
     Attributes:
-        users: Users, their API roles and consents.
+        users: Users, their API roles, consents and sessions.
         applications: OAuth clients, their secrets and API roles.
         resources: API resources and their scopes.
         roles: API roles, their scopes and holders.
@@ -305,7 +305,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
                 print(user.id)
 
     Attributes:
-        users: Users, their API roles and consents.
+        users: Users, their API roles, consents and sessions.
         applications: OAuth clients, their secrets and API roles.
         resources: API resources and their scopes.
         roles: API roles, their scopes and holders.

@@ -107,7 +107,7 @@ class _List(Generic[P, T]):
 
 
 class Users(Group[R]):
-    """``client.users``: users who sign in, their API roles and their consents."""
+    """``client.users``: users who sign in, their API roles, consents and sessions."""
 
     create = _Method(users.create_user)
     get = _Method(users.get_user)
@@ -129,6 +129,8 @@ class Users(Group[R]):
     impersonations = _List(impersonations.list_user_impersonations)
     consents = _Method(users.list_user_consents)
     withdraw_consent = _Method(users.withdraw_user_consent)
+    sessions = _List(users.list_user_sessions)
+    end_session = _Method(users.end_user_session)
 
 
 class Applications(Group[R]):

@@ -64,6 +64,7 @@ from stead.models.users import (
     PermissionsForResource,
     PermissionsInOrganization,
     ResourceConsent,
+    SignInSession,
     User,
 )
 from stead.models.versions import Versioned, note_etag
@@ -122,6 +123,7 @@ __all__ = [
     "SearchGroup",
     "SearchResult",
     "SignInPolicy",
+    "SignInSession",
     "SignedHead",
     "SubjectToken",
     "TemplateChange",

@@ -73,6 +73,32 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     implicit: bool = False
 
 
+class SignInSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A user who is signed in at a browser. Its repr hides where.
+
+    Attributes:
+        id: ``sid`` in ID tokens.
+        created_at: The first sign-in, milliseconds since the epoch.
+        signed_in_at: The last sign-in, milliseconds since the epoch.
+        expires_at: When it ends by itself, milliseconds since the epoch; None if an earlier version of the services
+            began it.
+        address: Address of the browser at the last sign-in.
+        user_agent: ``User-Agent`` of the browser at the last sign-in, shortened; it may be anything.
+    """
+
+    id: str
+    user_id: str
+    tenant_id: str = ""
+    created_at: int = 0
+    signed_in_at: int = 0
+    expires_at: int | None = None
+    address: str = ""
+    user_agent: str = ""
+
+    def __repr__(self) -> str:
+        return f"SignInSession(id={self.id!r}, user_id={self.user_id!r})"
+
+
 class Invitation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What an invited user needs to choose a password. Its repr hides the value.
 

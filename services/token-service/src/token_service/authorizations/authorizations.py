@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     insert,
     or_,
+    select,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -65,6 +66,9 @@ def _end(*which: ColumnElement[bool]) -> Any:
 
 _END_ONE: Final = _end(authorizations.c.id == bindparam("authorization"))
 _END_OF_SESSION: Final = _end(authorizations.c.session_id == bindparam("session"))
+_END_OF_USER_AND_SESSION: Final = _end(
+    authorizations.c.user_id == bindparam("user"), authorizations.c.session_id == bindparam("session")
+)
 _END_OF_SESSION_AND_APPLICATION: Final = _end(
     authorizations.c.session_id == bindparam("session"), authorizations.c.application_id == bindparam("application")
 )
@@ -75,6 +79,7 @@ _END_OF_THIRD_PARTIES: Final = _end(
     authorizations.c.first_party,
     authorizations.c.application_id == any_(bindparam("third_parties", type_=ARRAY(Text))),
 )
+_SESSION: Final = select(authorizations.c.session_id).where(*_THIS)
 _PROLONG: Final = (
     update(authorizations)
     .where(*_THIS)
@@ -233,6 +238,39 @@ class Authorizations:
             return await self._end_in_one(_END_OF_SESSION, session=session_id)
         of_application = {"session": session_id, "application": application_id}
         return await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, **of_application)
+
+    async def end_by_request(self, user_id: str, session_id: str, *, is_live: bool) -> bool:
+        """End the authorizations of a user's session; return whether that ends anything, which is then recorded.
+
+        Args:
+            user_id: The user.
+            session_id: The session.
+            is_live: Whether the session itself still exists.
+        """
+        with database_answers():
+            async with self._engine.begin() as connection:
+                values = {"user": user_id, "session": session_id}
+                has_ended = await self._end(connection, _END_OF_USER_AND_SESSION, **values)
+                if has_ended or is_live:
+                    await record_write(
+                        connection,
+                        self._tenant_id,
+                        "token.session.delete",
+                        aggregates=[f"session/{user_id}/{session_id}"],
+                        occurred_at=self._clock(),
+                        request=audited_request(),
+                        user_id=user_id,
+                    )
+        await self._revocations.copy()
+        return has_ended or is_live
+
+    async def session_of(self, authorization_id: str) -> str | None:
+        """Return the session in which an authorization began; None if it is unknown, or began without a session."""
+        values = {"tenant": self._tenant_id, "authorization": authorization_id}
+        with database_answers():
+            async with self._engine.connect() as connection:
+                session_id: str | None = await connection.scalar(_SESSION, values)
+        return session_id
 
     async def end_of_third_parties(self, third_parties: Collection[str]) -> None:
         """End the authorizations that began while these applications were first-party."""

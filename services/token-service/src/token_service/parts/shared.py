@@ -38,6 +38,7 @@ from token_service.presented_tokens.ended_impersonations import EndedImpersonati
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
+from token_service.sign_in.sessions import Sessions
 from token_service.tokens.user_claims import UserClaims
 
 _FAILURES_WINDOW_S: Final = 900
@@ -65,6 +66,7 @@ class Shared:
         self.codes = Codes(commands, tenant_id=tenant_id)
         self.consents = Consents(engine, tenant_id=tenant_id)
         self.authorizations = Authorizations(engine, self.revocations, tenant_id=tenant_id)
+        self.sessions = Sessions(commands, connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas)
         self._third_parties = ThirdParties(self.directory, self.authorizations)
         self._forgetting = Forgetting(self.directory, self.consents, self.authorizations)
         self.refresh_tokens = RefreshTokens(

@@ -12,7 +12,6 @@ from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
 from token_service.sign_in.routes import AuthorizationPages
-from token_service.sign_in.sessions import Sessions
 from token_service.sign_in.sign_out import EndSession
 from token_service.tokens.id_token_hints import IdTokenHints
 
@@ -20,7 +19,7 @@ from token_service.tokens.id_token_hints import IdTokenHints
 def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     """Return the pages for users, and the endpoints that lead to them."""
     commands, tenant_id = shared.connections.commands, settings.tenant_id
-    sessions = Sessions(commands, shared.connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas)
+    sessions = shared.sessions
     hints = IdTokenHints(shared.keys, issuer=settings.issuer)
     flow = SignInFlow(
         shared.directory,

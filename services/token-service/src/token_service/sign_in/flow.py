@@ -19,6 +19,7 @@ from token_service.directory import Directory, Person
 from token_service.grants.authorization_code import requires_pkce
 from token_service.grants.targets import MANAGEMENT_API_CLOSED
 from token_service.presented_tokens.liveness import why_user_not_live
+from token_service.sign_in.ending import SessionEnds
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
 from token_service.sign_in.request import (
@@ -115,6 +116,7 @@ class SignInFlow:
         self._directory = directory
         self._sessions = sessions
         self._authorizations = authorizations
+        self._ends = SessionEnds(sessions, authorizations)
         self._codes = codes
         self._hints = hints
         self._urn_namespace = urn_namespace
@@ -261,15 +263,8 @@ class SignInFlow:
         return await self._issue_code(pending.request, who, authorization)
 
     async def sign_out(self, session: Session) -> None:
-        """End a session and its authorizations.
-
-        The authorizations end first, so that a failed request can be repeated; and once more after the session, for
-        those that began in between (later ones get no code).
-        """
-        await self._authorizations.end_of_session(session.id)
-        await self._sessions.end(session)
-        await self._authorizations.end_of_session(session.id)
-        _log.info("session.ended", user_id=session.user_id)
+        """End a session and its authorizations."""
+        await self._ends.sign_out(session)
 
     async def sign_out_client(self, hint: Hint) -> bool:
         """End a client's authorizations in the session that its ID token names; return whether there were any.

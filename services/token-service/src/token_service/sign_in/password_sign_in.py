@@ -124,6 +124,8 @@ class PasswordSignIn:
             tokens_valid_after=known.tokens_valid_after,
             earlier=earlier,
             is_remembered=is_remembered,
+            address=origin.address,
+            user_agent=origin.user_agent,
         )
         who = await self._flow.signed_in(new_cookie, revision=known.revision)
         if who is None:  # the right password of a user who may not sign in

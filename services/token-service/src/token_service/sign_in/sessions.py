@@ -1,7 +1,12 @@
-"""Sign-in sessions, in Redis under their id; a random secret that only the browser holds authenticates it."""
+"""Sign-in sessions, in Redis under their id; a random secret that only the browser holds authenticates it.
+
+The index of a user has the ids of the user's sessions by the time of their last sign-in. A script writes it with the
+record, so that they agree; ids of sessions that have expired are removed when the sessions are listed.
+"""
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +21,50 @@ REMEMBERED_TTL_S: Final = 14 * 86_400
 SESSION_TTL_S: Final = 86_400
 """TTL, in seconds, of any other session: its cookie ends with the browser, but some browsers restore such cookies."""
 
+_MAX_ADDRESS: Final = 128
+_MAX_USER_AGENT: Final = 256
+
+# KEYS: the session, the index of its user. ARGV: the record, its TTL, NX or XX, when the user signed in, the id, TTL of
+# the index. EVAL, not EVALSHA: a missing script would need a second attempt.
+_KEEP: Final = """
+if not redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], ARGV[3]) then
+    return 0
+end
+redis.call('ZADD', KEYS[2], ARGV[4], ARGV[5])
+redis.call('EXPIRE', KEYS[2], ARGV[6])
+return 1
+"""
+# KEYS: the session, the index of its user. ARGV: when the user signed in, the id, TTL of the index.
+_ADOPT: Final = """
+if redis.call('EXISTS', KEYS[1]) == 1 then
+    redis.call('ZADD', KEYS[2], ARGV[1], ARGV[2])
+    redis.call('EXPIRE', KEYS[2], ARGV[3])
+end
+"""
+# KEYS: the session, the index of its user. ARGV: the id.
+_END: Final = """
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+"""
+# KEYS: the index of the user. ARGV: prefix of sessions, the earliest sign-in, number of sessions before the page, size
+# of the page. Returns how many sessions there are, and the records of the page.
+_LIST: Final = """
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. ARGV[2])
+local ids = {}
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1, 'REV')) do
+    if redis.call('EXISTS', ARGV[1] .. id) == 1 then
+        ids[#ids + 1] = id
+    else
+        redis.call('ZREM', KEYS[1], id)
+    end
+end
+local answer, offset = {#ids}, tonumber(ARGV[3])
+for place = offset + 1, math.min(offset + tonumber(ARGV[4]), #ids) do
+    answer[#answer + 1] = redis.call('GET', ARGV[1] .. ids[place])
+end
+return answer
+"""
+
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
     """One user at one browser until sign-out; signing in again continues the session.
@@ -25,12 +74,21 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
         user_id: Who signed in.
         signed_in_at: The last sign-in, milliseconds since the epoch; becomes ``auth_time``.
         secret_sha256: Hash of the browser's secret.
+        created_at: The first sign-in, milliseconds since the epoch; 0 in records of an earlier version, which have none
+            of the following either.
+        expires_at: Milliseconds since the epoch.
+        address: Of the browser at the last sign-in.
+        user_agent: Of the browser at the last sign-in, shortened.
     """
 
     id: str
     user_id: str
     signed_in_at: int
     secret_sha256: str
+    created_at: int = 0
+    expires_at: int = 0
+    address: str = ""
+    user_agent: str = ""
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -58,7 +116,14 @@ class Sessions:
         self._clock = clock
 
     async def sign_in(
-        self, user_id: str, *, tokens_valid_after: int, earlier: Session | None = None, is_remembered: bool = False
+        self,
+        user_id: str,
+        *,
+        tokens_valid_after: int,
+        earlier: Session | None = None,
+        is_remembered: bool = False,
+        address: str = "",
+        user_agent: str = "",
     ) -> tuple[str, Session]:
         """Begin a session, or continue one of the same user; return the cookie and the session.
 
@@ -70,20 +135,28 @@ class Sessions:
                 never dated earlier.
             earlier: The browser's session. If it has ended meanwhile, a new one begins.
             is_remembered: Whether it outlives the browser's session.
+            address: Of the browser.
+            user_agent: Of the browser; printable.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        secret = new_secret()
+        secret, now = new_secret(), self._clock()
+        ttl_s = REMEMBERED_TTL_S if is_remembered else SESSION_TTL_S
+        signed_in_at = max(now, tokens_valid_after)
         session = Session(
             id=new_id(),
             user_id=user_id,
-            signed_in_at=max(self._clock(), tokens_valid_after),
+            signed_in_at=signed_in_at,
             secret_sha256=_sha256(secret),
+            created_at=signed_in_at,
+            expires_at=now + ttl_s * 1000,
+            address=address[:_MAX_ADDRESS],
+            user_agent=user_agent[:_MAX_USER_AGENT],
         )
-        ttl_s = REMEMBERED_TTL_S if is_remembered else SESSION_TTL_S
         if earlier is not None and earlier.user_id == user_id:
-            renewed = msgspec.structs.replace(session, id=earlier.id)
+            begun = earlier.created_at or earlier.signed_in_at
+            renewed = msgspec.structs.replace(session, id=earlier.id, created_at=begun)
             if await self._keep(renewed, "XX", ttl_s):
                 return f"{renewed.id}.{secret}", renewed
         await self._keep(session, "NX", ttl_s)
@@ -102,7 +175,39 @@ class Sessions:
         if not stored:
             return None
         session = _decode(stored)
-        return session if hmac.compare_digest(session.secret_sha256, _sha256(secret)) else None
+        if not hmac.compare_digest(session.secret_sha256, _sha256(secret)):
+            return None
+        if not session.created_at:  # a replica of an earlier version wrote it, and no index
+            values = (session.signed_in_at, session.id, REMEMBERED_TTL_S)
+            await self._commands.execute("EVAL", _ADOPT, 2, *self._keys(session), *values)
+        return session
+
+    async def of_user(self, user_id: str, session_id: str) -> Session | None:
+        """Return a session by its id; None if it is unknown or of another user.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        stored = await self._commands.execute("GET", self._key(session_id))
+        session = _decode(stored) if stored else None
+        return session if session is not None and session.user_id == user_id else None
+
+    async def all_of_user(self, user_id: str, *, since: int, offset: int, limit: int) -> tuple[int, Sequence[Session]]:
+        """Return how many sessions a user has, and some of them; the last to sign in come first.
+
+        Args:
+            user_id: The user.
+            since: The earliest sign-in that counts, milliseconds since the epoch.
+            offset: How many to skip.
+            limit: How many to return at most.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        since = max(since, self._clock() - REMEMBERED_TTL_S * 1000)
+        command = ("EVAL", _LIST, 1, self._index(user_id), self._key(""), since, offset, limit)
+        total, *records = await self._commands.execute(*command)
+        return total, [_decode(record) for record in records]
 
     async def is_alive(self, session: Session) -> bool:
         """Return whether a session still exists.
@@ -118,14 +223,21 @@ class Sessions:
         Raises:
             StoreUnavailable: Redis or too many of its replicas did not answer: a failover might bring the session back.
         """
-        await execute_on_replicas(self._redis, "DEL", self._key(session.id), replicas=self._replicas)
+        command = ("EVAL", _END, 2, *self._keys(session), session.id)
+        await execute_on_replicas(self._redis, *command, replicas=self._replicas)
 
     async def _keep(self, session: Session, condition: str, ttl_s: int) -> bool:
-        command = ("SET", self._key(session.id), _encode(session), "EX", ttl_s, condition)
-        return await self._commands.execute(*command) is not None
+        values = (_encode(session), ttl_s, condition, session.signed_in_at, session.id, REMEMBERED_TTL_S)
+        return bool(await self._commands.execute("EVAL", _KEEP, 2, *self._keys(session), *values))
+
+    def _keys(self, session: Session) -> tuple[str, str]:
+        return self._key(session.id), self._index(session.user_id)
 
     def _key(self, session_id: str) -> str:
         return f"identity:{self._tenant_id}:session:{session_id}"
+
+    def _index(self, user_id: str) -> str:
+        return f"identity:{self._tenant_id}:sessions-of:{user_id}"
 
 
 def _sha256(secret: str) -> str:

@@ -72,6 +72,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "logId": "k2v0m8b4n7c1z5l9rj3xq",
     "logKey": "management.user.update",
     "reason": "The order was found.",
+    "sessionId": "l9rj3xkq2v0m8b4n7c1z5",
+    "signedInAt": 1764547200000,
     "subjectTokenId": "v0m8b4n7c1z5l9rj3xkq2",
     "targetId": "8m4b7n1c5z9l",
     "operation": "UpdateUser",
@@ -95,6 +97,13 @@ EXAMPLES: Final[dict[str, Any]] = {
 
 _PERSON: Final = {"id": "8m4b7n1c5z9l", "name": "Alice Archer", "isSuspended": False}
 _ORGANIZATION: Final = {"id": "c5z9l3jrx2kq", "name": "Example Ltd", "description": "A customer since 2024"}
+_SESSION: Final = {
+    "id": "l9rj3xkq2v0m8b4n7c1z5",
+    "address": "203.0.113.7",
+    "userAgent": "Mozilla/5.0 (X11; Linux x86_64; rv:146.0) Gecko/20100101 Firefox/146.0",
+    "isCurrent": True,
+}
+_CONSENT: Final = {"scopes": ["openid", "profile"], "organizationPermissions": ["invite:member"]}
 _ADMINISTRATOR: Final = {"name": "administrator", "description": "Runs an organization", "type": "User"}
 
 EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -112,7 +121,10 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
         "activeDenied": "The contract has ended.",
     },
     "ScriptProblem": {"message": "TypeError: cannot read property 'plan' of undefined"},
-    "ConsentView": {"scopes": ["openid", "profile"], "organizationPermissions": ["invite:member"]},
+    "ConsentView": _CONSENT,
+    "OwnConsentView": {**_CONSENT, "applicationName": "Web shop"},
+    "SessionView": _SESSION,
+    "OwnSessionView": _SESSION,
     "Organization": _ORGANIZATION,
     "Membership": _ORGANIZATION,
     "OrganizationPermission": {"name": "invite:member", "description": "May invite members"},

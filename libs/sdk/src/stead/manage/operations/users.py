@@ -1,4 +1,4 @@
-"""Users, their API roles and their consents."""
+"""Users, their API roles, consents and sessions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from stead.models import (
     OpenInvitation,
     PermissionsInOrganization,
     Role,
+    SignInSession,
     User,
 )
 
@@ -352,3 +353,28 @@ def withdraw_user_consent(user_id: str, application_id: str) -> Operation[None]:
         NotFound: The user has given this application no consent.
     """
     return command("DELETE", api_path("users", user_id, "consents", application_id))
+
+
+def list_user_sessions(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[SignInSession]:
+    """Iterate over the sessions in which a user is signed in; the last to sign in come first.
+
+    Args:
+        user_id: The user.
+        page_size: Items per request, 1 to 100.
+
+    Raises:
+        NotFound: The user does not exist.
+    """
+    return ListRequest(api_path("users", user_id, "sessions"), SignInSession, page_size=page_size)
+
+
+def end_user_session(user_id: str, session_id: str) -> Operation[None]:
+    """End a session of a user, as signing out does.
+
+    The tokens that applications obtained in it become inactive at introspection; verifiers with the not-valid feed
+    refuse them within a second, others accept access tokens until they expire.
+
+    Raises:
+        NotFound: The user has no such session.
+    """
+    return command("DELETE", api_path("users", user_id, "sessions", session_id))

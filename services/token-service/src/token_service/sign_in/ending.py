@@ -1,0 +1,42 @@
+"""Ending sessions: at sign-out, and by request of the user or of the Management API."""
+
+from identity_common.failures import missing_by_id
+from identity_common.telemetry.logs import get_logger
+from token_service.authorizations import Authorizations
+from token_service.sign_in.sessions import Session, Sessions
+
+_log = get_logger(__name__)
+
+
+class SessionEnds:
+    """Ends sessions, with what applications got in them.
+
+    The authorizations end first, so that a failed request can be repeated; and once more after the session, for those
+    that began in between (later ones get no code).
+    """
+
+    def __init__(self, sessions: Sessions, authorizations: Authorizations) -> None:
+        self._sessions = sessions
+        self._authorizations = authorizations
+
+    async def sign_out(self, session: Session) -> None:
+        """End a session whose browser signs out."""
+        await self._authorizations.end_of_session(session.id)
+        await self._end(session)
+
+    async def by_request(self, user_id: str, session_id: str) -> None:
+        """End a session of a user by the current request, which the audit trail records.
+
+        Raises:
+            Missing: The user has no such session, and no authorization that began in it is live.
+        """
+        session = await self._sessions.of_user(user_id, session_id)
+        if not await self._authorizations.end_by_request(user_id, session_id, is_live=session is not None):
+            raise missing_by_id("entity.not_found")
+        if session is not None:
+            await self._end(session)
+
+    async def _end(self, session: Session) -> None:
+        await self._sessions.end(session)
+        await self._authorizations.end_of_session(session.id)
+        _log.info("session.ended", user_id=session.user_id)
