@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx2 as httpx
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import client_credentials
+from tests.support.forger import Forger
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -37,6 +39,7 @@ class FuzzedSystem:
 
     def start(self) -> None:
         self._stack.start()
+        self._forger = Forger(self._stack.token_settings)
         self._authorize()
         credentials = self._stack.credentials
         self._web = (credentials.traditional.client_id, credentials.traditional.client_secret)
@@ -72,9 +75,16 @@ class FuzzedSystem:
         subject_token = self._made("subject-tokens", {"userId": self._agent})["subjectToken"]
         self._actor_token = self._stack.exchange(subject_token, scope="openid").access_token
 
+    def _person_token(self) -> str:
+        """Return a userinfo token of a new person's own sign-in just now: a new password ends earlier ones."""
+        user_id = self._made("users", {"username": next(_names)})["id"]
+        claims = {"sub": user_id, "client_id": self._web[0], "aud": f"{self.base_url}/oidc/me"}
+        return self._forger.access_token(**claims, scope="openid account", auth_time=int(time.time()))
+
     def _ensure_tokens(self) -> None:
         """Replace the tokens after an emergency rotation, which retires the key that signed them."""
         if self._may_have_retired_its_key:
+            self._forger = Forger(self._stack.token_settings)
             self._authorize()
             self._act()
         if self._may_have_set_the_policy:  # which would refuse the subject tokens of later cases
@@ -88,6 +98,8 @@ class FuzzedSystem:
         self._ensure_tokens()
         self._may_have_retired_its_key = path.endswith("/rotate")
         self._may_have_set_the_policy = path == _POLICY
+        if path.startswith("/api/my-account"):
+            return {"Authorization": f"Bearer {self._person_token()}"}, None
         if path.startswith("/api/"):
             return self._bearer, None
         if path == "/oidc/token":

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
@@ -126,6 +127,11 @@ class Management(ServiceInATenant):
         """Return an access token, valid for every operation unless something is changed."""
         claims = {"client_id": self.credentials.client_id, "audience": AUDIENCE, "scope": "all", **changed}
         return self.issuer.access_token(**claims)
+
+    def own_token(self, user_id: str, **changed: Any) -> str:
+        """Return a userinfo token of a user's own sign-in just now, with the scope ``account``."""
+        of_sign_in = {"subject": user_id, "scope": "openid account", "auth_time": int(time.time())}
+        return self.token(**{**of_sign_in, "audience": f"{self.issuer.issuer}/me", **changed})
 
     def client_with(self, token: str | None) -> httpx.AsyncClient:
         """Return another client of the same app."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from nats.js import JetStreamContext
 from identity_common.http.openapi.document import document
 from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.revisions import Source
+from identity_common.rights.operations import OWN
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
 from provision import ServerAddresses
@@ -85,6 +87,7 @@ class History:
     """Writes, and which entry each of them must leave."""
 
     def __init__(self, service: ServiceInATenant, source: Source) -> None:
+        self.client = service.client
         self.expected: dict[str, tuple[str, str, int]] = {}
         self.revised: set[str] = set()
         self._service = service
@@ -103,7 +106,7 @@ class History:
 
     async def send(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """Send a request that leaves no entry."""
-        return await self._service.client.request(method, f"/api/{path}", **({} if body is None else {"json": body}))
+        return await self.client.request(method, f"/api/{path}", **({} if body is None else {"json": body}))
 
     def check_completeness(self, elsewhere: frozenset[str]) -> None:
         """Assert that every operation of the service's Management API that writes was called, but for some.
@@ -130,6 +133,22 @@ class History:
             *self.expected.items()
         ]
         return new
+
+
+async def write_in_own_account(history: History, management: Management, user: str) -> None:
+    """Send every write of a person who has signed in, whose password is already set."""
+    write, path, by_administrator = history.write, "my-account", history.client
+    answer = await history.send("POST", "subject-tokens", {"userId": user})
+    impersonation = answer.headers["Impersonation-Id"]
+    token = management.own_token(user, issued_at=time.time() + 2)  # not of the second in which the password changed
+    async with management.client_with(token) as history.client:
+        await write("UpdateOwnAccount", "user.update", "PATCH", path, {"name": "Ada Byron"})
+        await write("UpdateOwnProfile", "user.update", "PATCH", f"{path}/profile", {"nickname": "Countess"})
+        end = f"{path}/impersonations/{impersonation}/end"
+        await write("EndOwnAccountImpersonation", "impersonation.update", "POST", end, {"reason": "Enough."})
+        body = {"currentPassword": "Countess-of-1815", "password": "Countess-of-1816"}
+        await write("UpdateOwnPassword", "user.update", "POST", f"{path}/password", body)
+    history.client = by_administrator
 
 
 @pytest.mark.heavy
@@ -165,6 +184,7 @@ async def test_every_write_of_management_service_leaves_one_entry(
     body = {"invitation": invitation, "password": "Countess-of-1815"}
     await write("AcceptInvitation", "user.update", "POST", accept, body)
     assert (await history.send("POST", accept, body)).status_code == 422
+    await write_in_own_account(history, management, user)
     await write("UpdateUserPassword", "user.update", "PATCH", f"{of_user}/password", {"password": "Countess-of-1815"})
     await write("UpdateUserIsSuspended", "user.update", "PATCH", f"{of_user}/is-suspended", {"isSuspended": True})
     await history.send("PATCH", f"{of_user}/is-suspended", {"isSuspended": True})
@@ -262,7 +282,11 @@ async def test_every_write_of_management_service_leaves_one_entry(
     (accepted,) = (entry for entry in new if entry.operation == "AcceptInvitation")
     assert (accepted.application_id, accepted.user_id, accepted.token_id) == (None, user, "")
     assert accepted.address
-    others = [entry for entry in new if entry is not accepted]
+    of_person = [entry for entry in new if entry.operation in OWN]
+    assert {(entry.application_id, entry.user_id, bool(entry.token_id)) for entry in of_person} == {
+        (management.credentials.client_id, user, True)
+    }
+    others = [entry for entry in new if entry is not accepted and entry not in of_person]
     assert {(entry.application_id, entry.user_id, entry.tenant_id, entry.log, entry.outcome) for entry in others} == {
         (management.credentials.client_id, None, management.tenant_id, "management", "success")
     }

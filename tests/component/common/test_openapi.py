@@ -32,7 +32,7 @@ OPERATIONS = {
     for method, operation in operations.items()
 }
 EFFECTIVE_PERMISSIONS = {"ListOrganizationUserScopes", "ListOrganizationApplicationScopes"}
-WITH_CURSORS = {"ListLogs", "ListImpersonations", "ListUserImpersonations"}
+WITH_CURSORS = {"ListLogs", "ListImpersonations", "ListUserImpersonations", "ListOwnAccountImpersonations"}
 ANSWERED_WHOLE = {
     *("ListLogFigures", "ListLogKeys", "RotateLogKeys", "ListUserConsents", "AddRoleScopes", "ListOwnConsents"),
     *(*EFFECTIVE_PERMISSIONS, *WITH_CURSORS),

@@ -20,6 +20,8 @@ from stead import (
     ManagementClient,
     NotFound,
     OAuthError,
+    RecentSignInRequired,
+    TooManyAttempts,
     Unauthenticated,
     Unavailable,
     VersionMismatch,
@@ -109,6 +111,27 @@ class TestToken:
             client.users.get("user00000001")
         assert (refused.value.status, refused.value.code) == (401, "auth.unauthorized")
         assert len(service.calls) == 2
+
+    def test_a_sign_in_that_is_too_old_is_not_renewed_by_another_token(
+        self, service: Service, client: ManagementClient
+    ) -> None:
+        """RFC 9470 section 3: the person has to sign in again."""
+        challenge = 'Bearer error="insufficient_user_authentication", error_description="too old", max_age="600"'
+        refusal = {"code": "auth.insufficient_user_authentication", "message": "Sign in again."}
+        service.will_answer(
+            "POST", "/api/my-account/password", refusal, status=401, headers={"WWW-Authenticate": challenge}
+        )
+        with pytest.raises(RecentSignInRequired) as refused:
+            client.my_account.set_password("a new password", current_password="an old one")
+        assert (refused.value.code, refused.value.max_age_s) == ("auth.insufficient_user_authentication", 600)
+        assert len(service.calls) == 1
+
+    def test_an_attempt_too_many_says_when_to_come_back(self, service: Service, client: ManagementClient) -> None:
+        refusal = {"code": "session.verification_blocked_too_many_attempts", "message": "Later."}
+        service.will_answer("POST", "/api/my-account/password", refusal, status=429, headers={"Retry-After": "7"})
+        with pytest.raises(TooManyAttempts) as refused:
+            client.my_account.set_password("a new password")
+        assert (refused.value.status, refused.value.retry_after) == (429, 7)
 
     def test_an_error_of_the_supplier_reaches_the_caller(self, service: Service) -> None:
         """Even the one by which an operation ends."""
@@ -265,7 +288,7 @@ class TestAnswers:
             (422, Conflict),
             (409, ApiError),
             (413, ApiError),
-            (429, ApiError),
+            (429, TooManyAttempts),
             (500, ApiError),
         ],
     )

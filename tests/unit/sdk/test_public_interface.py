@@ -31,9 +31,11 @@ from stead import (
     ManagementClient,
     NotFound,
     OAuthError,
+    RecentSignInRequired,
     SubjectToken,
     TokenInvalid,
     TokenResponse,
+    TooManyAttempts,
     Unauthenticated,
     Unavailable,
     VersionMismatch,
@@ -88,6 +90,9 @@ def test_the_public_names_are_these() -> None:
         "Invitation",
         "ManagementClient",
         "MemoryStorage",
+        "MyAccount",
+        "MyImpersonation",
+        "MyProfile",
         "NotFound",
         "NotValidFeed",
         "OAuthError",
@@ -106,6 +111,7 @@ def test_the_public_names_are_these() -> None:
         "PermissionsForResource",
         "PermissionsInOrganization",
         "ProxiedCaller",
+        "RecentSignInRequired",
         "Recording",
         "Resource",
         "ResourceConsent",
@@ -128,6 +134,7 @@ def test_the_public_names_are_these() -> None:
         "TestedClaims",
         "TokenInvalid",
         "TokenResponse",
+        "TooManyAttempts",
         "Unauthenticated",
         "Unavailable",
         "User",
@@ -200,9 +207,9 @@ def test_the_errors_are_one_tree() -> None:
     assert {kind: kind.__base__ for kind in (ApiError, OAuthError, Unavailable, TokenInvalid)} == dict.fromkeys(
         (ApiError, OAuthError, Unavailable, TokenInvalid), IdentityError
     )
-    assert {
-        kind.__base__ for kind in (InvalidInput, Unauthenticated, Forbidden, NotFound, VersionMismatch, Conflict)
-    } == {ApiError}
+    of_api = (InvalidInput, Unauthenticated, Forbidden, NotFound, VersionMismatch, Conflict, TooManyAttempts)
+    assert {kind.__base__ for kind in of_api} == {ApiError}
+    assert RecentSignInRequired.__base__ is Unauthenticated
     assert IdentityError.__base__ is Exception
 
 

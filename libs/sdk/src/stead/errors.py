@@ -4,10 +4,12 @@
     ├── ApiError              the Management API refused the request, or its response is unreadable
     │   ├── InvalidInput      400
     │   ├── Unauthenticated   401
+    │   │   └── RecentSignInRequired  … until the person signs in again
     │   ├── Forbidden         403
     │   ├── NotFound          404
     │   ├── VersionMismatch   412
-    │   └── Conflict          422
+    │   ├── Conflict          422
+    │   └── TooManyAttempts   429
     ├── OAuthError            the token endpoint refused the request (RFC 6749 section 5.2)
     ├── Unavailable           no answer in time, or the service asked for a later retry
     ├── TokenInvalid          a verifier rejected a token
@@ -122,6 +124,16 @@ class Unauthenticated(ApiError):  # noqa: N818
     """401: the access token was refused, even after one renewal."""
 
 
+class RecentSignInRequired(Unauthenticated):
+    """401: the person signed in too long ago for this; let them sign in again, and repeat the request (RFC 9470).
+
+    Attributes:
+        max_age_s: How long ago the sign-in may be, in seconds; None if the response does not say so.
+    """
+
+    max_age_s: int | None = None
+
+
 class Forbidden(ApiError):  # noqa: N818
     """403: the access token lacks the required scope, or a script that was tested denied access."""
 
@@ -143,6 +155,16 @@ class VersionMismatch(ApiError):  # noqa: N818
 
 class Conflict(ApiError):  # noqa: N818
     """422: the request contradicts the current state: a duplicate name, or a reference to an unknown id."""
+
+
+class TooManyAttempts(ApiError):  # noqa: N818
+    """429: the limit of attempts in a window is reached.
+
+    Attributes:
+        retry_after: Seconds to wait before a retry; None if unknown.
+    """
+
+    retry_after: float | None = None
 
 
 class OAuthError(IdentityError):

@@ -6,6 +6,7 @@ from typing import Final
 from litestar import Litestar
 
 from identity_common.access.management_api import require_management
+from identity_common.access.own_sign_in import require_own_sign_in
 from identity_common.http.application import AppRouter, create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi.declarations import CHANGES_DIRECTORY
@@ -23,6 +24,7 @@ from management_service.impersonations.routes import (
     UserImpersonationController,
 )
 from management_service.invitations.routes import InvitationController, OpenInvitationController, accept
+from management_service.my_account.routes import MyAccountController, MyImpersonationController
 from management_service.parts.access import access
 from management_service.parts.shared import Shared
 from management_service.parts.subject_tokens import subject_tokens
@@ -72,6 +74,7 @@ _CONTROLLERS: Final = (
     LogKeyController,
     SearchController,
 )
+_OWN_CONTROLLERS: Final = (MyAccountController, MyImpersonationController)
 
 
 def create_app(settings: Settings) -> Litestar:
@@ -116,10 +119,11 @@ def migrate(settings: Settings) -> None:
 
 
 def _api(settings: Settings) -> tuple[AppRouter, ...]:
-    """Return two routers, not one around them: Litestar copies every route once more for each router around it."""
+    """Return three routers, not one around them: Litestar copies every route once more for each router around it."""
     reference = reference_router(settings.base_url, management_api=settings.management_api_resource)
     open_to_all = (status, swagger_route(settings.base_url, SWAGGER), audit_jwks, reference, accept)
     return (
         AppRouter("/api", route_handlers=open_to_all),
         AppRouter("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
+        AppRouter("/api", guards=[require_own_sign_in], opt=CHANGES_DIRECTORY, route_handlers=_OWN_CONTROLLERS),
     )

@@ -77,7 +77,13 @@ class AttainableScopes:
         await self._require(connection, _OF_ROLES.where(role_scopes.c.role_id == any_(_IDS)), role_ids)
 
     async def require_holder(self, connection: AsyncConnection, kind: HolderKind, holder_id: str) -> None:
-        """Require what a user or application holds: its credentials are about to change."""
+        """Require what a user or application holds: its credentials are about to change.
+
+        Users may change their own, whatever they hold: the token of their sign-in says who they are, not what they may.
+        """
+        caller = admitted()
+        if caller is not None and kind == "user" and caller.owns_account(holder_id):
+            return
         await self._require(connection, _OF_HOLDERS[kind], [holder_id])
 
     async def holder_is_within(

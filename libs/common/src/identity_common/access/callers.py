@@ -17,6 +17,7 @@ class Caller(msgspec.Struct, frozen=True):
         token_id: ``jti`` of the access token; empty for the author of something stored.
         scopes: Of the access token; empty for the author of something stored.
         auth_time: When the user signed in, seconds since the epoch; None in tokens that do not say so.
+        is_own_account: Whether the request is about the user's own account (``access/own_sign_in.py``).
     """
 
     application_id: str
@@ -24,6 +25,11 @@ class Caller(msgspec.Struct, frozen=True):
     token_id: str = ""
     scopes: frozenset[str] = frozenset()
     auth_time: int | None = None
+    is_own_account: bool = False
+
+    def owns_account(self, user_id: str) -> bool:
+        """Return whether the request is of this user, about their own account."""
+        return self.is_own_account and self.user_id == user_id
 
     def may(self, scope: str) -> bool:
         """Return whether the scopes of the token include this one."""

@@ -7,8 +7,10 @@ recent the sign-in must be: the route declares both (``OwnSignIn``).
 from functools import partial
 from typing import Final
 
+import msgspec
 from litestar.handlers import BaseRouteHandler
 
+from identity_common.access.callers import Caller
 from identity_common.access.management_api import Access, Connection, admitted_caller, auth_time_of
 from identity_common.clock import Clock, now_ms
 from identity_common.http.if_match import Versions
@@ -19,9 +21,11 @@ from identity_common.http.query_parameters import require_declared
 from identity_common.oauth import SCOPE_ACCOUNT
 from stead import AccessToken
 
+RECENT_S: Final = 600
+"""How long ago a sign-in may be for what changes how the user signs in, in seconds."""
 ACCOUNT: Final = OwnSignIn(SCOPE_ACCOUNT)
 """The user's account."""
-ACCOUNT_SIGN_IN: Final = OwnSignIn(SCOPE_ACCOUNT, max_age_s=600)
+ACCOUNT_SIGN_IN: Final = OwnSignIn(SCOPE_ACCOUNT, max_age_s=RECENT_S)
 """What changes how the user signs in."""
 
 
@@ -56,8 +60,22 @@ def require_own(token: AccessToken, needed: OwnSignIn, *, clock: Clock = now_ms)
     is_own = token.subject != token.client_id and token.actor is None and token.grant_type is None
     if not is_own or needed.scope not in token.scopes:
         raise _forbidden(needed)
-    if needed.max_age_s is not None and clock() // 1000 - (auth_time_of(token) or 0) > needed.max_age_s:
-        raise _too_long_ago(needed.max_age_s)
+    if needed.max_age_s is not None:
+        _require_recent(auth_time_of(token), needed.max_age_s, clock)
+
+
+def require_recent_sign_in(caller: Caller, *, max_age_s: int, clock: Clock = now_ms) -> None:
+    """Refuse a caller of this part whose sign-in is too old for what the body of the request asks for.
+
+    Raises:
+        ApiError: 401.
+    """
+    _require_recent(caller.auth_time, max_age_s, clock)
+
+
+def _require_recent(auth_time: int | None, max_age_s: int, clock: Clock) -> None:
+    if clock() // 1000 - (auth_time or 0) > max_age_s:
+        raise _too_long_ago(max_age_s)
 
 
 async def require_own_sign_in(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -74,6 +92,7 @@ async def require_own_sign_in(connection: Connection, handler: BaseRouteHandler)
     more = more_of(connection.route_handler)
     needed: OwnSignIn = more.own_sign_in  # type: ignore[assignment]  # of every handler with this guard
     caller = await access.require(connection.scope, partial(require_own, needed=needed))
+    caller = msgspec.structs.replace(caller, is_own_account=True)
     require_declared(connection.scope["query_string"], more, in_pages=is_list(connection.route_handler))
     access.admit(connection, handler, caller)
     versions: Versions = connection.app.state.versions

@@ -9,7 +9,13 @@ from identity_common.rights.scopes import granting, implied
 
 OPEN: Final = frozenset({"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwagger"})
 """Operations that need no token."""
-OWN: Final = frozenset({"EndOwnSession", "ListOwnConsents", "ListOwnSessions", "WithdrawOwnConsent"})
+OWN: Final = frozenset(
+    {
+        *("GetOwnAccount", "UpdateOwnAccount", "UpdateOwnProfile", "UpdateOwnPassword"),
+        *("EndOwnSession", "ListOwnConsents", "ListOwnSessions", "WithdrawOwnConsent"),
+        *("ListOwnAccountImpersonations", "EndOwnAccountImpersonation"),
+    }
+)
 """Operations on the caller's own account: they need a userinfo token with the scope ``account`` instead."""
 
 _ROWS: Final[Mapping[str, str]] = {

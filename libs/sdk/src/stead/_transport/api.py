@@ -11,7 +11,7 @@ import httpx2 as httpx
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from stead._transport.http import raise_if_unavailable, request_id
+from stead._transport.http import raise_if_unavailable, request_id, retry_after
 from stead._transport.operations import Operation, Request
 from stead.errors import (
     ApiError,
@@ -20,6 +20,8 @@ from stead.errors import (
     InvalidId,
     InvalidInput,
     NotFound,
+    RecentSignInRequired,
+    TooManyAttempts,
     Unauthenticated,
     VersionMismatch,
 )
@@ -34,8 +36,11 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     404: NotFound,
     412: VersionMismatch,
     422: Conflict,
+    429: TooManyAttempts,
 }
 UNEXPECTED_ANSWER: Final = "unexpected_answer"
+_TOO_OLD: Final = 'error="insufficient_user_authentication"'
+_MAX_AGE: Final = re.compile(r'max_age="?([0-9]{1,9})')
 _PATH: Final = re.compile(r"/[\x21-\x7e]*")
 _CONDITION: Final = re.compile(r"[\x20-\x7e]+")
 
@@ -158,13 +163,29 @@ def require_success(answer: httpx.Response) -> None:
         body = msgspec.json.decode(answer.content, type=_ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         body = _UNEXPECTED
-    raise _BY_STATUS.get(answer.status_code, ApiError)(
+    kind = RecentSignInRequired if asks_for_a_recent_sign_in(answer) else _BY_STATUS.get(answer.status_code, ApiError)
+    error = kind(
         body.message,
         status=answer.status_code,
         code=body.code,
         data=body.data if isinstance(body.data, dict) else None,
         request_id=request_id(answer),
     )
+    if isinstance(error, TooManyAttempts):
+        error.retry_after = retry_after(answer)
+    if isinstance(error, RecentSignInRequired):
+        max_age = _MAX_AGE.search(answer.headers["WWW-Authenticate"])
+        error.max_age_s = int(max_age[1]) if max_age else None
+    raise error
+
+
+def asks_for_a_recent_sign_in(answer: httpx.Response) -> bool:
+    """Return whether the response asks the person to sign in again: no other token of that sign-in would do.
+
+    Source:
+        RFC 9470 section 3.
+    """
+    return answer.status_code == 401 and _TOO_OLD in answer.headers.get("WWW-Authenticate", "")
 
 
 def unexpected_answer(message: str, answer: httpx.Response) -> ApiError:

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 import httpx2 as httpx
 import msgspec
 
-from stead._transport.api import decode, json_request, require_success
+from stead._transport.api import asks_for_a_recent_sign_in, decode, json_request, require_success
 from stead._transport.http import async_send, checked_base_url, send
 from stead._transport.operations import AsyncRun, Operation, Request, Run, Steps, async_run, run
 from stead._transport.revisions import HEADER as REVISION_HEADER
@@ -93,6 +93,7 @@ class _Client(Generic[R]):
         self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
         self.impersonations: groups.Impersonations[R] = groups.Impersonations(run, is_async=is_async)
+        self.my_account: groups.MyAccount[R] = groups.MyAccount(run, is_async=is_async)
         self.impersonation_policy: groups.ImpersonationPolicy[R] = groups.ImpersonationPolicy(run, is_async=is_async)
         self.sign_in_policy: groups.SignInPolicy[R] = groups.SignInPolicy(run, is_async=is_async)
 
@@ -116,7 +117,7 @@ class _Client(Generic[R]):
     def _authorized(self, request: Request) -> Steps[httpx.Response]:
         token = yield from self._token.value()
         answer: httpx.Response = yield msgspec.structs.replace(request, access_token=token)
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
+        if answer.status_code == httpx.codes.UNAUTHORIZED and not asks_for_a_recent_sign_in(answer):
             token = yield from self._token.value(refused=token)
             answer = yield msgspec.structs.replace(request, access_token=token)
         return answer
@@ -171,6 +172,7 @@ class ManagementClient(_Client[Run]):
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.
         sign_in_policy: Who may register.
+        my_account: A person's own account: with ``access_token``, which supplies their own token.
     """
 
     def __init__(
@@ -319,6 +321,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.
         sign_in_policy: Who may register.
+        my_account: A person's own account: with ``access_token``, which supplies their own token.
     """
 
     def __init__(

@@ -18,6 +18,7 @@ from stead.manage.operations import (
     impersonation_policy,
     impersonations,
     logs,
+    my_account,
     organization_permissions,
     organization_roles,
     organization_template,
@@ -308,3 +309,18 @@ class SignInPolicy(Group[R]):
 
     get = _Method(sign_in_policy.get_sign_in_policy)
     update = _Method(sign_in_policy.update_sign_in_policy)
+
+
+class MyAccount(Group[R]):
+    """``client.my_account``: a person's own account, sessions and consents.
+
+    The access token is the person's: a userinfo token of their own sign-in with the scope ``account``, such as
+    ``IdentityClient.get_access_token()`` returns.
+    """
+
+    get = _Method(my_account.get_my_account)
+    update = _Method(my_account.update_my_account)
+    update_profile = _Method(my_account.update_my_profile)
+    set_password = _Method(my_account.set_my_password)
+    impersonations = _List(my_account.list_my_impersonations)
+    end_impersonation = _Method(my_account.end_my_impersonation)

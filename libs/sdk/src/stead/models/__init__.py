@@ -26,6 +26,7 @@ from stead.models.custom_claims import (
     TestedClaims,
 )
 from stead.models.impersonations import Impersonation, ImpersonationPolicy, SubjectToken
+from stead.models.my_account import MyAccount, MyImpersonation, MyProfile
 from stead.models.organization_template import (
     AffectedMember,
     AffectedMembers,
@@ -96,6 +97,9 @@ __all__ = [
     "InclusionProof",
     "Invitation",
     "MemberEffect",
+    "MyAccount",
+    "MyImpersonation",
+    "MyProfile",
     "OidcClientMetadata",
     "OpenInvitation",
     "Organization",

@@ -26,6 +26,7 @@ from management_service.impersonations.stories import ImpersonationStory
 
 PATH: Final = "/oidc/me/impersonations"
 
+_READABLE: Final = (f"{PATH}/", "/api/my-account/")
 _OWN: Final = OwnSignIn(SCOPE_IMPERSONATIONS)
 
 _ANY_PAGE: Final[Headers] = [
@@ -36,11 +37,25 @@ _ANY_PAGE: Final[Headers] = [
 
 def readable_by_pages(app: ASGIApp) -> ASGIApp:
     """Return the app with the CORS layer: pages of every origin may read these answers, as those of userinfo."""
-    return Cors(app, _permission, methods=b"GET, POST")
+    return Cors(app, _permission, methods=b"GET, POST, PATCH, DELETE")
 
 
 def _permission(request: HTTPScope, _: bytes | None) -> Headers | None:
-    return _ANY_PAGE if f"{request['path']}/".startswith(f"{PATH}/") else None
+    return _ANY_PAGE if f"{request['path']}/".startswith(_READABLE) else None
+
+
+async def own_page(request: JsonRequest, register: ImpersonationRegister) -> Response[list[ImpersonationStory]]:
+    """Return the requested page of the impersonations in which the caller is the subject.
+
+    Raises:
+        Invalid: A parameter is not from an earlier page.
+    """
+    given = dict(parse_query(request.scope["query_string"]))
+    filters = RegisterFilters(
+        is_active=None if "active" not in given else given["active"] == "true",
+        user_id=admitted_caller(request).user_id,
+    )
+    return await page_of(request, register, filters, given)
 
 
 class OwnImpersonationController(Controller):
@@ -60,12 +75,7 @@ class OwnImpersonationController(Controller):
         self, request: JsonRequest, impersonation_register: NamedDependency[ImpersonationRegister]
     ) -> Response[list[ImpersonationStory]]:
         """List impersonations in which the user is the subject, newest first."""
-        given = dict(parse_query(request.scope["query_string"]))
-        filters = RegisterFilters(
-            is_active=None if "active" not in given else given["active"] == "true",
-            user_id=admitted_caller(request).user_id,
-        )
-        answer = await page_of(request, impersonation_register, filters, given)
+        answer = await own_page(request, impersonation_register)
         answer.headers["Cache-Control"] = "private, no-cache"
         return answer
 

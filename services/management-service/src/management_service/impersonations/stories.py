@@ -18,7 +18,7 @@ from management_service.party_ends import (
 from stead.verify.impersonations import ImpersonationSegments, parties_of
 
 _REFUSED: Final = "token.exchange.refused"
-_ENDS: Final = frozenset({"EndImpersonation", "EndOwnImpersonation"})
+_ENDS: Final = frozenset({"EndImpersonation", "EndOwnImpersonation", "EndOwnAccountImpersonation"})
 """Operations that end one impersonation."""
 
 

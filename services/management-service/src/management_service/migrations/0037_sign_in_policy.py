@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0037"
-down_revision = "0034"
+down_revision = "0036"
 
 
 def upgrade() -> None:

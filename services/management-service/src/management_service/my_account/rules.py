@@ -1,15 +1,22 @@
 """The account as its person sees it, what the person may change, and the form of these values."""
 
-from typing import Annotated, Final
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from identity_common.fields import Answer, Body
-from management_service.users.rules import Address, Email, Password, PersonName, Username
+from identity_common.failures import Issue
+from identity_common.fields import Answer, Body, FreeForm
+from identity_common.names import find_invisible, is_blank
+from management_service.impersonations.stories import ImpersonationStory
+from management_service.users.rules import Address, Email, Password, PersonName, Username, canonical, is_web_address
 
 _MAX_CHARACTERS: Final = 256
 _MAX_PASSWORD_CHARACTERS: Final = 1024  # of one that is only compared: an earlier release may have allowed more
+
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 ProfileText = Annotated[str, msgspec.Meta(max_length=_MAX_CHARACTERS)]
 
@@ -78,6 +85,18 @@ class MyAccount(Answer):
     updated_at: int
 
 
+class MyImpersonation(ImpersonationStory, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An impersonation of the person, from the subject token on.
+
+    Attributes:
+        actor_name: Name of the user who acts for the person, as of now; absent if that user was deleted.
+        client_name: Name of the application that exchanged the subject token, as of now; absent if it was deleted.
+    """
+
+    actor_name: str | None = None
+    client_name: str | None = None
+
+
 class MyAccountUpdate(Body):
     """Changes: an absent member is kept, null clears it.
 
@@ -126,12 +145,12 @@ class MyPassword(Body):
     """A password that replaces the present one.
 
     Attributes:
-        current_password: The present password; required if there is one.
         password: The new password, 8 to 256 characters.
+        current_password: The present password; required if there is one.
     """
 
-    current_password: Annotated[str, msgspec.Meta(max_length=_MAX_PASSWORD_CHARACTERS)] | None = None
     password: Password
+    current_password: Annotated[str, msgspec.Meta(max_length=_MAX_PASSWORD_CHARACTERS)] | None = None
 
     def __repr__(self) -> str:
         """Hide both."""
@@ -146,3 +165,66 @@ class MyEmail(Body):
     """
 
     email: Email
+
+
+_MUST_BE_AN_ADDRESS: Final = "must be an absolute URL with https or http"
+_FORMS: Final = {
+    "birthdate": (re.compile(r"[0-9]{4}(-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01]))?"), "must be YYYY-MM-DD or YYYY"),
+    "zoneinfo": (re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*"), "must be the name of a time zone"),
+    "locale": (re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*"), "must be a language tag"),  # RFC 5646 section 2.1
+}
+_MEMBERS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(MyProfile)}
+
+
+def shown_profile(profile: str) -> MyProfile:
+    """Return the members of a stored profile that are standard claims, in camel case or as the standard writes them."""
+    stored = _decode(profile)
+    texts = {name: stored.get(member, stored.get(name)) for name, member in _MEMBERS.items()}
+    return MyProfile(**{name: text for name, text in texts.items() if isinstance(text, str)})
+
+
+def profile_problems(update: MyProfileUpdate) -> Iterator[Issue]:
+    """Yield an issue for each member with an invalid value."""
+    for name, value in _given(update):
+        problem = None if value is None else _problem(name, value)
+        if problem is not None:
+            yield Issue(_MEMBERS[name], problem)
+
+
+def profile_members(update: MyProfileUpdate) -> FreeForm:
+    """Return what to merge into the stored profile: each member under one name; null removes it."""
+    members: FreeForm = {}
+    for name, value in _given(update):
+        members |= {name: None, _MEMBERS[name]: value}
+    return members
+
+
+def named(story: ImpersonationStory, names: Mapping[str, str]) -> MyImpersonation:
+    """Return an impersonation as its subject sees it, with these names by id."""
+    return MyImpersonation(
+        **msgspec.structs.asdict(story),
+        actor_name=names.get(story.actor_id or ""),
+        client_name=names.get(story.client_id or ""),
+    )
+
+
+def are_same(password: str, other: str) -> bool:
+    """Return whether two passwords have the same hash: keyboards differ in how they encode a character."""
+    return canonical(password) == canonical(other)
+
+
+def _given(update: MyProfileUpdate) -> Iterator[tuple[str, str | None]]:
+    """Yield the given members by their names in Python; a blank one is null."""
+    for name in _MEMBERS:
+        value = getattr(update, name)
+        if value is not UNSET:
+            yield name, None if value is None or is_blank(value) else canonical(value.strip())
+
+
+def _problem(name: str, value: str) -> str | None:
+    if find_invisible(value) is not None:
+        return "must not contain invisible characters"
+    if name in {"profile", "website"}:
+        return None if is_web_address(value) else _MUST_BE_AN_ADDRESS
+    form, problem = _FORMS.get(name, (None, None))
+    return problem if form is not None and form.fullmatch(value) is None else None

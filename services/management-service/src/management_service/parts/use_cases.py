@@ -15,6 +15,7 @@ from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.service import Impersonations
 from management_service.invitations.service import Invitations
 from management_service.memberships import Memberships
+from management_service.my_account.service import MyAccounts
 from management_service.organization_names import OrganizationNames
 from management_service.parts.shared import Shared
 from management_service.parts.shared_with_commands import administrators, attainable_scopes, resources
@@ -50,6 +51,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     )
     return {
         "users": users,
+        "my_accounts": MyAccounts(reader, changes, users, passwords, shared.attempts, tenant_id=tenant_id),
         "invitations": Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         "applications": Applications(
             reader,

@@ -173,7 +173,7 @@ def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
         yield "username", "must not contain spaces, control characters or @, nor be a telephone number"
     if isinstance(body.primary_email, str) and not is_email_address(body.primary_email):
         yield "primaryEmail", "must be an e-mail address"
-    if isinstance(body.avatar, str) and not _is_web_address(body.avatar):
+    if isinstance(body.avatar, str) and not is_web_address(body.avatar):
         yield "avatar", "must be an absolute URL with https or http"
 
 
@@ -198,7 +198,8 @@ def _is_username(username: str) -> bool:
     return "@" not in username and not _DIGITS.fullmatch(username) and is_visible(username)
 
 
-def _is_web_address(address: str) -> bool:
+def is_web_address(address: str) -> bool:
+    """Return whether this is an absolute URL with https or http."""
     if not _WEB_ADDRESS.fullmatch(address):
         return False
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -52,6 +52,11 @@ _REFUSALS = {
     "users_primary_email_unique": lambda: duplicate("user.email_already_in_use", "The e-mail address is in use."),
     "users_primary_phone_unique": _phone_in_use,
 }
+
+
+def _last_identifier() -> Conflict:
+    message = "A user name, an e-mail address or a telephone number must remain to sign in with."
+    return Conflict("user.last_identifier", message)
 
 
 def _search_too_slow() -> Conflict:
@@ -215,11 +220,17 @@ class Users:
                 yield connection
 
     @retry_on_conflict
-    async def update(self, user_id: str, update: rules.UserUpdate) -> User:
+    async def update(self, user_id: str, update: rules.UserUpdate, *, keeps_identifier: bool = False) -> User:
         """Change the given members of a user.
 
+        Args:
+            user_id: The user.
+            update: The changes.
+            keeps_identifier: Whether the user must keep something to sign in with.
+
         Raises:
-            Conflict: A name, address or number is in use or not valid; or this would end the last administrator.
+            Conflict: A name, address or number is in use or not valid; or this would end the last administrator, or
+                leave nothing to sign in with.
         """
         members = _checked(update)
         async with self._changes.transaction() as transaction, self._kept(transaction, members):
@@ -232,17 +243,27 @@ class Users:
                 was_verified=user.is_email_verified,
                 given=update.is_email_verified,
             )
-            return await self._store_change(transaction, user, members)
+            changed = await self._store_change(transaction, user, members)
+            if keeps_identifier and user.identifier is not None and changed.identifier is None:
+                raise _last_identifier()
+            return changed
 
-    @retry_on_conflict
     async def merge_custom_data(self, user_id: str, members: FreeForm) -> User:
         """Change members of a user's custom data; null removes one."""
+        return await self._merge(user_id, "custom_data", members)
+
+    async def merge_profile(self, user_id: str, members: FreeForm) -> User:
+        """Change members of a user's profile; null removes one."""
+        return await self._merge(user_id, "profile", members)
+
+    @retry_on_conflict
+    async def _merge(self, user_id: str, name: Literal["custom_data", "profile"], members: FreeForm) -> User:
         async with self._changes.transaction() as transaction:
             user = await self._lock(transaction, user_id)
-            custom_data = free_form_text(merged(user.custom_data, members))
-            if is_too_large(custom_data):
+            text = free_form_text(merged(getattr(user, name), members))
+            if is_too_large(text):
                 raise body_too_large()
-            return await self._store_change(transaction, user, {"custom_data": custom_data})
+            return await self._store_change(transaction, user, {name: text})
 
     @retry_on_conflict
     async def set_suspended(self, user_id: str, *, is_suspended: bool) -> User:

@@ -1,0 +1,63 @@
+"""Operations on a person's own account."""
+
+from __future__ import annotations
+
+from stead import MyAccount, MyImpersonation, MyProfile
+from tests.unit.sdk.operations.entities import IMPERSONATION
+from tests.unit.sdk.operations.rows import Row
+
+_PATH = "/api/my-account"
+_JSON = {"id": "u1", "name": "Ada", "profile": {"locale": "de"}, "hasPassword": True, "canChangeEmail": True}
+_ACCOUNT = MyAccount(id="u1", name="Ada", profile=MyProfile(locale="de"), has_password=True, can_change_email=True)
+
+ROWS: list[Row] = [
+    (lambda c: c.my_account.get(), "GET", _PATH, None, _JSON, _ACCOUNT),
+    (
+        lambda c: c.my_account.update(name="Ada", avatar=None, username="ada"),
+        "PATCH",
+        _PATH,
+        {"name": "Ada", "avatar": None, "username": "ada"},
+        _JSON,
+        _ACCOUNT,
+    ),
+    (
+        lambda c: c.my_account.update_profile(locale="de", preferred_username=None),
+        "PATCH",
+        f"{_PATH}/profile",
+        {"locale": "de", "preferredUsername": None},
+        _JSON,
+        _ACCOUNT,
+    ),
+    (
+        lambda c: c.my_account.set_password("a new one", current_password="the old one"),
+        "POST",
+        f"{_PATH}/password",
+        {"currentPassword": "the old one", "password": "a new one"},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.my_account.set_password("the first one"),
+        "POST",
+        f"{_PATH}/password",
+        {"password": "the first one"},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.my_account.impersonations(active=True),
+        "GET",
+        f"{_PATH}/impersonations?active=true&page_size=100",
+        None,
+        (IMPERSONATION | {"actorName": "Bob"},),
+        [MyImpersonation(id="i1", user_id="u1", created_at=1, expires_at=2, actor_name="Bob")],
+    ),
+    (
+        lambda c: c.my_account.end_impersonation("i1", reason="Enough."),
+        "POST",
+        f"{_PATH}/impersonations/i1/end",
+        {"reason": "Enough."},
+        None,
+        None,
+    ),
+]
