@@ -1,4 +1,7 @@
-"""``/oidc/me/impersonations``: a person sees and ends the impersonations of their own account, and no others."""
+"""People see and end the impersonations of their own account, and no others.
+
+``/oidc/me/impersonations`` needs the scope ``impersonations``, ``/api/my-account/impersonations`` needs ``account``.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from tests.support.waiting import eventually
 from tests.support.world import World
 
 PATH = "/oidc/me/impersonations"
+OF_ACCOUNT = "/api/my-account/impersonations"
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -44,8 +48,8 @@ def begin(world: World, person: Person) -> SubjectToken:
     return world.management.subject_tokens.create(person.user_id, context=context)
 
 
-def listed(world: World, token: str, **params: str) -> httpx.Response:
-    answer = world.stack.http.get(PATH, params=params, headers=bearer(token))
+def listed(world: World, token: str, path: str = PATH, **params: str) -> httpx.Response:
+    answer = world.stack.http.get(path, params=params, headers=bearer(token))
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -106,6 +110,40 @@ def test_a_person_sees_who_acted_for_them_and_ends_it(world: World) -> None:
     told = listed(world, of_ada, active="false").json()[0]
     assert (told["id"], told["endedBy"], told["reason"]) == (second.impersonation_id, ada.user_id, "ended")
     assert world.stack.http.post(end, headers=bearer(of_ada)).status_code == 204
+
+
+@pytest.mark.heavy
+def test_the_account_page_tells_by_name_who_acted_and_ends_it(world: World) -> None:
+    ada, bob = Person(world), Person(world)
+    of_ada, of_bob = (world.userinfo_token(each.user_id, scope="openid account") for each in (ada, bob))
+    agent = world.management.users.create(name="Ann Agent", primary_email=f"{ada.username}.agent@example.com")
+    begun, other = begin(world, ada), begin(world, ada)
+    actor = {"actor_token": world.userinfo_token(agent.id), "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
+    exchanged = world.exchange(begun.token, **actor).json()["access_token"]
+    eventually(lambda: ["scope" in each for each in listed(world, of_ada, OF_ACCOUNT).json()] == [False, True])
+
+    newest, oldest = listed(world, of_ada, OF_ACCOUNT).json()
+    client = world.management.applications.get(world.traditional.id)
+    assert (oldest["actorId"], oldest["actorName"], oldest["clientName"]) == (agent.id, "Ann Agent", client.name)
+    assert newest.keys().isdisjoint({"actorName", "clientName"})  # not exchanged yet
+    assert agent.primary_email not in listed(world, of_ada, OF_ACCOUNT).text
+    page = listed(world, of_ada, OF_ACCOUNT, page_size="1")
+    assert urlsplit(page.links["next"]["url"]).path == OF_ACCOUNT
+
+    end = f"{OF_ACCOUNT}/{begun.impersonation_id}/end"
+    assert listed(world, of_bob, OF_ACCOUNT).json() == []
+    assert refusal(world.stack.http.post(end, headers=bearer(of_bob))) == (404, "entity.not_found")
+    assert is_active(world, exchanged, "management:0")
+    ended = world.stack.http.post(end, headers=bearer(of_ada), json={"reason": "I did not ask for this."})
+    assert (ended.status_code, ended.content) == (204, b"")
+    assert not is_active(world, exchanged, ended.headers["Identity-Revision"])
+    eventually(lambda: "endedBy" in listed(world, of_ada, OF_ACCOUNT).json()[-1])
+    told = world.management.impersonations.get(begun.impersonation_id)
+    assert (told.ended_by, told.reason, told.end_reason) == (ada.user_id, "ended", "I did not ask for this.")
+    assert [each["id"] for each in listed(world, of_ada, OF_ACCOUNT, active="true").json()] == [other.impersonation_id]
+
+    world.management.users.delete(agent.id)
+    assert "actorName" not in listed(world, of_ada, OF_ACCOUNT).json()[-1]
 
 
 def test_a_token_from_an_exchange_neither_sees_nor_ends(world: World) -> None:
