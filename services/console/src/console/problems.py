@@ -20,6 +20,8 @@ from identity_common.http.retrying import retry_after
 from identity_common.telemetry.logs import get_logger
 from stead.errors import ApiError, InvalidId, NotFound, Unavailable
 
+_HOMES: Final = (HOME,)
+
 _log = get_logger(__name__)
 
 
@@ -59,12 +61,13 @@ def _show_beyond_the_end(pages: Pages, request: AnyRequest, error: Exception) ->
 
 
 def _show_wrong_address(pages: Pages, request: AnyRequest, error: HTTPException) -> Response[Any]:
-    """Answer with a page below ``/console``, signed in or not, and elsewhere as the API does."""
-    if not f"{request.scope['path']}/".startswith(f"{HOME}/"):
+    """Answer with a page below the first page of a site, signed in or not, and elsewhere as the API does."""
+    home = next((each for each in _HOMES if f"{request.scope['path']}/".startswith(f"{each}/")), None)
+    if home is None:
         answer: Response[Any] = API_EXCEPTION_HANDLERS[HTTPException](request, error)
         return answer
     refusal = refusal_of(error, request)
-    return pages.render("not_found.html", language_of(request), status=refusal.status, headers=refusal.headers)
+    return pages.at(home).render("not_found.html", language_of(request), status=refusal.status, headers=refusal.headers)
 
 
 def _show_refusal(pages: Pages, request: AnyRequest, error: ApiError) -> Response[str]:

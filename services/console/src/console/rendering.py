@@ -1,11 +1,12 @@
 """Renders pages: a template in a language, with navigation, notices and the configured branding."""
 
+import copy
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 from litestar import MediaType, Response
@@ -49,14 +50,15 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    """Renders pages with one branding.
+    """Renders pages of a site with one branding.
 
     Attributes:
         style: The stylesheet.
     """
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Look, *, home: str = "/console") -> None:
         self.style = stylesheet(look.color)
+        self._home = home
         self._logo_uri = look.logo_uri
         self._environments = environments(
             TEMPLATES,
@@ -76,6 +78,12 @@ class Pages:
             folded=folded,
             N_=str,  # marks texts of tables
         )
+
+    def at(self, home: str) -> Self:
+        """Return the pages of the site with this first page."""
+        pages = copy.copy(self)
+        pages._home = home  # noqa: SLF001 - of the same class
+        return pages
 
     def render(
         self,
@@ -101,7 +109,7 @@ class Pages:
         if hidden := values.keys() & environment.globals.keys():
             raise ValueError(f"these values would hide those of every page: {sorted(hidden)}")
         nonce = secrets.token_urlsafe(16)
-        html = environment.get_template(template).render(nonce=nonce, **values)
+        html = environment.get_template(template).render(nonce=nonce, home=self._home, **values)
         protection = page_headers(nonce=nonce, logo=self._logo_uri or None)
         protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
         protection["Content-Security-Policy"] += f"; {_OF_SCRIPTS}"

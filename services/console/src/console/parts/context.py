@@ -34,6 +34,6 @@ def site_context(settings: Settings, shared: Shared, site: Site) -> SiteContext:
         marks=SignedValues(settings.cookie_keys, purpose=f"{site.name} cookie of {tenant_id}"),
         credentials=ConsoleCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
         cookies=Cookies(secure=settings.base_url.startswith("https:")),
-        pages=shared.pages,
+        pages=shared.pages.at(site.home),
         http=shared.connections.http,
     )
