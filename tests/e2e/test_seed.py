@@ -95,6 +95,15 @@ def test_an_application_that_has_the_name_of_the_console_is_left_alone(stack: Ru
     assert seeded_again(stack).console == console
 
 
+def test_the_console_of_an_earlier_version_gets_the_addresses_of_the_account_page(stack: RunningStack) -> None:
+    applications, console = stack.management.applications, stack.credentials.console
+    addresses = applications.get(console.client_id).oidc_client_metadata
+    earlier = {"redirectUris": addresses.redirect_uris[:1], "postLogoutRedirectUris": []}
+    applications.update(console.client_id, oidc_client_metadata=earlier)
+    assert seeded_again(stack).console == console
+    assert applications.get(console.client_id).oidc_client_metadata == addresses
+
+
 @pytest.mark.parametrize("name", ["Administrator", "Demo backend"])
 def test_a_role_that_has_the_name_of_a_role_of_the_seed_gets_no_scope(stack: RunningStack, name: str) -> None:
     roles = stack.management.roles

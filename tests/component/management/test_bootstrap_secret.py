@@ -280,6 +280,30 @@ async def test_the_console_gets_a_client_and_an_administrator_once(settings: Set
     assert await rows(settings, open_to_users) == [("Console",)]
 
 
+ADDRESSES = (
+    "SELECT redirect_uris, post_logout_redirect_uris FROM applications WHERE tenant_id = $1 AND name = 'Console'"
+)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("is_known", [True, False], ids=["known by its Secret", "known by its address"])
+async def test_the_client_of_an_earlier_version_gets_the_addresses_of_the_account_page(
+    settings: Settings, server: Recorded, is_known: bool
+) -> None:
+    await with_console(settings, server)
+    wanted = await rows(settings, ADDRESSES)
+    base = settings.base_url
+    assert wanted == [
+        ([f"{base}/console/callback", f"{base}/account/callback"], [f"{base}/console", f"{base}/account"])
+    ]
+    earlier = "redirect_uris = redirect_uris[:1], post_logout_redirect_uris = post_logout_redirect_uris[:1]"
+    await rows(settings, f"UPDATE applications SET {earlier} WHERE tenant_id = $1 AND name = 'Console'")
+    if not is_known:
+        server.secrets.pop(CONSOLE)
+    await with_console(settings, server)
+    assert await rows(settings, ADDRESSES) == wanted
+
+
 GRANTS = "SELECT role_id, scope_id FROM role_scopes WHERE tenant_id = $1 ORDER BY 1, 2"
 OF_ROLE = "role_id = (SELECT id FROM roles WHERE tenant_id = $1 AND name = '{}')"
 

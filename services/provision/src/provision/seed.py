@@ -207,8 +207,10 @@ def _console(management: ManagementClient, base_url: str, known: ConfidentialCli
 
     It is the known one, or one that already redirects to the console and has what needs ``all``.
     """
+    callback = f"{base_url}/console/callback"  # all that an earlier version registered
     addresses = OidcClientMetadata(
-        redirect_uris=[f"{base_url}/console/callback"], post_logout_redirect_uris=[f"{base_url}/console"]
+        redirect_uris=[callback, f"{base_url}/account/callback"],
+        post_logout_redirect_uris=[f"{base_url}/console", f"{base_url}/account"],
     )
     named = [
         each
@@ -219,7 +221,7 @@ def _console(management: ManagementClient, base_url: str, known: ConfidentialCli
         named,
         lambda each: (
             each.custom_client_metadata.allow_management_api
-            and each.oidc_client_metadata.redirect_uris == addresses.redirect_uris
+            and {callback} <= set(each.oidc_client_metadata.redirect_uris) <= set(addresses.redirect_uris)
         ),
     )
     if application is None:

@@ -17,7 +17,7 @@ from management_service.applications.rules import (
     OidcClientMetadata,
 )
 from management_service.applications.service import Applications
-from management_service.applications.store import ApplicationFilter
+from management_service.applications.store import Application, ApplicationFilter
 from management_service.bootstrap.first_client import ClientSecrets, role_granting
 from management_service.bootstrap.kubernetes_secret import KubernetesSecret
 from management_service.invitations.rules import MAX_MINUTES
@@ -59,9 +59,10 @@ class ConsoleBootstrap:
         self._users = users
         self._invitations = invitations
         self._assignments = assignments
-        self._redirect_uri = f"{base_url}/console/callback"
+        self._callback = f"{base_url}/console/callback"  # all that an earlier version registered
         self._addresses = OidcClientMetadata(
-            redirect_uris=[self._redirect_uri], post_logout_redirect_uris=[f"{base_url}/console"]
+            redirect_uris=[self._callback, f"{base_url}/account/callback"],
+            post_logout_redirect_uris=[f"{base_url}/console", f"{base_url}/account"],
         )
 
     async def client(self, secret: KubernetesSecret) -> None:
@@ -121,16 +122,13 @@ class ConsoleBootstrap:
         only = ApplicationFilter(types=("Traditional",), is_third_party=False)
         found, _ = await self._applications.list_applications(_WHOLE, only, without=())
         named = [each for each in found if each.name == APPLICATION_NAME]
-        for application in named:
-            if application.id == earlier_id:
-                await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=self._addresses))
-                return application.id
-        for application in named:  # one without the right could be a decoy
-            if application.allow_management_api and application.redirect_uris == (self._redirect_uri,):
-                return application.id
+        known = [each for each in named if each.id == earlier_id]
+        for application in (*known, *filter(self._is_ours, named)):
+            await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=self._addresses))
+            return application.id
         if named:
             raise CommandError(
-                f"the application {APPLICATION_NAME!r} ({named[0].id}) does not redirect to {self._redirect_uri} alone,"
+                f"the application {APPLICATION_NAME!r} ({named[0].id}) does not redirect to {self._callback} alone,"
                 " or has no allowManagementApi: rename or delete it; or, if it is the console's, change that"
             )
         application = await self._applications.create(
@@ -142,3 +140,9 @@ class ConsoleBootstrap:
             )
         )
         return application.id
+
+    def _is_ours(self, application: Application) -> bool:
+        """Return whether an application with the console's name is the console; without the right it may be a decoy."""
+        registered = set(application.redirect_uris)
+        is_redirected_to_us = {self._callback} <= registered <= set(self._addresses.redirect_uris)
+        return application.allow_management_api and is_redirected_to_us
