@@ -17,7 +17,8 @@ EDGES = re.compile(  # what speaks HTTP, or builds what does
     r"\w+_service\.(?:__main__|app|asgi|(?:\w+\.)?\w*routes|parts\.(?!shared_with_commands$).+)"
     r"|management_service\.subject_tokens\.caller"
     r"|template_service\.(?:member_permissions\.access|members\.guards)"
-    r"|token_service\.(?:endpoints|openapi|sign_in\.pages)\..+|token_service\.sign_in\.sign_out"
+    r"|token_service\.(?:endpoints|openapi|sign_in\.pages)\..+"
+    r"|token_service\.sign_in\.(?:link_pages|recovery|sign_out|verification)"
 )
 
 

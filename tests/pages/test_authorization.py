@@ -291,7 +291,13 @@ def test_a_request_may_be_a_form_and_have_parameters_that_mean_nothing_here(
 FORM = "application/x-www-form-urlencoded"
 
 
-@pytest.mark.parametrize("path", ["/oidc/auth", "/sign-in", "/sign-in/cancel", "/consent", "/oidc/session/end"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/oidc/auth", "/sign-in", "/sign-in/cancel", "/consent", "/oidc/session/end"),
+        *("/sign-in/forgotten", "/sign-in/recovery", "/sign-in/verification"),
+    ],
+)
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [

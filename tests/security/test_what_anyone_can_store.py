@@ -298,6 +298,16 @@ def test_wrong_passwords(world: World, spa: Client, address: str) -> None:
     assert max(map(len, entries)) <= ROWS["audit:exchanges"].bytes
 
 
+def test_requests_for_links(world: World, address: str) -> None:
+    def send() -> None:
+        with anybody(world, address) as browser:
+            for _ in range(ATTEMPTS + MORE):
+                browser.post("/sign-in/forgotten", data={"address": f"unknown-{secrets.token_hex(4)}@id.test"})
+
+    row = ROWS["mails:recipient:*"]
+    assert_bounded(world, stored_by(world, row, send), number=ATTEMPTS, size=row.bytes)
+
+
 @pytest.mark.parametrize("counted", [keys for keys in ROWS if ":address:" in keys or ":client:" in keys])
 def test_the_counts_themselves(world: World, spa: Client, address: str, counted: str) -> None:
     row, person = ROWS[counted], Person(world)
@@ -307,6 +317,7 @@ def test_the_counts_themselves(world: World, spa: Client, address: str, counted:
         page = person.follow(person.authorize(spa))
         for _ in range(ATTEMPTS + MORE):
             person.send(page, identifier=f"unknown-{secrets.token_hex(4)}", password="wrong")
+            person.browser.post("/sign-in/forgotten", data={"address": "unknown@id.test"})
         for _ in range(PENDING + MORE):
             person.authorize(spa)
             person.browser.get(CONSOLE)
@@ -334,6 +345,8 @@ def test_no_other_request_without_credentials_stores_anything(world: World, addr
         "/consent",
         "/consent/switch",
         "/sign-in/cancel",
+        "/sign-in/recovery",
+        "/sign-in/verification",
         "/oidc/session/end",
         f"{CONSOLE}/callback",
     ):

@@ -32,6 +32,10 @@ _SHOWN_ONCE: Final = re.compile(rb'<code id="secret">([^<]+)</code>')
 """A new secret in a page of the console."""
 _TYPED: Final = re.compile(rb'<input id="invitation"[^>]*>')
 """The field for the code of an invitation, which a refusal shows again with what was typed."""
+_LINK: Final = re.compile(rb'<input type="hidden" name="link"[^>]*>')
+"""The field of a page that was opened by a mailed link."""
+_LINK_COOKIE: Final = re.compile(r"identity-(recovery|verification|registration)=[0-9A-Za-z]+")
+"""The cookie that takes a mailed link out of the address."""
 _SHORTEST: Final = 12
 _MOST_OF_A_BODY: Final = 256 * 1024
 _WORD: Final = re.compile(r"[0-9A-Za-z_-]{12,}")
@@ -113,7 +117,7 @@ class Recorder:
 
     def _take(self, scope: Scope, request: bytes, status: int, headers: str, answer: bytes) -> None:
         self.answers[status] += 1
-        self._said.append(headers)
+        self._said.append(_LINK_COOKIE.sub("", headers))
         accepted = status not in {400, 401}
         for name, value in scope["headers"]:
             if name == b"authorization" and accepted:
@@ -128,7 +132,7 @@ class Recorder:
         for value, kind in minted:
             self.keep(value, kind)
         if not minted:
-            self._said.append(_TYPED.sub(b"", answer).decode("utf-8", "replace"))
+            self._said.append(_LINK.sub(b"", _TYPED.sub(b"", answer)).decode("utf-8", "replace"))
 
     def _keep_credentials(self, header: str) -> None:
         scheme, _, credentials = header.partition(" ")

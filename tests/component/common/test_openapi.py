@@ -45,6 +45,7 @@ WITHOUT_REVISION = {
     *("ListAffectedMembers", "ExportAffectedMembers"),
     *("DeleteUserConsent", "WithdrawOwnConsent", "EndUserSession", "EndOwnSession"),
     *("CreateUserInvitation", "DeleteUserInvitation", "ClearUserSignInAttempts"),
+    "SendUserVerificationEmail",
 }
 """Operations other than GET that publish no event."""
 MANAGED = [
@@ -238,6 +239,9 @@ PAGES = {
     "/sign-in",
     "/sign-in/account",
     "/sign-in/cancel",
+    "/sign-in/forgotten",
+    "/sign-in/recovery",
+    "/sign-in/verification",
     "/sign-in/style.css",
     "/sign-in/icon.svg",
     "/sign-in/script.js",

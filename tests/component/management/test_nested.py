@@ -13,6 +13,7 @@ from tests.support.management_api import Management, refusal, unique
 BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/users/{user_id}/custom-data"): {"customData": {"a": 1}},
     ("POST", "/users/{user_id}/sign-in-attempts/clear"): {},
+    ("POST", "/users/{user_id}/verification-email"): {},
     ("PATCH", "/users/{user_id}/is-suspended"): {"isSuspended": True},
     ("POST", "/users/{user_id}/invitation"): {"minutes": 1},
     ("PATCH", "/users/{user_id}/password"): {"password": "a good password"},

@@ -19,7 +19,8 @@ class UserAnswer(Answer):
             ``nickname``, ``preferredUsername``, ``profile``, ``website``, ``gender``, ``birthdate``, ``zoneinfo`` and
             ``locale`` become claims of OpenID Connect with the scope ``profile``, the object ``address`` with
             ``address``.
-        is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        is_email_verified: Whether the e-mail address is verified, by a mailed link or by an administrator;
+            ``email_verified`` in ID tokens.
         is_suspended: Whether the user is suspended: it cannot sign in, and its tokens are inactive.
         has_password: Whether the user has a password.
         created_at: Time of creation, milliseconds since the epoch.

@@ -13,7 +13,7 @@ _EMAIL: Final = re.compile(r"[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+")
 
 def is_email_address(text: str) -> bool:
     """Return whether a text has the form of an e-mail address, and shows all of it."""
-    return _EMAIL.fullmatch(text) is not None and is_visible(text)
+    return len(text) <= MAX_EMAIL_CHARACTERS and _EMAIL.fullmatch(text) is not None and is_visible(text)
 
 
 def is_visible(text: str) -> bool:

@@ -24,6 +24,7 @@ from management_service.impersonations.routes import (
     UserImpersonationController,
 )
 from management_service.invitations.routes import InvitationController, OpenInvitationController, accept
+from management_service.links.routes import VerificationEmailController
 from management_service.my_account.routes import MyAccountController, MyImpersonationController
 from management_service.parts.access import access
 from management_service.parts.shared import Shared
@@ -54,6 +55,7 @@ _CONTROLLERS: Final = (
     EffectivePermissionController,
     InvitationController,
     OpenInvitationController,
+    VerificationEmailController,
     ApplicationController,
     SecretController,
     ApplicationRoleController,

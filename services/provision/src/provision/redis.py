@@ -42,6 +42,9 @@ _ENDS = f"(~identity:*:revocation:impersonations:* ~identity:*:revocation:{'?' *
 _SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel +ttl +expire +del)"
 """management-service's counts of wrong passwords: a selector, so that its commands apply to these keys alone."""
 
+_REQUESTED_MAILS = "(~identity:*:mails:recipient:* +eval +get +set +incr +ttl +expire)"
+"""Counts of mails with links, by recipient."""
+
 _MINTING_LOG_KEYS = "~identity:*:audit:subject-tokens ~identity:*:audit:subject-tokens:numbering"
 _MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG_KEYS} +eval)"
 """A script may take the key of a subject token; each of its commands needs a permission of its own."""
@@ -59,7 +62,7 @@ REDIS_RULES: Mapping[str, tuple[str, ...]] = {
     # Minting is a script that stores and records; management-service can neither read nor spend a subject token.
     "management": (
         *("%W~identity:*:subject-token:*", _IMPERSONATIONS, *_REVOCATIONS, *_commands("set", "mget", "info", "wait")),
-        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _ENDS),
+        *(_SIGN_IN_ATTEMPTS, _REQUESTED_MAILS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _ENDS),
     ),
     "template": (*_REVOCATIONS, *_commands("mget")),
     "console": (*_commands(), _CONSOLE_SESSIONS, _CONSOLE_SIGN_INS),

@@ -25,7 +25,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         refresh_token_grace_s: How long a rotated refresh token may be used again, in case the response was lost.
         database_connections: Size of the PostgreSQL pool, besides four connections for workers.
         password_window_s: Length of the window in which password attempts are counted.
-        password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many users may share.
+        password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many users may share;
+            likewise of mails with links that are requested from there.
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one IPv4 address or IPv6 /64
             that wait for a sign-in or a consent; one counts once for every 6 KiB begun. At least 11, the count of the
             largest request.

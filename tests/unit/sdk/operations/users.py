@@ -200,6 +200,14 @@ ROWS: list[Row] = [
         None,
     ),
     (
+        lambda c: c.users.send_verification_email("u1"),
+        "POST",
+        "/api/users/u1/verification-email",
+        None,
+        None,
+        None,
+    ),
+    (
         lambda c: c.users.invite("u1", minutes=60),
         "POST",
         "/api/users/u1/invitation",

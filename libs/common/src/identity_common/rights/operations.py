@@ -39,6 +39,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "ClearUserSignInAttempts": "users",
     "ListUserSessions": "sessions:read",
     "EndUserSession": "sessions",
+    "SendUserVerificationEmail": "users",
     "ListApplications": "applications:read",
     "GetApplication": "applications:read",
     "ListApplicationSecrets": "applications:read",

@@ -1,4 +1,4 @@
-"""Limits what one source, an address or a client, may do in a window; counted atomically in Redis, over all replicas.
+"""Limits what one source may do in a window, or what may be sent to one; counted in Redis, over all replicas.
 
 Password attempts are counted before the password is checked, so that concurrent attempts all count, and taken back if
 the password was right (management-service counts them per account). Authorization requests, and the console's own
@@ -65,7 +65,7 @@ class SourceLimit:
     Args:
         commands: Runs the Redis commands.
         kind: Part of the keys.
-        by: What a source is: an address, whose network is counted, or a client. Part of the keys, too.
+        by: What a source is, which is part of the keys: an address, whose network is counted, a client, or a recipient.
         window_s: Length of a window in seconds.
         limit: Attempts of one source in a window; many people may share an address.
         throttled: Counts the attempts beyond the limit.
@@ -80,7 +80,7 @@ class SourceLimit:
         window_s: int,
         limit: int,
         throttled: Counter,
-        by: Literal["address", "client"] = "address",
+        by: Literal["address", "client", "recipient"] = "address",
     ) -> None:
         self._commands = commands
         self._prefix = f"identity:{tenant_id}:{kind}:{by}"
@@ -93,7 +93,7 @@ class SourceLimit:
         """Count an attempt; beyond the limit, do not count it and return how long to wait.
 
         Args:
-            source: The address or client that it comes from.
+            source: The address or client that it comes from, or the recipient.
             weight: How many attempts it counts as.
 
         Raises:

@@ -6,7 +6,7 @@ replies are sealed with the keys of the environment variables, which both know, 
 of links, and personal data.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.sealing import SealingKeys
 from identity_common.wire.sealed_requests import SealedRequests
 
-REPLY_TIMEOUT_S: Final = 5.0
+REPLY_TIMEOUT_S: Final = 8.0
 """How long token-service waits for the reply; a password may have to be hashed."""
 
 
@@ -70,6 +70,112 @@ class Offers(_Private, frozen=True, kw_only=True, tag="offers"):
     is_mail_sent: bool
 
 
+class RequestRecovery(_Private, frozen=True, kw_only=True, tag="request-recovery"):
+    """Mail a link for a forgotten password. The reply is ``LinkRequested``.
+
+    Attributes:
+        address: The e-mail address, as typed.
+    """
+
+    address: str
+    context: LinkContext = LinkContext()
+    visitor: Visitor = Visitor()
+
+
+class LinkRequested(_Private, frozen=True, kw_only=True, tag="requested"):
+    """Reply to a request for a link, whether or not the address has an account, and whether or not mail was sent.
+
+    Attributes:
+        minutes: How long the link is valid.
+    """
+
+    minutes: int
+
+
+class ReadRecovery(_Private, frozen=True, kw_only=True, tag="read-recovery"):
+    """Return what a link for a forgotten password is for. The reply is ``LinkFound``.
+
+    Attributes:
+        link: Value of the link.
+    """
+
+    link: str
+
+
+class Recover(_Private, frozen=True, kw_only=True, tag="recover"):
+    """Set a new password, which spends the link and ends all sessions of the account.
+
+    The reply is ``Done``.
+
+    Attributes:
+        link: Value of the link.
+        password: The new password, as typed.
+    """
+
+    link: str
+    password: str
+    visitor: Visitor = Visitor()
+
+
+class ReadVerification(_Private, frozen=True, kw_only=True, tag="read-verification"):
+    """Return what a link for an e-mail address is for. The reply is ``LinkFound``.
+
+    Attributes:
+        link: Value of the link.
+    """
+
+    link: str
+
+
+class ConfirmAddress(_Private, frozen=True, kw_only=True, tag="confirm-address"):
+    """Make the address of the link the verified address of its account, which spends the link.
+
+    The reply is ``Done``.
+
+    Attributes:
+        link: Value of the link.
+    """
+
+    link: str
+    visitor: Visitor = Visitor()
+
+
+class LinkFound(_Private, frozen=True, kw_only=True, tag="found"):
+    """Reply about a valid link.
+
+    Attributes:
+        address: The e-mail address that it was sent to.
+        account: What the account signs in with: a user name, an e-mail address or a telephone number.
+        context: Where it was requested.
+    """
+
+    address: str
+    account: str = ""
+    context: LinkContext = LinkContext()
+
+
+class Done(_Private, frozen=True, kw_only=True, tag="done"):
+    """Reply about a link that was spent.
+
+    Attributes:
+        context: Where it was requested.
+    """
+
+    context: LinkContext = LinkContext()
+
+
+RefusalReason = Literal["no-mail", "not-an-address", "link-not-valid", "password-not-accepted", "address-in-use"]
+"""Why a request was refused: this deployment sends no mail; the text cannot be an e-mail address; the link is unknown,
+spent, replaced or expired, or its account has changed since; the password is too short or too long; another account has
+the address by now. The last two leave the link as it was."""
+
+
+class Refused(_Private, frozen=True, kw_only=True, tag="refused"):
+    """Reply to any request that nothing was done about."""
+
+    reason: RefusalReason
+
+
 class Unavailable(_Private, frozen=True, kw_only=True, tag="unavailable"):
     """Reply to any request: a store does not answer, or too many passwords are being hashed.
 
@@ -80,8 +186,8 @@ class Unavailable(_Private, frozen=True, kw_only=True, tag="unavailable"):
     retry_after_s: int = 1
 
 
-Question = ReadOffers
-Answer = Offers | Unavailable
+Question = ReadOffers | RequestRecovery | ReadRecovery | Recover | ReadVerification | ConfirmAddress
+Answer = Offers | LinkRequested | LinkFound | Done | Refused | Unavailable
 
 _questions: Final[msgspec.json.Decoder[Question]] = msgspec.json.Decoder(Question)
 _answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)

@@ -69,7 +69,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A user, with the fields that claims and liveness need. Roles are in ``AssignmentState``.
 
     Attributes:
-        is_email_verified: Whether an administrator has confirmed the e-mail address.
+        is_email_verified: Whether the e-mail address is verified, by a mailed link or by an administrator.
         has_password: Returned by template-service with the members of an organization.
         is_suspended: A suspended user gets no tokens, and existing ones are refused.
         tokens_valid_after: Milliseconds; tokens issued before are refused (suspension, password change).

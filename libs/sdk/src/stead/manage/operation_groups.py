@@ -121,6 +121,7 @@ class Users(Group[R]):
     withdraw_invitation = _Method(users.withdraw_user_invitation)
     invitations = _List(users.list_invitations)
     clear_sign_in_attempts = _Method(users.clear_user_sign_in_attempts)
+    send_verification_email = _Method(users.send_user_verification_email)
     roles = _List(users.list_user_roles)
     assign_roles = _Method(users.assign_user_roles)
     replace_roles = _Method(users.replace_user_roles)

@@ -14,7 +14,7 @@ class User(Versioned, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         id: The ``sub`` of the user's tokens.
-        is_email_verified: Whether an administrator has verified the e-mail address.
+        is_email_verified: Whether the e-mail address is verified, by a mailed link or by an administrator.
         is_suspended: No tokens are issued to a suspended user, or on their behalf.
         has_password: Whether the user can sign in with a password.
         custom_data: Your own data.

@@ -4,19 +4,37 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
-from identity_common.failures import TemporarilyUnavailable
+from identity_common.email_addresses import is_email_address
+from identity_common.failures import Conflict, TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import (
     AccountLinkRequests,
     Answer,
+    ConfirmAddress,
+    Done,
+    LinkFound,
+    LinkRequested,
     Offers,
     Question,
     ReadOffers,
+    ReadRecovery,
+    ReadVerification,
+    Recover,
+    Refused,
+    RequestRecovery,
     Unavailable,
+    Visitor,
 )
 from identity_common.wire.sealed_requests import UnreadableMessageError
+from management_service.links.recovery import PasswordRecovery
+from management_service.links.rules import RECOVERY_S, LinkNotValidError
+from management_service.links.store import OpenedLink
+from management_service.links.verification import EmailVerifications
+from management_service.passwords.hashing import Busy
+from management_service.users.rules import is_password
 
 _log = get_logger(__name__)
 
@@ -28,11 +46,22 @@ class AccountLinkAnswers:
 
     Args:
         requests: Opens requests and seals replies.
+        recovery: Forgotten passwords.
+        verifications: E-mail addresses.
         is_mail_sent: Whether this deployment sends mail.
     """
 
-    def __init__(self, requests: AccountLinkRequests, *, is_mail_sent: bool) -> None:
+    def __init__(
+        self,
+        requests: AccountLinkRequests,
+        recovery: PasswordRecovery,
+        verifications: EmailVerifications,
+        *,
+        is_mail_sent: bool,
+    ) -> None:
         self._requests = requests
+        self._recovery = recovery
+        self._verifications = verifications
         self._is_mail_sent = is_mail_sent
 
     def responder(self, bus: Bus) -> Responder:
@@ -57,11 +86,48 @@ class AccountLinkAnswers:
         """Return the reply to a request.
 
         Raises:
+            Busy: Too many passwords are being hashed.
             sqlalchemy.exc.SQLAlchemyError, StoreUnavailable, OSError: A store does not answer.
         """
-        match question:
-            case ReadOffers():
-                return Offers(is_mail_sent=self._is_mail_sent)
+        try:
+            match question:
+                case ReadOffers():
+                    return Offers(is_mail_sent=self._is_mail_sent)
+                case RequestRecovery():
+                    return await self._request_recovery(question)
+                case ReadRecovery():
+                    return _found(await self._recovery.find(question.link))
+                case Recover():
+                    return await self._recover(question)
+                case ReadVerification():
+                    return _found(await self._verifications.find(question.link))
+                case ConfirmAddress():
+                    return await self._confirm_address(question)
+        except LinkNotValidError:
+            return Refused(reason="link-not-valid")
+
+    async def _request_recovery(self, question: RequestRecovery) -> LinkRequested | Refused:
+        if not self._is_mail_sent:
+            return Refused(reason="no-mail")
+        if not is_email_address(question.address):
+            return Refused(reason="not-an-address")
+        await self._recovery.request(question.address, question.context, visitor_address=question.visitor.address)
+        return LinkRequested(minutes=RECOVERY_S // 60)
+
+    async def _recover(self, question: Recover) -> Done | Refused:
+        opened = await self._recovery.find(question.link)
+        if not is_password(question.password):
+            return Refused(reason="password-not-accepted")
+        _audit("RecoverPassword", opened.user.id, question.visitor)
+        return Done(context=await self._recovery.complete(opened, question.link, question.password))
+
+    async def _confirm_address(self, question: ConfirmAddress) -> Done | Refused:
+        opened = await self._verifications.find(question.link)
+        _audit("ConfirmEmailAddress", opened.user.id, question.visitor)
+        try:
+            return Done(context=await self._verifications.confirm(opened, question.link))
+        except Conflict:
+            return Refused(reason="address-in-use")
 
     async def _reply(self, request: bytes, _: float) -> bytes | None:
         try:
@@ -69,4 +135,28 @@ class AccountLinkAnswers:
         except UnreadableMessageError as error:
             _log.error("account-links.unreadable", reason=str(error))
             return None  # the sender has other keys and could not read the reply, or the request is too old
-        return self._requests.seal_answer(await self.answer(question), sealed_question=request)
+        try:
+            answer = await self.answer(question)
+        except Busy as busy:
+            _log.warning("account-links.busy", delay_s=busy.retry_after_s)
+            answer = Unavailable(retry_after_s=busy.retry_after_s)
+        return self._requests.seal_answer(answer, sealed_question=request)
+
+
+def _found(opened: OpenedLink) -> LinkFound:
+    return LinkFound(address=opened.link.address, account=opened.user.identifier or "", context=opened.link.context)
+
+
+def _audit(operation: str, user_id: str, visitor: Visitor) -> None:
+    """Have the changes of this task recorded in the audit trail, as made by the user whom the link authenticates."""
+    AUDITED_REQUEST.set(
+        AuditedRequest(
+            operation=operation,
+            application_id=None,
+            user_id=user_id,
+            token_id="",
+            address=visitor.address,
+            user_agent=visitor.user_agent,
+            ids={"user_id": user_id},
+        )
+    )

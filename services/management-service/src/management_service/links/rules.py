@@ -1,14 +1,28 @@
 """What a mailed link is, and when it is valid."""
 
 import hashlib
-from typing import Literal
+from typing import Final, Literal
+from urllib.parse import urlencode
 
 import msgspec
 
 from identity_common.search import identity_key
+from identity_common.wire.account_links import LinkContext
 
 LinkKind = Literal["password-recovery", "email-verification", "registration"]
 """What a link does."""
+
+RECOVERY_S: Final = 15 * 60
+"""Lifetime of a link for a forgotten password."""
+VERIFICATION_S: Final = 24 * 60 * 60
+"""Lifetime of a link that confirms an e-mail address."""
+REQUESTED_MAILS: Final = 3
+"""Mails with links that one recipient gets in a window of ``RECOVERY_S``. As long as a link for a forgotten password
+lives: the window that refuses further mails began with one whose link is still valid, or has not ended."""
+
+
+class LinkNotValidError(Exception):
+    """A link is unknown, spent, replaced or expired, or its account has changed since."""
 
 
 class MailedLink(msgspec.Struct, frozen=True):
@@ -20,7 +34,7 @@ class MailedLink(msgspec.Struct, frozen=True):
         user_id: The account that it belongs to; None without one.
         address: The e-mail address that it was sent to.
         tokens_valid_after: The account's value when the link was created; None without an account.
-        context: JSON that the page of the link needs.
+        context: Where it was requested.
         created_at: Milliseconds since the epoch.
         expires_at: Milliseconds since the epoch.
     """
@@ -32,7 +46,7 @@ class MailedLink(msgspec.Struct, frozen=True):
     user_id: str | None
     address: str
     tokens_valid_after: int | None
-    context: str
+    context: LinkContext
     created_at: int
     expires_at: int
 
@@ -49,3 +63,8 @@ def link_sha256(value: str) -> str:
 def address_subject(address: str) -> str:
     """Return the subject of an e-mail address, regardless of case: a hash, as the address may belong to no account."""
     return hashlib.sha256(identity_key(address).encode()).hexdigest()
+
+
+def path_of(page: str, value: str) -> str:
+    """Return the path of a link below ``base_url``, for the mail."""
+    return f"{page}?{urlencode({'link': value})}"

@@ -1,7 +1,9 @@
 """Mailed links in PostgreSQL."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
+import msgspec
 from msgspec import structs
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.dialects.postgresql import insert
@@ -9,10 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
-from management_service.links.rules import LinkKind, MailedLink, link_sha256
+from identity_common.wire.account_links import LinkContext
+from management_service.links.rules import LinkKind, LinkNotValidError, MailedLink, link_sha256
 from management_service.schema import mailed_links
+from management_service.users.store import User, find_user, lock_user
 
 _MS_PER_S: Final = 1000
+_encode: Final = msgspec.json.Encoder().encode
+_decode_context: Final = msgspec.json.Decoder(LinkContext).decode
 _COLUMNS: Final = tuple(mailed_links.c[name] for name in MailedLink.__struct_fields__)
 _UNEXPIRED: Final = (
     mailed_links.c.tenant_id == bindparam("tenant"),
@@ -36,6 +42,13 @@ _REPLACE: Final = _PUT.on_conflict_do_update(
 )
 
 
+class OpenedLink(msgspec.Struct, frozen=True):
+    """A link with its account."""
+
+    link: MailedLink
+    user: User
+
+
 class MailedLinks:
     """The links of one tenant."""
 
@@ -50,7 +63,7 @@ class MailedLinks:
         subject: str,
         *,
         address: str,
-        context: str,
+        context: LinkContext,
         lifetime_s: int,
         user_id: str | None = None,
         tokens_valid_after: int | None = None,
@@ -64,7 +77,7 @@ class MailedLinks:
             kind: What the link does.
             subject: What has at most one link of this kind.
             address: The e-mail address that it is sent to.
-            context: JSON that the page of the link needs.
+            context: Where it is requested.
             lifetime_s: How long the link is valid, in seconds.
             user_id: The account that it belongs to, if any.
             tokens_valid_after: The account's value.
@@ -83,18 +96,49 @@ class MailedLinks:
             expires_at=now + lifetime_s * _MS_PER_S,
         )
         await connection.execute(_FORGET, {"tenant": self._tenant_id, "now": now})
-        await connection.execute(_REPLACE, structs.asdict(link))
+        await connection.execute(_REPLACE, {**structs.asdict(link), "context": _encode(context).decode()})
         return value, link.expires_at
 
     async def find(self, connection: AsyncConnection, kind: LinkKind, value: str) -> MailedLink | None:
         """Return the unexpired link with this value; None if there is none."""
         row = (await connection.execute(_FIND, self._values(kind, value))).one_or_none()
-        return None if row is None else MailedLink(*row)
+        return None if row is None else _link(row)
+
+    async def open(self, connection: AsyncConnection, kind: LinkKind, value: str) -> OpenedLink:
+        """Return the unexpired link with this value, and its account.
+
+        Raises:
+            LinkNotValidError: There is none.
+        """
+        link = await self.find(connection, kind, value)
+        user = (
+            None if link is None or link.user_id is None else await find_user(connection, self._tenant_id, link.user_id)
+        )
+        if link is None or user is None:
+            raise LinkNotValidError
+        return OpenedLink(link, user)
+
+    async def spend(self, connection: AsyncConnection, kind: LinkKind, value: str, *, user_id: str) -> OpenedLink:
+        """Lock the account of a link, as everywhere before its relations; then delete and return the link.
+
+        Raises:
+            LinkNotValidError: The link is gone, or its account.
+        """
+        user = await lock_user(connection, self._tenant_id, user_id)
+        link = None if user is None else await self.take(connection, kind, value)
+        if user is None or link is None:
+            raise LinkNotValidError
+        return OpenedLink(link, user)
 
     async def take(self, connection: AsyncConnection, kind: LinkKind, value: str) -> MailedLink | None:
         """Delete and return it: of concurrent transactions only one gets the link, if it commits."""
         row = (await connection.execute(_TAKE, self._values(kind, value))).one_or_none()
-        return None if row is None else MailedLink(*row)
+        return None if row is None else _link(row)
 
     def _values(self, kind: LinkKind, value: str) -> dict[str, object]:
         return {"tenant": self._tenant_id, "hash": link_sha256(value), "of_kind": kind, "now": self._clock()}
+
+
+def _link(row: Iterable[Any]) -> MailedLink:
+    values = dict(zip(MailedLink.__struct_fields__, row, strict=True))
+    return MailedLink(**{**values, "context": _decode_context(values["context"])})

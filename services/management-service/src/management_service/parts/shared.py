@@ -27,17 +27,17 @@ from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.database import Startup
 from identity_common.stores.measures import measure_stores
 from identity_common.telemetry.metrics import Samples, counter
-from identity_common.wire.account_links import AccountLinkRequests
 from management_service.audit.storing.ingestion import AuditIngestion
 from management_service.audit.storing.lag import measure_lag
 from management_service.audit.tree.head_keys import HeadKeys
 from management_service.audit.tree.heads import Heads
 from management_service.authentication import Authentication
-from management_service.links.answers import AccountLinkAnswers
 from management_service.parts.claims_function import claims_functions
 from management_service.parts.connections import Connections
+from management_service.parts.links import Links
 from management_service.parts.mail import mail_sender
 from management_service.parts.shared_with_commands import changes, sign_in_attempts
+from management_service.parts.users import assignments, users
 from management_service.passwords.checks import PasswordChecks
 from management_service.passwords.hashing import Passwords
 from management_service.republication import republication_steps
@@ -110,10 +110,17 @@ class Shared:
         self._password_checks = PasswordChecks(
             connections.reader, self.passwords, self.attempts, tenant_id=tenant_id
         ).responder(bus)
-        self._account_links = AccountLinkAnswers(
-            AccountLinkRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id),
-            is_mail_sent=False,
-        ).responder(bus)
+        self.assignments = assignments(settings, connections, self.changes)
+        self.users = users(settings, connections, self.changes, self.passwords, self.attempts, self.assignments)
+        self.links = Links(
+            settings,
+            connections,
+            self.changes,
+            self.users,
+            self.passwords,
+            self.mail,
+            throttled=counter(self.registry, "throttled", "Attempts beyond a limit, by limit.", "limit"),
+        )
         self.startup = Startup(connections.engine, versions=versions, then=self._start_with_database)
         self.minting_refusals = AuditStream(
             commands, AuditStreamKeys.of(SUBJECT_TOKEN_LOG, tenant_id), backlog=settings.audit_backlog
@@ -154,7 +161,7 @@ class Shared:
             self._subject_token_relay.loop,
             self._audit_ingestion.loop,
             self._password_checks,
-            self._account_links,
+            self.links.responder,
         )
 
     @asynccontextmanager

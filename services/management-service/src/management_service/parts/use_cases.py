@@ -19,40 +19,28 @@ from management_service.my_account.service import MyAccounts
 from management_service.organization_names import OrganizationNames
 from management_service.parts.shared import Shared
 from management_service.parts.shared_with_commands import administrators, attainable_scopes, resources
-from management_service.roles.assignments import Assignments
 from management_service.roles.service import Roles
 from management_service.search.organizations import OrganizationSearch
 from management_service.search.service import Search
 from management_service.settings import Settings
 from management_service.sign_in_policy.service import SignInPolicies
-from management_service.users.service import Users
 
 
 def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     """Return the dependencies of handlers, by name."""
     connections, tenant_id = shared.connections, settings.tenant_id
-    reader, lookups, changes, passwords = connections.reader, connections.lookups, shared.changes, shared.passwords
+    reader, lookups, changes = connections.reader, connections.lookups, shared.changes
     last_administrator, attainable = administrators(settings), attainable_scopes(settings)
-    assignments = Assignments(reader, changes, last_administrator, attainable, tenant_id=tenant_id)
     names = TrailNames(OrganizationNames(connections.bus, tenant_id=tenant_id), tenant_id=tenant_id)
     searches = TrailSearches(reader)
     register = ImpersonationRegister(reader, names, searches, tenant_id=tenant_id)
-    users = Users(
-        reader,
-        lookups,
-        changes,
-        passwords,
-        shared.attempts,
-        last_administrator,
-        attainable,
-        searcher=connections.searcher,
-        record_default_roles=assignments.record_default_roles,
-        tenant_id=tenant_id,
-    )
     return {
-        "users": users,
-        "my_accounts": MyAccounts(reader, changes, users, passwords, shared.attempts, tenant_id=tenant_id),
-        "invitations": Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
+        "users": shared.users,
+        "email_verifications": shared.links.verifications,
+        "my_accounts": MyAccounts(
+            reader, changes, shared.users, shared.passwords, shared.attempts, tenant_id=tenant_id
+        ),
+        "invitations": Invitations(reader, changes, shared.users, shared.passwords, attainable, tenant_id=tenant_id),
         "applications": Applications(
             reader,
             lookups,
@@ -63,7 +51,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         ),
         "resources": resources(settings, reader, lookups, changes),
         "roles": Roles(reader, lookups, changes, last_administrator, attainable, tenant_id=tenant_id),
-        "assignments": assignments,
+        "assignments": shared.assignments,
         "effective_permissions": EffectivePermissions(
             reader,
             OrganizationGrants(connections.bus, tenant_id=tenant_id),

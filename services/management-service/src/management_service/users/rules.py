@@ -15,6 +15,7 @@ from identity_common.search import identity_key
 
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
+MAX_EMAIL_CHARACTERS: Final = 254
 
 _DIGITS: Final = re.compile(r"\+?[0-9]{3,32}")
 _WEB_ADDRESS: Final = re.compile(r"(?i:https?)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")  # RFC 3986
@@ -191,6 +192,11 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
     if given is not UNSET:
         return given
     return was_verified and before is not None and identity_key(after) == identity_key(before)
+
+
+def is_password(password: str) -> bool:
+    """Return whether a text is acceptable as a password."""
+    return MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS
 
 
 def _is_username(username: str) -> bool:

@@ -294,6 +294,15 @@ class Users:
         members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
         return await self._store_change(transaction, user, members, password_hash=password_hash)
 
+    async def store_verified_email(self, transaction: Transaction, user: User, address: str) -> User:
+        """Store and record the e-mail address of a locked user, which has proved that it receives mail there.
+
+        Raises:
+            Conflict: Another user has the address.
+        """
+        members = {"primary_email": rules.canonical(address), "is_email_verified": True}
+        return await self._store_change(transaction, user, members)
+
     async def clear_sign_in_attempts(self, user_id: str) -> None:
         """Reset the count of wrong passwords, so that the user may sign in again at once."""
         user = await self.get(user_id)

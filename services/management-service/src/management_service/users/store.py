@@ -73,6 +73,9 @@ COLUMNS: Final = tuple(users.c.get(name, _HAS_PASSWORD) for name in User.__struc
 
 _BY_ID: Final = (users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
 _FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_FIND_BY_EMAIL: Final = select(*COLUMNS).where(
+    users.c.tenant_id == bindparam("tenant"), users.c.primary_email_key == bindparam("email")
+)
 _LOOK_UP: Final = key_lookup(_FIND)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
 _ADDED: Final = (
@@ -191,6 +194,13 @@ async def look_up_user(lookups: Lookups, tenant_id: str, user_id: str) -> User |
 async def find_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
     """Return a user like ``look_up_user``, between other statements of a connection."""
     row = (await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id})).one_or_none()
+    return None if row is None else user_from(row)
+
+
+async def find_user_by_email(connection: AsyncConnection, tenant_id: str, address: str) -> User | None:
+    """Return the user with this primary e-mail address, regardless of case; None if there is none."""
+    values = {"tenant": tenant_id, "email": identity_key(address)}
+    row = (await connection.execute(_FIND_BY_EMAIL, values)).one_or_none()
     return None if row is None else user_from(row)
 
 

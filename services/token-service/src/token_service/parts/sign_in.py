@@ -2,17 +2,23 @@
 
 from litestar.handlers import HTTPRouteHandler
 
+from identity_common.sealing import SealingKeys
 from identity_common.stores.source_limit import SourceLimit
+from identity_common.wire.account_links import AccountLinkRequests
 from token_service.parts.shared import Shared
 from token_service.settings import Settings
+from token_service.sign_in.account_links import AccountLinks
 from token_service.sign_in.arrived_sign_outs import ArrivedSignOuts
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
+from token_service.sign_in.link_pages import LinkPages
 from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
+from token_service.sign_in.recovery import RecoveryPages
 from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.sign_out import EndSession
+from token_service.sign_in.verification import VerificationPages
 from token_service.tokens.id_token_hints import IdTokenHints
 
 
@@ -46,10 +52,27 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         limit=settings.pending_requests_per_address,
         throttled=shared.metrics.throttled,
     )
+    requested_links = SourceLimit(
+        commands,
+        "requested-links",
+        tenant_id=tenant_id,
+        window_s=settings.password_window_s,
+        limit=settings.password_attempts_per_address,
+        throttled=shared.metrics.throttled,
+    )
     devices = Devices(settings.key_encryption_keys, tenant_id=tenant_id)
+    pending = PendingAuthorizations(commands, tenant_id=tenant_id)
+    links = AccountLinkRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
+    link_pages = LinkPages(
+        flow,
+        pending,
+        AccountLinks(shared.connections.bus, links),
+        base_url=settings.base_url,
+        trusted_proxies=settings.trusted_proxies,
+    )
     authorization = AuthorizationPages(
         flow,
-        PendingAuthorizations(commands, tenant_id=tenant_id),
+        pending,
         waiting,
         PasswordSignIn(
             flow,
@@ -74,4 +97,5 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,
     )
-    return [*authorization.routes(), *end_session.routes()]
+    recovery, verification = RecoveryPages(link_pages, requested_links), VerificationPages(link_pages)
+    return [*authorization.routes(), *end_session.routes(), *recovery.routes(), *verification.routes()]

@@ -41,6 +41,7 @@ from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
 from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
+from token_service.sign_in.recovery import FORGOTTEN
 from token_service.sign_in.redirect_uris import destination, with_parameters
 from token_service.sign_in.request import (
     AuthorizationRequest,
@@ -413,6 +414,7 @@ class AuthorizationPages:
             headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
             action=self._form_action(browser, _SIGN_IN, application),
             cancel_action=self._form_action(browser, _CANCEL, application),
+            forgotten=self._forgotten(browser, pending_id),
             request_id=pending_id,
             csrf_token=pending.csrf_token,
             identifier=identifier,
@@ -497,6 +499,12 @@ class AuthorizationPages:
         """Return the address of a page, with what the page needs even if the request is gone."""
         path = _PATHS[type(step)]
         return f"{self._base_url}{path}?{_query(request=pending_id, client_id=client_id, ui_locales=language)}"
+
+    @staticmethod
+    def _forgotten(browser: Browser, pending_id: str) -> str:
+        """Return the address of the page for forgotten passwords, which leads back to this sign-in."""
+        language = LANGUAGES.requested(browser.query().get("ui_locales"))
+        return f"{FORGOTTEN}?{_query(request=pending_id, ui_locales=language)}"
 
     def _form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:
         language = LANGUAGES.requested(browser.query().get("ui_locales"))

@@ -18,7 +18,7 @@ class PersonClaims(ProfileClaims, frozen=True, kw_only=True):
         picture: URL of a picture.
         username: Name for signing in.
         email: E-mail address.
-        email_verified: True if an administrator has marked the address as verified.
+        email_verified: Whether the address is verified, by a mailed link or by an administrator.
         phone_number: Phone number.
         created_at: Seconds since the epoch.
         updated_at: Seconds since the epoch.

@@ -254,6 +254,17 @@ def clear_user_sign_in_attempts(user_id: str) -> Operation[None]:
     return command("POST", api_path("users", user_id, "sign-in-attempts", "clear"))
 
 
+def send_user_verification_email(user_id: str) -> Operation[None]:
+    """Mail a link to a user's e-mail address, in place of an earlier one; opening it, and a click there, verify it.
+
+    Raises:
+        NotFound: The id is unknown.
+        Conflict: The user has no e-mail address, or it is verified; or the system sends no mail.
+        Unavailable: The address was sent too many mails a moment ago.
+    """
+    return command("POST", api_path("users", user_id, "verification-email"))
+
+
 def list_user_roles(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
     """Iterate over a user's API roles, ordered by name.
 

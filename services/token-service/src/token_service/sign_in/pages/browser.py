@@ -39,6 +39,10 @@ class Browser:
         self.is_forwarded = any(name == b"x-forwarded-for" for name, _ in headers)
         self.address = client_address(request.scope, trusted_proxies=trusted_proxies)
 
+    def cookie(self, name: str) -> str | None:
+        """Return another cookie of ours, if the browser sent exactly one."""
+        return self._cookies.read(self._request.scope["headers"], name)
+
     @property
     def origin(self) -> Origin:
         """Where the request came from, for the audit trail."""

@@ -1,7 +1,9 @@
-"""Names of the three cookies: the session, the browser's secret, and the users that have signed in with it before."""
+"""Names of the cookies: the session, the browser's secret, the users that have signed in with it before, and links."""
 
 from typing import Final
 
 SESSION: Final = "identity-session"
 BROWSER: Final = "identity-browser"
 DEVICE: Final = "identity-device"
+RECOVERY: Final = "identity-recovery"
+VERIFICATION: Final = "identity-verification"

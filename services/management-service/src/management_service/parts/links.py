@@ -1,0 +1,58 @@
+"""Links in mails, and the replies to token-service, whose pages they lead to."""
+
+from prometheus_client import Counter
+
+from identity_common.outbox.changes import Changes
+from identity_common.outbox.mail import MailOutbox
+from identity_common.sealing import SealingKeys
+from identity_common.stores.source_limit import SourceLimit
+from identity_common.wire.account_links import AccountLinkRequests
+from management_service.links.answers import AccountLinkAnswers
+from management_service.links.recovery import PasswordRecovery
+from management_service.links.rules import RECOVERY_S, REQUESTED_MAILS
+from management_service.links.store import MailedLinks
+from management_service.links.verification import EmailVerifications
+from management_service.parts.connections import Connections
+from management_service.passwords.hashing import Passwords
+from management_service.settings import Settings
+from management_service.users.service import Users
+
+
+class Links:
+    """The use cases of links, which share a limit by recipient.
+
+    Attributes:
+        recovery: Lets users choose another password.
+        verifications: Confirms e-mail addresses.
+        responder: Replies to token-service.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connections: Connections,
+        changes: Changes,
+        users: Users,
+        passwords: Passwords,
+        mail: MailOutbox,
+        *,
+        throttled: Counter,
+    ) -> None:
+        tenant_id, reader, is_mail_sent = settings.tenant_id, connections.reader, True
+        links = MailedLinks(tenant_id=tenant_id)
+        limit = SourceLimit(
+            connections.commands,
+            "mails",
+            tenant_id=tenant_id,
+            window_s=RECOVERY_S,
+            limit=REQUESTED_MAILS,
+            throttled=throttled,
+            by="recipient",
+        )
+        self.recovery = PasswordRecovery(reader, changes, users, passwords, links, mail, limit, tenant_id=tenant_id)
+        self.verifications = EmailVerifications(
+            reader, changes, users, links, mail, limit, is_mail_sent=is_mail_sent, tenant_id=tenant_id
+        )
+        requests = AccountLinkRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
+        answers = AccountLinkAnswers(requests, self.recovery, self.verifications, is_mail_sent=is_mail_sent)
+        self.responder = answers.responder(connections.bus)
