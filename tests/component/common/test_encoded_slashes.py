@@ -24,6 +24,7 @@ SERVED = [
     ("template", "/api/organizations/{organization}/users/{user}/scopes"),
     ("template", "/api/users/{user}/organizations"),
     ("token", "/api/users/{user}/consents"),
+    ("token", "/api/users/{user}/sessions"),
     ("token", "/oidc/.well-known/openid-configuration"),
     ("token", "/oidc/jwks"),
 ]
