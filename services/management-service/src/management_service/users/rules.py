@@ -15,7 +15,6 @@ from identity_common.search import identity_key
 
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
-MAX_EMAIL_CHARACTERS: Final = 254
 
 _DIGITS: Final = re.compile(r"\+?[0-9]{3,32}")
 _WEB_ADDRESS: Final = re.compile(r"(?i:https?)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")  # RFC 3986
