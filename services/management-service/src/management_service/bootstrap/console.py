@@ -60,8 +60,9 @@ class ConsoleBootstrap:
         self._invitations = invitations
         self._assignments = assignments
         self._callback = f"{base_url}/console/callback"  # all that an earlier version registered
+        self._callbacks = [self._callback, f"{base_url}/account/callback"]
         self._addresses = OidcClientMetadata(
-            redirect_uris=[self._callback, f"{base_url}/account/callback"],
+            redirect_uris=self._callbacks,
             post_logout_redirect_uris=[f"{base_url}/console", f"{base_url}/account"],
         )
 
@@ -144,5 +145,5 @@ class ConsoleBootstrap:
     def _is_ours(self, application: Application) -> bool:
         """Return whether an application with the console's name is the console; without the right it may be a decoy."""
         registered = set(application.redirect_uris)
-        is_redirected_to_us = {self._callback} <= registered <= set(self._addresses.redirect_uris)
+        is_redirected_to_us = {self._callback} <= registered <= set(self._callbacks)
         return application.allow_management_api and is_redirected_to_us
