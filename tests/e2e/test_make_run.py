@@ -124,6 +124,7 @@ def test_the_page_says_where_everything_is(running: Running) -> None:
         assert not page.tags & {"script", "iframe", "form", "img", "link"}
         assert page.links == [
             "/console",
+            "/account",
             "/api/reference",
             "/api/swagger.json",
             "/oidc/.well-known/openid-configuration",
@@ -131,7 +132,7 @@ def test_the_page_says_where_everything_is(running: Running) -> None:
             "/metrics",
         ]
         statuses = {link: http.get(link).status_code for link in page.links}
-        assert statuses == {**dict.fromkeys(page.links, 200), "/console": 303}  # to the sign-in
+        assert statuses == {**dict.fromkeys(page.links, 200), "/console": 303, "/account": 303}  # to the sign-in
         head = http.head("/")
         assert (head.status_code, head.content) == (200, b"")
         assert head.headers["Content-Length"] == str(len(answer.content))

@@ -128,8 +128,11 @@ class TestValkey:
                 with pytest.raises(redis.exceptions.NoPermissionError):
                     client.execute_command(*command)
 
-    def test_the_console_keeps_its_sessions_and_reads_nothing_else(self, cluster: Cluster, token: redis.Redis) -> None:
-        ours, other = "identity:default:console-session:1", "identity:default:sign-in-attempts:user:1:0"
+    @pytest.mark.parametrize("site", ["console", "account"])
+    def test_the_console_keeps_its_sessions_and_reads_nothing_else(
+        self, cluster: Cluster, token: redis.Redis, site: str
+    ) -> None:
+        ours, other = f"identity:default:{site}-session:1", "identity:default:sign-in-attempts:user:1:0"
         token.set(self.KEY, "record")
         token.hset(other, "a", "1")
         with redis.Redis.from_url(cluster.addresses.console_redis_url) as console:

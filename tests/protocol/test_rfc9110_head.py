@@ -58,7 +58,10 @@ def test_head_of_the_stream_of_the_feed_ends_at_once(world: World) -> None:
     assert (answer.status_code, answer.headers["Content-Type"], answer.content) == (200, "text/event-stream", b"")
 
 
-STORED_BY_BROWSERS = ("pending-authorization*", "session:*", "console-session:*", "console-sign-in*", "code:*")
+STORED_BY_BROWSERS = (
+    *("pending-authorization*", "session:*", "code:*"),
+    *("console-session:*", "console-sign-in*", "account-session:*", "account-sign-in*"),
+)
 
 
 def stored(world: World, *, besides: Container[bytes] = ()) -> dict[bytes, bytes | None]:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from provision import ServerAddresses
-from tests.support.administrator import CONSOLE, Administrator
+from tests.support.administrator import ACCOUNT, CONSOLE, Administrator
 from tests.support.at_a_browser import Person, application
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
@@ -36,6 +36,8 @@ LARGEST = {
     "scope": " ".join(f"scope-{n}" for n in range(100)),
 }
 """One that counts once."""
+SITES = ("console", "account")
+FORMS = {"console": f"{CONSOLE}/users/new", "account": f"{ACCOUNT}/edit"}
 COUNTED = 6 * 1024
 
 
@@ -134,40 +136,42 @@ def anybody(world: World, address: str) -> httpx.Client:
 
 
 def signed_out_forms(
-    world: World, address: str, cookie: str, *, size: int, count: int = PENDING
+    world: World, address: str, cookie: str, *, size: int, count: int = PENDING, site: str = "console"
 ) -> list[httpx.Response]:
-    """Send forms of the console that the cookie's session has not sent; the browser ignores new cookies."""
+    """Send forms of a site that the cookie's session has not sent; the browser ignores new cookies."""
     with anybody(world, address) as browser:
         answers = []
         for _ in range(count):
             browser.cookies.clear()
             form = {"csrf_token": "x", "name": "n" * size}
-            headers = {"Cookie": f"identity-console={cookie}"}
-            answers.append(browser.post(f"{CONSOLE}/users/{secrets.token_hex(4)}/edit", data=form, headers=headers))
+            headers = {"Cookie": f"identity-{site}={cookie}"}
+            answers.append(browser.post(f"{FORMS[site]}?{secrets.token_hex(4)}", data=form, headers=headers))
         return answers
 
 
-def expired_cookie(world: World, *scopes: str) -> str:
-    """Return the cookie of a session that has expired."""
-    user = Administrator(world.stack, *scopes)
-    user.opens()
-    user.session_expires()
-    return user.browser.cookies["identity-console"]
+def expired_cookie(world: World, site: str = "console") -> str:
+    """Return the cookie of a session, of a user without any right, that has expired."""
+    user = Administrator(world.stack)
+    user.opens(f"/{site}")
+    user.session_expires(site)
+    return user.browser.cookies[f"identity-{site}"]
 
 
 class TestTheConsole:
     row = ROWS["console-sign-in:*"]
 
-    def test_pages_without_a_session(self, world: World, address: str) -> None:
+    @pytest.mark.parametrize("site", SITES)
+    def test_pages_without_a_session(self, world: World, address: str, site: str) -> None:
+        row = ROWS[f"{site}-sign-in:*"]
         browser = anybody(world, address)
         statuses: list[int] = []
 
         def send() -> None:
             for query in ("", "q" * 1900, "q" * 30_000) * (PENDING // 3 + MORE):
                 browser.cookies.clear()
-                statuses.append(browser.get(f"{CONSOLE}/users?search={query}").status_code)
+                statuses.append(browser.get(f"{FORMS[site]}?search={query}").status_code)
 
-        assert_bounded(world, stored_by(world, self.row, send), number=PENDING, size=self.row.bytes)
+        assert_bounded(world, stored_by(world, row, send), number=PENDING, size=row.bytes)
         assert statuses == [303] * PENDING + [429] * 3 * MORE
 
     def test_forms_of_a_browser_that_never_had_a_session(self, world: World, address: str) -> None:
@@ -180,15 +184,17 @@ class TestTheConsole:
         assert sum(memory(world, key) for key in keys_of(world) - before) < (PENDING + 1) * self.row.bytes
         assert_bounded(world, stored, number=PENDING, size=self.row.bytes)
 
-    def test_forms_of_a_browser_that_had_a_session(self, world: World, address: str) -> None:
-        cookie = expired_cookie(world)  # of a user without any right
+    @pytest.mark.parametrize("site", SITES)
+    def test_forms_of_a_browser_that_had_a_session(self, world: World, address: str, site: str) -> None:
+        row, cookie = ROWS[f"{site}-sign-in:*"], expired_cookie(world, site)
         statuses: list[int] = []
 
         def send() -> None:
             for size in (9000, 8100, 7000, 100_000):
-                statuses.extend(answer.status_code for answer in signed_out_forms(world, address, cookie, size=size))
+                answers = signed_out_forms(world, address, cookie, size=size, site=site)
+                statuses.extend(answer.status_code for answer in answers)
 
-        assert_bounded(world, stored_by(world, self.row, send), number=PENDING, size=self.row.with_form)
+        assert_bounded(world, stored_by(world, row, send), number=PENDING, size=row.with_form)
         assert statuses == [413] * PENDING + [303] * PENDING + [429] * PENDING + [413] * PENDING
 
     def test_beyond_the_limit_what_was_typed_is_shown(self, world: World, address: str) -> None:

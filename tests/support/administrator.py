@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from tests.support.at_a_browser import PASSWORD, Form, heading
 from tests.support.running_stack import RunningStack
 
 CONSOLE = "/console"
+ACCOUNT = "/account"
 ENDED = (
     "APIs that follow the not-valid feed or introspect refuse earlier tokens within a second;"
     " others accept them until they expire."
@@ -149,11 +151,20 @@ class Administrator(AtTheConsole):
             role = management.roles.create(f"Role of {self.username}", "", "User", ids)
             management.users.assign_roles(self.user_id, [role.id])
 
-    def session_expires(self) -> None:
+    def session_expires(self, site: str = "console") -> None:
         """Let the session end as if it had not been used for hours; the browser keeps its cookie."""
-        session_id = self.browser.cookies["identity-console"].partition(".")[0]
+        session_id = self.browser.cookies[f"identity-{site}"].partition(".")[0]
         with redis.Redis.from_url(self.stack.addresses.admin_redis_url) as store:
-            assert store.delete(f"identity:{self.stack.tenant_id}:console-session:{session_id}") == 1
+            assert store.delete(f"identity:{self.stack.tenant_id}:{site}-session:{session_id}") == 1
+
+    def signed_in_long_ago(self, seconds: int = 700) -> None:
+        """Let the sign-in at the service, and every later one without a password, be that much older."""
+        session_id = self.browser.cookies["identity-session"].partition(".")[0]
+        key = f"identity:{self.stack.tenant_id}:session:{session_id}"
+        with redis.Redis.from_url(self.stack.addresses.admin_redis_url) as store:
+            session = json.loads(store.get(key) or b"")
+            session["signed_in_at"] -= seconds * 1000
+            assert store.set(key, json.dumps(session), keepttl=True)
 
 
 def _line_breaks(text: str, replacement: str) -> str:

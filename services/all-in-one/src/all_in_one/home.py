@@ -43,6 +43,8 @@ services answer at this address, <code>{base_url}</code>.</p>
 who started this.</dd>
 <dt>Console</dt>
 <dd><a href="/console">For administrators</a>; the password of <code>administrator</code> is in these files.</dd>
+<dt>Account</dt>
+<dd><a href="/account">For everyone</a> who can sign in, such as <code>customer</code>.</dd>
 <dt>Try it</dt>
 <dd><code>make walkthrough</code> prints impersonation in four steps with curl; <code>make demo</code> goes through it
 with the Python SDK.</dd>

@@ -15,7 +15,7 @@ from litestar import Response
 from msgspec import UNSET, UnsetType
 
 from console.forms import ETAG_FIELD, Form
-from console.requests import ConsoleRequest
+from console.signed_in import SignedInRequest
 from identity_common.pages.bidi_isolation import displayed
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
@@ -64,12 +64,12 @@ def is_as_shown(form: Form, values: object) -> bool:
 
 
 async def ask(
-    request: ConsoleRequest, deletion: Deletion, form: Form | None = None, *, status: int = 200
+    request: SignedInRequest, deletion: Deletion, form: Form | None = None, *, status: int = 200
 ) -> Response[str]:
     """Answer with a confirmation page.
 
     Args:
-        request: The administrator's request.
+        request: The user's request.
         deletion: What would be deleted.
         form: The form that was sent before, for its errors; its values are not filled in again.
         status: HTTP status.
@@ -82,11 +82,11 @@ async def ask(
     )
 
 
-async def carry_out(request: ConsoleRequest, form: Form, look: Callable[[], Awaitable[Deletion]]) -> Response[str]:
+async def carry_out(request: SignedInRequest, form: Form, look: Callable[[], Awaitable[Deletion]]) -> Response[str]:
     """Delete what a confirmation page showed; show the page again if that has changed, or was not confirmed.
 
     Args:
-        request: The administrator's request.
+        request: The user's request.
         form: The form of the page.
         look: Finds out what would be deleted now.
 

@@ -100,10 +100,10 @@ class SiteRoutes:
                 signed_in = await self._signed_in(request)
                 signed_in.admit(changes=declared.changes)
                 return await declared.answer(signed_in, **_path_parameters(request))
-            except SignInNeeded:
+            except SignInNeeded as needed:
                 if is_refresh(request):
                     return Response("", status_code=401, media_type="text/plain")
-                return await begin(self._context, request)
+                return await begin(self._context, request, needed)
 
         return show
 
@@ -117,8 +117,8 @@ class SiteRoutes:
                 self._require_own(signed_in, form)
                 signed_in.admit(changes=declared.changes)
                 return await declared.answer(signed_in, form=form, **_path_parameters(request))
-            except SignInNeeded:
-                return await begin(self._context, request, form)
+            except SignInNeeded as needed:
+                return await begin(self._context, request, needed, form)
 
         return carry_out
 

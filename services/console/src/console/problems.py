@@ -8,6 +8,7 @@ from litestar import Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
+from console import account_requests
 from console.console import Forged
 from console.credentials import NotConfigured
 from console.forms import BadForm, Form
@@ -20,7 +21,7 @@ from identity_common.http.retrying import retry_after
 from identity_common.telemetry.logs import get_logger
 from stead.errors import ApiError, InvalidId, NotFound, Unavailable
 
-_HOMES: Final = (HOME,)
+_HOMES: Final = (HOME, account_requests.HOME)
 
 _log = get_logger(__name__)
 

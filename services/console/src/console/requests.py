@@ -65,6 +65,7 @@ class ConsoleRequest(SignedInRequest):
     def _frame(self) -> Mapping[str, Any]:
         """What the pages show of the administrator's rights."""
         return {
+            **super()._frame,
             "may": self.may,
             "may_change": self.may(self.original.url.path, changes=True),
             "is_read_only": self.is_read_only,

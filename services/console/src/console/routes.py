@@ -1,5 +1,13 @@
-"""The routes of the console: sign-in, files, and the pages of every area."""
+"""The routes of the sites: sign-in, files, and the pages of every area."""
 
+from collections.abc import Sequence
+
+from litestar.handlers import HTTPRouteHandler
+
+from console.account import impersonations as account_impersonations
+from console.account import password as account_password
+from console.account import profile as account_profile
+from console.account_requests import AccountRequest
 from console.areas import (
     application_secrets,
     applications,
@@ -22,12 +30,12 @@ from console.areas import (
     users,
 )
 from console.assets import ICON, SCRIPT
-from console.console import SiteRoutes
+from console.console import Area, SiteRoutes
 from console.invitations import invitation_routes
 from console.problems import problem_pages
 from console.requests import ConsoleRequest
 from console.sign_in import sign_in_routes
-from console.signed_in import SiteContext
+from console.signed_in import SignedInRequest, SiteContext
 from identity_common.http.application import AppRouter
 from identity_common.pages.assets import asset_route
 
@@ -52,13 +60,28 @@ _AREAS = (
     audit.AREA,
     search.AREA,
 )
+_ACCOUNT = (
+    account_profile.AREA,
+    account_password.AREA,
+    account_impersonations.AREA,
+)
 
 
 def console_router(context: SiteContext) -> AppRouter:
-    """Return the routes under ``/console``."""
-    console = SiteRoutes(context, ConsoleRequest)
-    pages = [route for area in _AREAS for route in console.of(area)]
+    """Return the routes under ``/console``, and the files of all pages."""
     files = [asset_route(context.pages.style), asset_route(ICON), asset_route(SCRIPT)]
-    open_to_all = [*files, *sign_in_routes(context), *invitation_routes(context)]
-    problems = problem_pages(context.pages)
-    return AppRouter("/", route_handlers=[*open_to_all, *pages], exception_handlers=problems)
+    return _router(context, ConsoleRequest, _AREAS, [*files, *invitation_routes(context)])
+
+
+def account_router(context: SiteContext) -> AppRouter:
+    """Return the routes under ``/account``."""
+    return _router(context, AccountRequest, _ACCOUNT, [])
+
+
+def _router(
+    context: SiteContext, kind: type[SignedInRequest], areas: Sequence[Area], open_to_all: Sequence[HTTPRouteHandler]
+) -> AppRouter:
+    site = SiteRoutes(context, kind)
+    pages = [route for area in areas for route in site.of(area)]
+    handlers = [*open_to_all, *sign_in_routes(context), *pages]
+    return AppRouter("/", route_handlers=handlers, exception_handlers=problem_pages(context.pages))

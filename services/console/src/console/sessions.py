@@ -47,15 +47,17 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A form that was sent after the session had ended.
+    """A form that was sent before the user had to sign in.
 
     Attributes:
         path: The page with the form, with its query.
         fields: What was typed.
+        notice: Which text of ``notices.html`` its page shows then.
     """
 
     path: str
     fields: dict[str, list[str]]
+    notice: str = "draft"
 
 
 class Memory(msgspec.Struct):

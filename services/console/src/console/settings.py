@@ -19,7 +19,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         cookie_keys: Base64 of 32 bytes each, newest first: the first signs the cookies of browsers that have had a
             session, all verify them. No other service has them.
         pending_requests_per_address: Limit per 15 minutes of sign-ins to the console from one IPv4 address or IPv6 /64
-            that have begun and are not completed.
+            that have begun and are not completed; and as many to the account page.
         console_credentials: Directory with the files ``console_client_id`` and ``console_client_secret``, which are
             read at each use; until they exist, the console answers 503.
         console_name: Product name in the header and title of every page.

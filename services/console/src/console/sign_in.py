@@ -12,7 +12,7 @@ from console.forms import CSRF_FIELD, BadForm, Form, read_form
 from console.pending import MAX_PAGE, PendingSignIn, is_small_enough
 from console.rendering import redirect
 from console.sessions import Draft, Notice
-from console.signed_in import AnyRequest, SiteContext, language_of
+from console.signed_in import AnyRequest, SignInNeeded, SiteContext, language_of
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.telemetry.logs import get_logger
 from stead.errors import OAuthError, SignInRequired, TokenInvalid, Unavailable
@@ -22,7 +22,9 @@ _MINUTE_S = 60
 _log = get_logger(__name__)
 
 
-async def begin(context: SiteContext, request: AnyRequest, form: Form | None = None) -> Response[str]:
+async def begin(
+    context: SiteContext, request: AnyRequest, needed: SignInNeeded, form: Form | None = None
+) -> Response[str]:
     """Send the browser to the sign-in, and remember what it requested: a page, or a form that it has just sent.
 
     A form is kept for a browser that has had a session, and if it is small. What cannot be kept is shown, to be copied.
@@ -30,6 +32,7 @@ async def begin(context: SiteContext, request: AnyRequest, form: Form | None = N
     Args:
         context: The site.
         request: The request, to be repeated after the sign-in.
+        needed: Which sign-in.
         form: Its form, if that was read already.
 
     Raises:
@@ -41,11 +44,11 @@ async def begin(context: SiteContext, request: AnyRequest, form: Form | None = N
     had_session = form is not None or person is not None
     is_own_form = request.method == "POST" and (form is not None or _is_from_our_origin(context, request))
     sent = form or (await _own_form(request) if is_own_form and had_session else None)
-    draft = Draft(page, sent.fields) if sent else None
+    draft = Draft(page, sent.fields, "draft" if needed.prompt is None else "signed_in_again") if sent else None
     if draft is not None and not is_small_enough(draft):
         return _not_begun(context, request, draft, status=413)
     storage: dict[str, str] = {}
-    location = context.client(storage).sign_in_url(context.callback_url)
+    location = context.client(storage).sign_in_url(context.callback_url, needed.prompt, login_hint=needed.login_hint)
     throttled = await context.begun.count(context.address(request))
     if throttled is not None:
         return _not_begun(context, request, draft, status=429, retry_after_s=throttled.wait_s)

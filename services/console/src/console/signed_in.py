@@ -36,7 +36,25 @@ T = TypeVar("T")
 
 
 class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
-    """No user is signed in in this browser, or no longer."""
+    """No user is signed in in this browser, or no longer.
+
+    Attributes:
+        prompt: Of the sign-in that is needed; None if an earlier one in this browser will do.
+        login_hint: Prefills the user name.
+    """
+
+    prompt: str | None = None
+    login_hint: str | None = None
+
+
+class RecentSignInNeeded(SignInNeeded):
+    """A user is signed in, but too long ago for what changes how they sign in."""
+
+    prompt = "login"
+
+    def __init__(self, login_hint: str | None) -> None:
+        super().__init__()
+        self.login_hint = login_hint
 
 
 class NoSuchPage(Exception):  # noqa: N818
@@ -229,7 +247,8 @@ class SignedInRequest:
     @property
     def _frame(self) -> Mapping[str, Any]:
         """The values that the pages of the site have besides those of every page."""
-        return {}
+        claims = self._client.claims()
+        return {"person": claims.get("name") or claims.get("username") or claims["sub"]}
 
     def parameter(self, name: str) -> str:
         """Return a query parameter, stripped and without NUL; empty if it is missing."""
@@ -253,13 +272,13 @@ class SignedInRequest:
         return found
 
     def typed(self) -> Form | None:
-        """Return what was typed into this page's form before the session expired; None if nothing was."""
+        """Return what was typed into this page's form before the user had to sign in; None if nothing was."""
         draft = self.session.memory.draft
         if draft is None or draft.path.partition("?")[0] != self.original.url.path:
             return None
         self.session.memory.draft = None
         self._has_unsaved = True
-        self.session.memory.notices.append(Notice("draft"))
+        self.session.memory.notices.append(Notice(draft.notice))
         return Form(draft.fields)
 
     async def page(self, template: str, *, area: str, status: int = 200, **values: Any) -> Response[str]:
@@ -276,15 +295,13 @@ class SignedInRequest:
         if not self.is_refresh:
             notices, memory.notices = memory.notices, []
         await self._remember(changed=bool(notices))
-        claims = self._client.claims()
         return self._context.pages.render(
             template,
             self.language,
             status=status,
             area=area,
             notices=notices,
-            person=claims.get("name") or claims.get("username") or claims["sub"],
-            own_id=claims["sub"],
+            own_id=self._client.claims()["sub"],
             csrf_token=self.session.csrf_token,
             path=self.original.url.path,
             now=int(time.time() * 1000),

@@ -51,12 +51,15 @@ _MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG
 _SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del +time)"
 """Entries that wait for the audit trail, and their numbering."""
 
-_CONSOLE_SESSIONS = "(~identity:*:console-session:* +hget +hset +hgetall +expire +set +eval +get +del)"
-"""Sessions of the console, which only a browser's cookie opens."""
-_CONSOLE_SIGN_INS = (
-    "(~identity:*:console-sign-in:* ~identity:*:console-sign-ins:* +set +getdel +eval +get +incr +decr +ttl +expire)"
+_CONSOLE_SESSIONS = (
+    "(~identity:*:console-session:* ~identity:*:account-session:* +hget +hset +hgetall +expire +set +eval +get +del)"
 )
-"""Sign-ins that the console has begun, and their number per address."""
+"""Sessions of the console and of the account page, which only a browser's cookie opens."""
+_CONSOLE_SIGN_INS = (
+    "(~identity:*:console-sign-in:* ~identity:*:console-sign-ins:* ~identity:*:account-sign-in:*"
+    " ~identity:*:account-sign-ins:* +set +getdel +eval +get +incr +decr +ttl +expire)"
+)
+"""Sign-ins that either has begun, and their number per address."""
 
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
     # Minting is a script that stores and records; management-service can neither read nor spend a subject token.

@@ -1,0 +1,79 @@
+"""The account page in a real browser: every page by axe-core, and a change by the keyboard alone."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from tests.support.administrator import ACCOUNT, Administrator
+from tests.support.at_a_browser import PASSWORD
+from tests.support.browser import Inspector
+from tests.support.lengths import length
+from tests.support.waiting import eventually
+from tests.support.world import World
+
+pytestmark = pytest.mark.clients
+
+HOSTILE = "<img src=x onerror=alert(1)> عبد"
+LONG = "x" * 120
+_MAX_TABS = 60
+
+
+async def signed_in(page: Page, person: Administrator, path: str = ACCOUNT) -> None:
+    await page.goto(f"{person.stack.base_url}{path}")
+    await page.get_by_label("User name, e-mail or phone").fill(person.username)
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_role("button", name="Sign in", exact=True).click()
+    await page.wait_for_url(f"{person.stack.base_url}{path}")
+
+
+async def tabbed_to(page: Page, target: Locator) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(_MAX_TABS):
+        if await target.evaluate("each => each === document.activeElement"):
+            return
+        await page.keyboard.press("Tab")
+    raise AssertionError(f"the keyboard does not reach {target}")
+
+
+async def test_every_page_of_an_account_is_accessible(page: Page, world: World, inspector: Inspector) -> None:
+    stack, person = world.stack, Administrator(world.stack)
+    stack.management.users.update(person.user_id, name=HOSTILE + LONG, primary_email=f"{LONG[:40]}@example.com")
+    for reason in (HOSTILE, LONG):
+        stack.exchange(
+            stack.management.subject_tokens.create(person.user_id, {"reason": reason}).token, scope=["openid"]
+        )
+    eventually(lambda: len(list(stack.management.impersonations.list(user_id=person.user_id))) == 2)
+    await signed_in(page, person)
+    for language in ("en", "de")[: length(short=1, long=2)]:
+        await page.set_extra_http_headers({"Accept-Language": language})
+        for name, path in {
+            "profile": "",
+            "edit": "/edit",
+            "password": "/password",
+            "impersonations": "/impersonations",
+            "not-found": "/nothing",
+        }.items():
+            await page.goto(f"{stack.base_url}{ACCOUNT}{path}")
+            assert await page.locator("html").get_attribute("lang") == language
+            await inspector.inspect(page, f"account-{name}-{language}")
+
+
+async def test_a_profile_is_changed_by_the_keyboard_alone(page: Page, world: World) -> None:
+    person, name = Administrator(world.stack, name="Ada"), f"Ada {secrets.token_hex(4)}"
+    await signed_in(page, person)
+    await tabbed_to(page, page.get_by_role("link", name="Edit", exact=True))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**{ACCOUNT}/edit")
+    await tabbed_to(page, page.get_by_label("Name", exact=True))
+    await page.keyboard.press("ControlOrMeta+a")
+    await page.keyboard.type(name)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("status").first).to_contain_text("Saved.")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    await tabbed_to(page, page.get_by_role("button", name="Sign out"))
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile("/oidc/session/end"))

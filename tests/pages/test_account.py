@@ -1,0 +1,255 @@
+"""The account page as a browser without scripts sees it: its sign-in, what people change there, and attacks on it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from console.routes import _ACCOUNT
+from tests.support.administrator import ACCOUNT, CONSOLE, ENDED, Administrator, errors, heading, notices
+from tests.support.at_a_browser import PASSWORD
+from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
+from tests.support.world import World
+
+FORMS = sorted({each.path for area in _ACCOUNT for each in area.declared if each.is_form})
+PAGES = sorted({each.path for area in _ACCOUNT for each in area.declared if not each.is_form and "{" not in each.path})
+ANOTHER = "another password of theirs"
+
+
+@pytest.fixture
+def person(stack: RunningStack) -> Administrator:
+    """A user without any role."""
+    stack.recorder.keep(ANOTHER, "password")
+    return Administrator(stack, name="Ada Lovelace")
+
+
+def is_signed_in(person: Administrator) -> bool:
+    return person.browser.get(ACCOUNT).status_code == 200
+
+
+def form_of(person: Administrator, path: str = ACCOUNT) -> dict[str, list[str]]:
+    """Return the fields that every form of the session has."""
+    return person.form(person.opens(path), f"{ACCOUNT}/sign-out")[1]
+
+
+class TestSigningIn:
+    def test_a_user_without_a_role_sees_the_account_and_not_the_console(self, person: Administrator) -> None:
+        page = person.opens(ACCOUNT)
+        assert (page.status_code, heading(page)) == (200, "<bdi>Ada Lovelace</bdi>")
+        assert person.username in page.text
+        assert CONSOLE not in re.findall('href="([^"]+)"', page.text)
+        assert person.opens(CONSOLE).status_code == 403
+
+    def test_both_sites_have_cookies_of_their_own(self, stack: RunningStack) -> None:
+        administrator = Administrator(stack, "all")
+        administrator.opens(ACCOUNT)
+        administrator.opens(CONSOLE)
+        account, console = (administrator.browser.cookies[f"identity-{site}"] for site in ("account", "console"))
+        for path, cookies in {
+            ACCOUNT: {"identity-account": console, "identity-console": console},
+            CONSOLE: {"identity-account": account, "identity-console": account},
+        }.items():
+            header = "; ".join(f"{name}={value}" for name, value in cookies.items())
+            answer = stack.http.get(path, headers={"Cookie": header})
+            assert answer.headers["Location"].startswith(f"{stack.base_url}/oidc/auth?"), path
+
+    def test_pages_load_nothing_foreign_and_nothing_inline(self, person: Administrator) -> None:
+        page = person.opens(ACCOUNT)
+        policy = page.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "require-trusted-types-for 'script'" in policy
+        assert (page.headers["X-Frame-Options"], page.headers["Cache-Control"]) == ("DENY", "no-store")
+        assert re.findall(r"<script(?![^>]*src=)|\son[a-z]+=|\sstyle=", page.text) == []
+
+    @pytest.mark.parametrize("path", [f"{ACCOUNT}/nothing", f"{ACCOUNT}/edit/x"])
+    def test_a_wrong_address_leads_back_to_the_account(self, person: Administrator, path: str) -> None:
+        page = person.browser.get(path, headers={"Accept-Language": "de"})
+        assert (page.status_code, heading(page)) == (404, "Das gibt es nicht")
+        assert f'<a href="{ACCOUNT}">Zurück zu Ihrem Konto</a>' in page.text
+
+    def test_signing_out_ends_the_session_and_its_tokens(self, person: Administrator) -> None:
+        page = person.opens(ACCOUNT)
+        cookie = person.browser.cookies["identity-account"]
+        answer = person.sends(page, f"{ACCOUNT}/sign-out")
+        location = httpx.URL(answer.headers["Location"])
+        assert location.path == "/oidc/session/end"
+        assert location.params["post_logout_redirect_uri"] == f"{person.stack.base_url}{ACCOUNT}"
+        person.browser.cookies.set("identity-account", cookie)
+        assert not is_signed_in(person)
+
+
+class TestAnotherAccount:
+    @pytest.fixture
+    def other(self, stack: RunningStack) -> Administrator:
+        return Administrator(stack, name="Grace Hopper")
+
+    def test_after_signing_out_elsewhere_no_page_of_the_account_is_shown(
+        self, person: Administrator, other: Administrator
+    ) -> None:
+        person.opens(ACCOUNT)
+        asked = person.browser.get("/oidc/session/end")
+        person.sends(asked, "/oidc/session/end")
+        person.username = other.username
+        page = person.opens(ACCOUNT)
+        assert heading(page) == "<bdi>Grace Hopper</bdi>"
+        assert "Ada Lovelace" not in page.text
+
+    def test_what_one_user_typed_is_not_shown_to_another_who_signs_in_for_it(
+        self, person: Administrator, other: Administrator
+    ) -> None:
+        person.opens(ACCOUNT)
+        person.signed_in_long_ago()
+        person.browser.cookies.delete("identity-account")
+        page = person.opens(f"{ACCOUNT}/edit")
+        answer = person.sends(page, username=f"typed_by_ada_{secrets.token_hex(3)}")
+        person.username = other.username
+        page = person.follows(answer)
+        assert (page.url.path, heading(page)) == (ACCOUNT, "<bdi>Grace Hopper</bdi>")
+        assert notices(page) == [
+            "Another user was signed in here before. What that user had typed was not sent, and is not shown."
+        ]
+        page = person.opens(f"{ACCOUNT}/edit")
+        assert (notices(page), person.form(page)[1]["username"]) == ([], [other.username])
+
+
+class TestTheProfile:
+    def test_it_is_changed_and_its_language_is_that_of_the_pages(self, person: Administrator) -> None:
+        page = person.opens(f"{ACCOUNT}/edit")
+        page = person.follows(person.sends(page, name="Ada, Countess of Lovelace", locale="de"))
+        assert (notices(page), heading(page)) == (["Gespeichert."], "<bdi>Ada, Countess of Lovelace</bdi>")
+        stored = person.stack.management.users.get(person.user_id)
+        assert (stored.name, stored.profile["locale"]) == ("Ada, Countess of Lovelace", "de")
+        page = person.follows(person.sends(person.opens(f"{ACCOUNT}/edit"), locale=""))
+        assert notices(page) == ["Saved."]
+        page = person.follows(person.sends(person.opens(f"{ACCOUNT}/edit")))
+        assert notices(page) == ["Nothing was changed."]
+
+    def test_what_the_api_refuses_stands_beside_its_field(self, person: Administrator) -> None:
+        taken = person.stack.credentials.administrator.username
+        refused = person.sends(person.opens(f"{ACCOUNT}/edit"), name="Typed", username=taken)
+        assert (refused.status_code, list(errors(refused))) == (422, ["username"])
+        refused = person.sends(person.opens(f"{ACCOUNT}/edit"), username="")
+        assert (refused.status_code, list(errors(refused))) == (422, ["username"])
+        refused = person.sends(person.opens(f"{ACCOUNT}/edit"), name="x" * 100_000)
+        assert (refused.status_code, list(errors(refused))) == (400, ["name"])
+        assert person.stack.management.users.get(person.user_id).name == "Ada Lovelace"
+
+    def test_a_user_name_needs_a_recent_sign_in_and_what_was_typed_is_kept_for_it(self, person: Administrator) -> None:
+        person.opens(ACCOUNT)
+        person.signed_in_long_ago()
+        person.browser.cookies.delete("identity-account")
+        username = f"ada_{secrets.token_hex(5)}"
+        page = person.follows(person.sends(person.opens(f"{ACCOUNT}/edit"), username=username))
+        assert notices(page)[0].startswith("You have signed in again. What you typed is here")
+        assert person.stack.management.users.get(person.user_id).username == person.username
+        assert person.form(page)[1]["username"] == [username]
+        assert notices(person.follows(person.sends(page))) == ["Saved."]
+        assert person.stack.management.users.get(person.user_id).username == username
+
+
+class TestThePassword:
+    PATH = f"{ACCOUNT}/password"
+
+    def test_it_is_asked_for_only_after_a_recent_sign_in(self, person: Administrator) -> None:
+        person.opens(ACCOUNT)
+        person.signed_in_long_ago()
+        person.browser.cookies.delete("identity-account")
+        person.opens(ACCOUNT)
+        asked = httpx.URL(person.browser.get(self.PATH).headers["Location"])
+        assert (asked.params["prompt"], asked.params["login_hint"]) == ("login", person.username)
+        assert heading(person.opens(self.PATH)) == "Change password"
+
+    @pytest.mark.parametrize(
+        ("typed", "status", "wrong"),
+        [
+            ({"currentPassword": "not this one", "password": ANOTHER, "repeated": ANOTHER}, 422, "currentPassword"),
+            ({"currentPassword": "", "password": ANOTHER, "repeated": ANOTHER}, 422, "currentPassword"),
+            ({"currentPassword": PASSWORD, "password": ANOTHER, "repeated": PASSWORD}, 422, "repeated"),
+            ({"currentPassword": PASSWORD, "password": PASSWORD, "repeated": PASSWORD}, 422, "password"),
+            ({"currentPassword": PASSWORD, "password": "short", "repeated": "short"}, 400, "password"),
+            ({"currentPassword": PASSWORD, "password": "x" * 9000, "repeated": "x" * 9000}, 400, "password"),
+        ],
+    )
+    def test_what_is_wrong_changes_nothing_and_no_password_is_shown_again(
+        self, person: Administrator, typed: dict[str, str], status: int, wrong: str
+    ) -> None:
+        answer = person.sends(person.opens(self.PATH), **typed)
+        assert (answer.status_code, list(errors(answer))) == (status, [wrong])
+        assert PASSWORD not in answer.text
+        assert ANOTHER not in answer.text
+        assert is_signed_in(person)
+
+    def test_a_new_one_ends_all_sessions(self, person: Administrator) -> None:
+        elsewhere = Administrator(person.stack)
+        elsewhere.username = person.username
+        elsewhere.opens(ACCOUNT)
+        page = person.opens(self.PATH)
+        done = person.sends(page, currentPassword=PASSWORD, password=ANOTHER, repeated=ANOTHER)
+        assert (done.status_code, heading(done)) == (200, "Your password is set")
+        assert not is_signed_in(person)
+        eventually(lambda: not is_signed_in(elsewhere))
+        person._password = ANOTHER
+        assert person.opens(ACCOUNT).status_code == 200
+
+
+class TestImpersonations:
+    PATH = f"{ACCOUNT}/impersonations"
+
+    def test_an_active_one_is_told_and_ended_with_a_reason(self, world: World) -> None:
+        stack, person = world.stack, Administrator(world.stack, name="Ada Lovelace")
+        asked = stack.management.subject_tokens.create(person.user_id, {"reason": "She asked for <b>help</b>."})
+        stack.exchange(asked.token, scope=["openid"])
+        eventually(lambda: any(stack.management.impersonations.list(user_id=person.user_id)))
+        for path in (ACCOUNT, self.PATH):
+            assert "She asked for &lt;b&gt;help&lt;/b&gt;." in person.opens(path).text
+        page = person.opens(self.PATH)
+        end = f"{self.PATH}/{asked.impersonation_id}/end"
+        refused = person.sends(page, end, reason="x" * 300)
+        assert (refused.status_code, 'role="alert"' in refused.text) == (400, True)
+        page = person.follows(person.sends(page, end, reason="I never asked."))
+        assert notices(page) == [f"Ended. {ENDED}"]
+        ended = stack.management.impersonations.get(asked.impersonation_id)
+        assert (ended.ended_by, ended.end_reason) == (person.user_id, "I never asked.")
+        other = Administrator(stack)
+        assert other.browser.post(end, data=form_of(other)).status_code == 404
+
+
+@pytest.mark.parametrize("path", FORMS)
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"data": {"csrf_token": ""}},
+        {"data": {"csrf_token": "0" * 64}},
+        {"headers": {"Origin": "https://evil.example"}},
+        {"headers": {"Origin": "null"}},
+        {"json": {"name": "Mallory"}},
+        {"content": b"\xff=1", "headers": {"Content-Type": "application/x-www-form-urlencoded"}},
+    ],
+    ids=["without a token", "another token", "another site", "an opaque origin", "JSON", "not text"],
+)
+@pytest.mark.heavy
+def test_a_forged_form_does_nothing(person: Administrator, path: str, sent: dict[str, Any]) -> None:
+    target = re.sub(r"\{\w+:str\}", "x1", path)
+    form = form_of(person)
+    if "json" not in sent and "content" not in sent:
+        sent = {**sent, "data": {**form, "name": "Mallory", **sent.get("data", {})}}
+    answer = person.browser.post(target, **sent)
+    assert (answer.status_code, heading(answer)) == (403, "This page is out of date")
+    assert is_signed_in(person)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_without_a_session_every_page_leads_to_the_sign_in_and_back(person: Administrator, path: str) -> None:
+    signing_in = person.browser.get(path)
+    asked = httpx.URL(signing_in.headers["Location"])
+    assert (signing_in.status_code, asked.path) == (303, "/oidc/auth")
+    assert "resource" not in asked.params
+    assert {"account", "impersonations"} <= set(asked.params["scope"].split(" "))
+    page = person.follows(signing_in)
+    assert (page.status_code, page.url.path) == (200, path)
