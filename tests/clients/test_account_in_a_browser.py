@@ -9,7 +9,8 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.support.administrator import ACCOUNT, Administrator
-from tests.support.at_a_browser import PASSWORD
+from tests.support.at_a_browser import PASSWORD, Person, callback
+from tests.support.at_a_browser import application as new_application
 from tests.support.browser import Inspector
 from tests.support.lengths import length
 from tests.support.waiting import eventually
@@ -40,8 +41,14 @@ async def tabbed_to(page: Page, target: Locator) -> None:
 
 
 async def test_every_page_of_an_account_is_accessible(page: Page, world: World, inspector: Inspector) -> None:
-    stack, person = world.stack, Administrator(world.stack)
+    stack, consenting = world.stack, Person(world)
+    person = Administrator(stack)
+    person.username, person.user_id = consenting.username, consenting.user_id
     stack.management.users.update(person.user_id, name=HOSTILE + LONG, primary_email=f"{LONG[:40]}@example.com")
+    partner = new_application(world, "SPA", third_party=True)
+    stack.management.applications.update(partner.id, name=HOSTILE + LONG)
+    consent = consenting.follow(consenting.sign_in(consenting.follow(consenting.authorize(partner))))
+    assert "code" in callback(consenting.send(consent, decision="allow"))
     for reason in (HOSTILE, LONG):
         stack.exchange(
             stack.management.subject_tokens.create(person.user_id, {"reason": reason}).token, scope=["openid"]
@@ -54,6 +61,9 @@ async def test_every_page_of_an_account_is_accessible(page: Page, world: World, 
             "profile": "",
             "edit": "/edit",
             "password": "/password",
+            "sessions": "/sessions",
+            "applications": "/applications",
+            "withdrawal": f"/applications/{partner.id}",
             "impersonations": "/impersonations",
             "not-found": "/nothing",
         }.items():

@@ -11,7 +11,8 @@ import pytest
 
 from console.routes import _ACCOUNT
 from tests.support.administrator import ACCOUNT, CONSOLE, ENDED, Administrator, errors, heading, notices
-from tests.support.at_a_browser import PASSWORD
+from tests.support.at_a_browser import PASSWORD, Person, callback
+from tests.support.at_a_browser import application as new_application
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 from tests.support.world import World
@@ -196,6 +197,56 @@ class TestThePassword:
         eventually(lambda: not is_signed_in(elsewhere))
         person._password = ANOTHER
         assert person.opens(ACCOUNT).status_code == 200
+
+
+class TestSessions:
+    PATH = f"{ACCOUNT}/sessions"
+
+    def test_one_elsewhere_is_named_and_ended(self, person: Administrator) -> None:
+        elsewhere = Administrator(person.stack)
+        elsewhere.username = person.username
+        elsewhere.browser.headers["User-Agent"] = (
+            "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+        )
+        elsewhere.opens(ACCOUNT)
+        page = person.opens(self.PATH)
+        assert page.text.count("this one</span>") == 1
+        assert "<span title=" in page.text
+        assert "Firefox on Linux" in re.sub("<[^>]+>|[\u2068\u2069]", "", page.text)
+        (end,) = re.findall(rf'action="({self.PATH}/[^/"]+/end)"', page.text)
+        page = person.follows(person.sends(page, end))
+        assert notices(page) == [f"Ended the session. {ENDED}"]
+        eventually(lambda: not is_signed_in(elsewhere))
+        assert is_signed_in(person)
+
+    def test_one_of_another_user_stays(self, person: Administrator) -> None:
+        other = Administrator(person.stack)
+        other.opens(ACCOUNT)
+        session = other.browser.cookies["identity-session"].partition(".")[0]
+        answer = person.browser.post(f"{self.PATH}/{session}/end", data=form_of(person))
+        assert answer.status_code == 404
+        assert is_signed_in(other)
+
+
+class TestApplications:
+    PATH = f"{ACCOUNT}/applications"
+
+    def test_a_consent_is_told_and_withdrawn(self, world: World) -> None:
+        partner = new_application(world, "SPA", third_party=True)
+        consenting = Person(world)
+        consent = consenting.follow(consenting.sign_in(consenting.follow(consenting.authorize(partner))))
+        assert "code" in callback(consenting.send(consent, decision="allow"))
+        person = Administrator(world.stack)
+        person.username = consenting.username
+        page = person.opens(self.PATH)
+        assert "See your name, your picture and your profile" in page.text
+        page = person.opens(f"{self.PATH}/{partner.id}")
+        stale = person.sends(page, shown="0" * 32)
+        assert stale.status_code == 412
+        page = person.follows(person.sends(page))
+        assert notices(page) == [f"Withdrew the consent. {ENDED}"]
+        assert partner.id not in page.text
+        assert person.opens(f"{self.PATH}/{partner.id}").status_code == 404
 
 
 class TestImpersonations:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from litestar.handlers import HTTPRouteHandler
 
+from console.account import applications as account_applications
 from console.account import impersonations as account_impersonations
 from console.account import password as account_password
 from console.account import profile as account_profile
+from console.account import sessions as account_sessions
 from console.account_requests import AccountRequest
 from console.areas import (
     application_secrets,
@@ -63,6 +65,8 @@ _AREAS = (
 _ACCOUNT = (
     account_profile.AREA,
     account_password.AREA,
+    account_sessions.AREA,
+    account_applications.AREA,
     account_impersonations.AREA,
 )
 

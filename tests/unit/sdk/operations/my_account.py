@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stead import MyAccount, MyImpersonation, MyProfile
+from stead import MyAccount, MyConsent, MyImpersonation, MyProfile, MySession
 from tests.unit.sdk.operations.entities import IMPERSONATION
 from tests.unit.sdk.operations.rows import Row
 
@@ -60,4 +60,22 @@ ROWS: list[Row] = [
         None,
         None,
     ),
+    (
+        lambda c: c.my_account.sessions(),
+        "GET",
+        f"{_PATH}/sessions",
+        None,
+        [{"id": "s1", "userId": "u1", "address": "192.0.2.1", "isCurrent": True}],
+        [MySession(id="s1", user_id="u1", address="192.0.2.1", is_current=True)],
+    ),
+    (lambda c: c.my_account.end_session("s1"), "DELETE", f"{_PATH}/sessions/s1", None, None, None),
+    (
+        lambda c: c.my_account.consents(),
+        "GET",
+        f"{_PATH}/consents",
+        None,
+        ({"applicationId": "a1", "applicationName": "Shop", "scopes": ["openid"]},),  # answered whole, not in pages
+        [MyConsent(application_id="a1", application_name="Shop", scopes=("openid",))],
+    ),
+    (lambda c: c.my_account.withdraw_consent("a1"), "DELETE", f"{_PATH}/consents/a1", None, None, None),
 ]

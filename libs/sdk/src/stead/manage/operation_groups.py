@@ -325,3 +325,7 @@ class MyAccount(Group[R]):
     set_password = _Method(my_account.set_my_password)
     impersonations = _List(my_account.list_my_impersonations)
     end_impersonation = _Method(my_account.end_my_impersonation)
+    sessions = _List(my_account.list_my_sessions)
+    end_session = _Method(my_account.end_my_session)
+    consents = _Method(my_account.list_my_consents)
+    withdraw_consent = _Method(my_account.withdraw_my_consent)

@@ -26,7 +26,7 @@ from stead.models.custom_claims import (
     TestedClaims,
 )
 from stead.models.impersonations import Impersonation, ImpersonationPolicy, SubjectToken
-from stead.models.my_account import MyAccount, MyImpersonation, MyProfile
+from stead.models.my_account import MyAccount, MyConsent, MyImpersonation, MyProfile, MySession
 from stead.models.organization_template import (
     AffectedMember,
     AffectedMembers,
@@ -98,8 +98,10 @@ __all__ = [
     "Invitation",
     "MemberEffect",
     "MyAccount",
+    "MyConsent",
     "MyImpersonation",
     "MyProfile",
+    "MySession",
     "OidcClientMetadata",
     "OpenInvitation",
     "Organization",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stead.models.impersonations import Impersonation
+from stead.models.users import Consent, SignInSession
 from stead.models.versions import Versioned
 
 
@@ -74,3 +75,23 @@ class MyImpersonation(Impersonation, frozen=True, kw_only=True, rename="camel"):
 
     actor_name: str | None = None
     client_name: str | None = None
+
+
+class MySession(SignInSession, frozen=True, kw_only=True, rename="camel"):
+    """A browser in which the person is signed in. Its repr hides where.
+
+    Attributes:
+        is_current: Whether the access token of the request comes from it.
+    """
+
+    is_current: bool = False
+
+
+class MyConsent(Consent, frozen=True, kw_only=True, rename="camel"):
+    """What the person has consented to for one application.
+
+    Attributes:
+        application_name: Name of the application, as of now; empty if it is not known yet.
+    """
+
+    application_name: str = ""

@@ -6,9 +6,9 @@ from msgspec import UNSET, UnsetType
 
 from stead._transport.api import IfMatch, api_path, command, decode, json_request
 from stead._transport.operations import Operation
-from stead.manage.lists import MAX_PAGE_SIZE, CursorRequest
+from stead.manage.lists import MAX_PAGE_SIZE, CursorRequest, ListRequest
 from stead.manage.operations._bodies import flag, patch_body
-from stead.models import MyAccount, MyImpersonation
+from stead.models import MyAccount, MyConsent, MyImpersonation, MySession
 
 _ACCOUNT = "my-account"
 
@@ -116,3 +116,40 @@ def end_my_impersonation(impersonation_id: str, *, reason: str | None = None) ->
     """
     body = None if reason is None else {"reason": reason}
     return command("POST", api_path(_ACCOUNT, "impersonations", impersonation_id, "end"), body)
+
+
+def list_my_sessions(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[MySession]:
+    """Iterate over the sessions in which the person is signed in; the last to sign in come first.
+
+    Args:
+        page_size: Sessions per request, 1 to 100.
+    """
+    return ListRequest(api_path(_ACCOUNT, "sessions"), MySession, page_size=page_size)
+
+
+def end_my_session(session_id: str) -> Operation[None]:
+    """End a session of the person, as signing out does; see ``client.users.end_session``.
+
+    With the current session, the tokens of this client end too.
+
+    Raises:
+        NotFound: The person has no such session.
+    """
+    return command("DELETE", api_path(_ACCOUNT, "sessions", session_id))
+
+
+def list_my_consents() -> Operation[list[MyConsent]]:
+    """Return what the person has consented to, one for each application."""
+    return decode((yield json_request("GET", api_path(_ACCOUNT, "consents"))), list[MyConsent])
+
+
+def withdraw_my_consent(application_id: str) -> Operation[None]:
+    """Withdraw the person's consent to an application; see ``client.users.withdraw_consent``.
+
+    Args:
+        application_id: From ``consents``.
+
+    Raises:
+        NotFound: The person has not consented to anything for it.
+    """
+    return command("DELETE", api_path(_ACCOUNT, "consents", application_id))
