@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx2 as httpx
 import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
@@ -18,7 +20,7 @@ from identity_common.sealing import SealingKeys
 from identity_common.smtp_address import SmtpAddress
 from identity_common.wire.mail import Mail, mail_subject
 from management_service.mail.smtp import SmtpServer
-from management_service.mail.transports import Folder, Nowhere, Unreachable
+from management_service.mail.transports import Nowhere, Unreachable
 from provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.mail import MailServer, MailTenant
@@ -101,7 +103,22 @@ async def test_the_service_sends_mail_in_plain_text_and_html(own: Management, se
             assert f"{own.settings.base_url}/sign-in/recovery?a=1#secret" in part(first, kind)
         assert "background: #aa0055" in part(second, "html")
         assert server.recipients() == ["ada@id.test", "ada@xn--bro-hoa.test"]
-        assert await mail.failures() == [("gone@id.test", "refused", 550)]
+        answer = await own.client.get("/api/mail/failures")
+        (failure,) = answer.json()
+        assert answer.headers["Total-Number"] == "1"
+        assert {name: failure[name] for name in failure.keys() - {"id", "occurredAt"}} == {
+            "kind": "password-recovery",
+            "reason": "refused",
+            "recipient": "gone@id.test",
+            "userId": user,
+            "code": 550,
+            "answer": "5.1.1 no such user",
+        }
+        for search, found in (("gone@", [failure]), ("registration", [])):
+            assert (await own.client.get("/api/mail/failures", params={"q": search})).json() == found
+        for scope, status in (("users:read", 200), ("read", 200), ("config:read", 403), ("logs:read", 403)):
+            async with own.client_with(own.token(scope=scope)) as client:
+                assert (await client.get("/api/mail/failures")).status_code == status, scope
         assert (await own.client.delete(f"/api/users/{user}")).status_code == 204
         assert await mail.failures() == []
 
@@ -255,11 +272,38 @@ async def test_mail_that_no_key_opens_waits_for_the_key(mail: MailTenant, server
 
 
 @pytest.mark.servers
-async def test_a_folder_keeps_the_newest_mails(mail: MailTenant, tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "mail")
-    async with mail.sending(folder):
-        await mail.queue(MAIL)
-        await mail.emptied()
-    (path,) = folder.newest()
-    assert b"To: ada@id.test" in path.read_bytes()
-    assert path.parent.stat().st_mode & 0o777 == 0o700
+async def test_a_folder_keeps_mail_for_this_machine_alone(
+    servers: ServerAddresses, issuer: Issuer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mail"
+    async with Management(servers, issuer, mail_folder=str(folder)) as own:
+        host = urlsplit(own.settings.base_url).netloc
+
+        async def get(path: str, *, client: str = "127.0.0.1", **headers: str) -> httpx.Response:
+            transport = httpx.ASGITransport(own.app, client=(client, 1))  # type: ignore[arg-type]
+            async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as browser:
+                return await browser.get(path, headers=headers)
+
+        assert "No mail was sent yet." in (await get("/mail")).text
+        values = {"link": "/invitation?a=1", "organization": "<script>alert(1)</script>"}
+        invitation = Mail(kind="organization-invitation", recipient="ada@id.test", values=values)
+        async with MailTenant(own, tenant_id=own.tenant_id) as mail:
+            await mail.queue(invitation)
+            await mail.emptied()
+        (path,) = folder.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        page, plain, html = [await get(f"/mail{below}") for below in ("", f"/{path.stem}", f"/{path.stem}/html")]
+        assert f'<a href="/mail/{path.stem}">' in page.text
+        assert f'<a href="{own.settings.base_url}/invitation?a=1">' in plain.text
+        assert "<script>" not in page.text + plain.text + html.text
+        assert html.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+        assert {answer.headers["Referrer-Policy"] for answer in (page, plain, html)} == {"no-referrer"}
+        refused = [
+            await get("/mail", client="10.0.0.7"),
+            await get("/mail", **{"X-Forwarded-For": "127.0.0.1"}),
+            await get("/mail", Host="evil.test"),
+            *[await get(f"/mail/{name}") for name in ("a" * 21, "..%2fx", path.name)],
+        ]
+        assert [answer.status_code for answer in refused] == [404] * 6
+    async with Management(servers, issuer) as without:
+        assert (await without.client.get("/mail")).status_code == 404

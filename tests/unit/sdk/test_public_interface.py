@@ -88,6 +88,7 @@ def test_the_public_names_are_these() -> None:
         "InclusionProof",
         "InvalidInput",
         "Invitation",
+        "MailFailure",
         "ManagementClient",
         "MemoryStorage",
         "MyAccount",

@@ -9,6 +9,7 @@ _LINES = """\
 Stead is ready: {base_url}
   credentials   {directory}/credentials.json, {directory}/credentials.env (readable by you alone)
   console       {base_url}/console (as administrator; the password is in these files)
+  mail          {base_url}/mail (kept here unless SMTP_URL is set)
   try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)
   log           {directory}/log/services.log
   stop          Ctrl-C; the data stays in {directory}
@@ -52,6 +53,8 @@ with the Python SDK.</dd>
 <dd><code>make example</code> starts an application where an agent signs in and acts as a customer.</dd>
 <dt>API</dt>
 <dd><a href="/api/reference">Reference</a>, <a href="/api/swagger.json">OpenAPI document</a></dd>
+<dt>Mail</dt>
+<dd><a href="/mail">What was sent</a>, unless <code>SMTP_URL</code> is set; for this machine alone.</dd>
 <dt>Sign-in</dt>
 <dd><a href="/oidc/.well-known/openid-configuration">OpenID Connect discovery</a></dd>
 <dt>Operation</dt>

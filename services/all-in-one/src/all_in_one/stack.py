@@ -107,6 +107,8 @@ class Stack:
             **given,
             "BASE_URL": base_url,
         }
+        if shared["ENVIRONMENT"] == "development":
+            shared = {"MAIL_FOLDER": str(directory / "mail"), **shared}
         services = {name: {**shared, **_servers_of(name, addresses)} for name in _SETTINGS}
         invalid = dict.fromkeys(line for name, kind in _SETTINGS.items() for line in _problems(kind, services[name]))
         if invalid:

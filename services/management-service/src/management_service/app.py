@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from litestar import Litestar
+from litestar.handlers import HTTPRouteHandler
 
 from identity_common.access.management_api import require_management
 from identity_common.access.own_sign_in import require_own_sign_in
@@ -25,8 +26,10 @@ from management_service.impersonations.routes import (
 )
 from management_service.invitations.routes import InvitationController, OpenInvitationController, accept
 from management_service.links.routes import VerificationEmailController
+from management_service.mail.routes import MailController, folder_routes
 from management_service.my_account.routes import MyAccountController, MyImpersonationController
 from management_service.parts.access import access
+from management_service.parts.mail import mail_folder
 from management_service.parts.shared import Shared
 from management_service.parts.subject_tokens import subject_tokens
 from management_service.parts.use_cases import use_cases
@@ -74,6 +77,7 @@ _CONTROLLERS: Final = (
     ClaimsFunctionController,
     LogController,
     LogKeyController,
+    MailController,
     SearchController,
 )
 _OWN_CONTROLLERS: Final = (MyAccountController, MyImpersonationController)
@@ -95,6 +99,7 @@ def create_app(settings: Settings) -> Litestar:
             ),
             *_api(settings),
             AppRouter("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController]),
+            *_mail_pages(settings),
         ],
         provide={
             "base_url": settings.base_url,
@@ -118,6 +123,13 @@ def migrate(settings: Settings) -> None:
         asyncpg.PostgresError: It refuses.
     """
     migrations.migrate(settings.database_url, VERSIONS)
+
+
+def _mail_pages(settings: Settings) -> list[HTTPRouteHandler]:
+    folder = mail_folder(settings)
+    if folder is None:
+        return []
+    return folder_routes(folder, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies)
 
 
 def _api(settings: Settings) -> tuple[AppRouter, ...]:

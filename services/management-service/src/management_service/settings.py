@@ -36,7 +36,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         mail_name: Name in mails that no application wants.
         mail_color: Colour of their buttons; at least 4.5:1 in contrast with white.
         mail_language: Language of mails to users without one: a tag such as ``de``.
-        mail_folder: Directory that keeps mails instead of sending them, shown at ``/mail``; for development.
+        mail_folder: Directory that keeps mails where there is no ``smtp_url``, shown at ``/mail`` to clients on this
+            machine; for development.
         redis_replicas: How many replicas of Redis must acknowledge the end of an impersonation; 0 if none can be
             promoted. As for token-service, which with any refuses subject tokens that were stored with 0.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
@@ -162,8 +163,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             sender_of(values.get("mail_from") or "stead@localhost")
         except MalformedAddressError as error:
             found.append(f"MAIL_FROM: {error}")
-        if values.get("mail_folder") and (smtp_url or values.get("environment") != "development"):
-            found.append("MAIL_FOLDER: is for development, and without SMTP_URL")
+        if values.get("mail_folder") and values.get("environment") != "development":
+            found.append("MAIL_FOLDER: is for development: its mails sign in")
         if problem := color_problem(values.get("mail_color", "#000000")):
             found.append(f"MAIL_COLOR: {problem}")
         if name_problem(values.get("mail_name", "Stead")):

@@ -27,6 +27,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "ListUserConsents": "users:read",
     "GetUserCustomData": "users:read",
     "ListInvitations": "users:read",
+    "ListMailFailures": "users:read",
     "CreateUser": "users",
     "DeleteUser": "users",
     "UpdateUser": "users",

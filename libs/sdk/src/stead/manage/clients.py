@@ -91,6 +91,7 @@ class _Client(Generic[R]):
         self.organizations: groups.Organizations[R] = groups.Organizations(run, is_async=is_async)
         self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
         self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
+        self.mail: groups.Mail[R] = groups.Mail(run, is_async=is_async)
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
         self.impersonations: groups.Impersonations[R] = groups.Impersonations(run, is_async=is_async)
         self.my_account: groups.MyAccount[R] = groups.MyAccount(run, is_async=is_async)
@@ -168,6 +169,7 @@ class ManagementClient(_Client[Run]):
         organizations: Organizations, their members and the members' roles.
         custom_claims: The function that adds claims to access tokens.
         logs: The audit trail.
+        mail: Mail that was given up.
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.
@@ -317,6 +319,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         organizations: Organizations, their members and the members' roles.
         custom_claims: The function that adds claims to access tokens.
         logs: The audit trail.
+        mail: Mail that was given up.
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.

@@ -18,6 +18,7 @@ from stead.manage.operations import (
     impersonation_policy,
     impersonations,
     logs,
+    mail,
     my_account,
     organization_permissions,
     organization_roles,
@@ -269,6 +270,12 @@ class CustomClaims(Group[R]):
     record = _Method(custom_claims.record_claims_function_inputs)
     recording = _Method(custom_claims.get_claims_function_recording)
     failures = _Method(custom_claims.list_claims_function_failures)
+
+
+class Mail(Group[R]):
+    """``client.mail``: mail that was given up."""
+
+    failures = _List(mail.list_mail_failures)
 
 
 class Logs(Group[R]):

@@ -26,6 +26,7 @@ from stead.models.custom_claims import (
     TestedClaims,
 )
 from stead.models.impersonations import Impersonation, ImpersonationPolicy, SubjectToken
+from stead.models.mail import MailFailure
 from stead.models.my_account import MyAccount, MyConsent, MyImpersonation, MyProfile, MySession
 from stead.models.organization_template import (
     AffectedMember,
@@ -103,6 +104,7 @@ __all__ = [
     "MyProfile",
     "MySession",
     "OidcClientMetadata",
+    "MailFailure",
     "OpenInvitation",
     "Organization",
     "OrganizationApplication",

@@ -108,7 +108,16 @@ class Folder:
         except OSError as error:
             raise Unreachable(type(error).__name__) from None
 
+    def read(self, mail_id: str) -> bytes | None:
+        """Return a mail; None if there is none with this id, which must be well-formed."""
+        try:
+            return (self._directory / f"{mail_id}.eml").read_bytes()
+        except FileNotFoundError:
+            return None
+
     def newest(self) -> list[Path]:
         """Return the files, the newest first."""
+        if not self._directory.is_dir():
+            return []
         found = [entry for entry in os.scandir(self._directory) if entry.name.endswith(".eml")]
         return [Path(entry.path) for entry in sorted(found, key=lambda each: each.stat().st_mtime_ns, reverse=True)]

@@ -34,6 +34,11 @@ def mail_sender(settings: Settings, bus: Bus, registry: CollectorRegistry) -> Ma
     )
 
 
+def mail_folder(settings: Settings) -> Folder | None:
+    """Return the folder that keeps mail; None if mail is sent, or off."""
+    return Folder(Path(settings.mail_folder)) if settings.mail_folder and not settings.smtp_url else None
+
+
 def _transport(settings: Settings) -> Transport:
     if settings.smtp_url:
         return SmtpServer(
@@ -42,4 +47,4 @@ def _transport(settings: Settings) -> Transport:
             requires_tls=settings.smtp_require_tls,
             timeout_s=settings.smtp_timeout_s,
         )
-    return Folder(Path(settings.mail_folder)) if settings.mail_folder else Nowhere()
+    return mail_folder(settings) or Nowhere()

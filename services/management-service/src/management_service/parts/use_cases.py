@@ -14,6 +14,7 @@ from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.revoking import EndRevocations
 from management_service.impersonations.service import Impersonations
 from management_service.invitations.service import Invitations
+from management_service.mail.service import MailFailures
 from management_service.memberships import Memberships
 from management_service.my_account.service import MyAccounts
 from management_service.organization_names import OrganizationNames
@@ -69,6 +70,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
             tenant_id=tenant_id,
         ),
         "impersonation_register": register,
+        "mail_failures": MailFailures(reader, tenant_id=tenant_id),
         "memberships": Memberships(connections.bus, tenant_id=tenant_id),
         "audit_trail": AuditTrail(reader, names, searches, tenant_id=tenant_id),
         "audit_proofs": AuditProofs(reader, shared.sealing, tenant_id=tenant_id),
