@@ -4,6 +4,8 @@ import asyncio
 import os
 import shutil
 import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -70,29 +72,54 @@ class PostgresPair:
         self._directory.release()
 
     async def begin_replication(self, *, is_synchronous: bool = False) -> None:
-        """Make a copy of the primary, and start it as its standby."""
+        """Make a copy of the primary, and start it as its standby, instead of one that runs already."""
+        await asyncio.to_thread(self._standby.kill)
         await self._replication.lead_to(self._url(self._primary))
         await asyncio.to_thread(self._copy_primary)
         self._standby.launch()
-        connection = await asyncpg.connect(self._url(self._primary))
+        connection = await asyncpg.connect(self.administrator_url)
         async with asyncio.timeout(WAIT_S):
             while not await connection.fetchval(_IS_REPLICATED):  # noqa: ASYNC110 - a database's state
                 await asyncio.sleep(0.02)
-        await connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{'*' if is_synchronous else ''}'")
-        await connection.execute("SELECT pg_reload_conf()")
         await connection.close()
+        await self._await_standby("*" if is_synchronous else "")
+
+    @asynccontextmanager
+    async def without_standby(self) -> AsyncGenerator[None, None]:
+        """Run the body while commits wait for a standby that is away; it may resume the replication."""
+        await self.begin_replication(is_synchronous=True)
+        await self.cut_replication()
+        try:
+            yield
+        finally:
+            await self._await_standby("")
 
     async def cut_replication(self) -> None:
         """Let the standby miss what follows."""
         await self._replication.cut()
 
+    async def resume_replication(self) -> None:
+        """Let the standby catch up."""
+        await self._replication.mend()
+
     async def fail_over(self) -> None:
         """Kill the primary and promote the standby."""
         await asyncio.to_thread(self._primary.kill)
         self._primary, self._standby = self._standby, self._primary
-        connection = await asyncpg.connect(self._url(self._primary))
+        connection = await asyncpg.connect(self.administrator_url)
         assert await connection.fetchval("SELECT pg_promote()")
-        await connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        await connection.close()
+        await self._await_standby("")
+
+    @property
+    def administrator_url(self) -> str:
+        """The primary."""
+        return self._url(self._primary)
+
+    async def _await_standby(self, names: str) -> None:
+        """Set whether commits wait for the standby."""
+        connection = await asyncpg.connect(self.administrator_url)
+        await connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
         await connection.execute("SELECT pg_reload_conf()")
         await connection.close()
 

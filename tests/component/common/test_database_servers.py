@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import text
 
 from identity_common.database_address import DatabaseAddress
+from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
-from identity_common.stores.database import create_database_engine
+from identity_common.stores.database import create_database_engine, database_answers
 from identity_common.stores.database_servers import DatabaseServers
 from identity_common.stores.lookups import KeyLookup, Lookups
 from tests.support.databases import new_database
@@ -20,6 +21,13 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+async def talking(management: Management) -> AsyncIterator[TcpProxy]:
+    """A server that a test may silence."""
+    async with TcpProxy(management.settings.database_url) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -110,6 +118,45 @@ async def test_a_session_that_finds_itself_on_a_standby_leaves_it(management: Ma
                     await connection.execute(text("DELETE FROM users WHERE false"))
         await engine.dispose()
     assert len(set(pids)) == 2
+
+
+@pytest.mark.heavy
+async def test_sessions_leave_a_server_that_falls_silent(management: Management, talking: TcpProxy) -> None:
+    """One waits for the answer to a statement, one for that to a COMMIT, and an idle one for notifications."""
+    url = management.settings.database_url
+    several = with_hosts(url, host(talking.url), host(url))
+    reading, writing = (
+        create_database_engine(several, service="tests", pool_size=1, statement_timeout_s=0.1) for _ in range(2)
+    )
+    holds = asyncio.Event()
+
+    async def work(holder: LockHolder) -> None:
+        while True:
+            holds.set()
+            await holder.turn(nothing_to_do)
+
+    async def nothing_to_do() -> bool:
+        return False
+
+    idle = asyncio.create_task(ActiveWorker(work, several, lock="silent", channel="tests", tenant_id="tests").run())
+    async with asyncio.timeout(WAIT_S):
+        await holds.wait()
+        async with reading.connect() as one:
+            await one.execute(text("SELECT 1"))
+        with pytest.raises(StoreUnavailable) as unanswered, database_answers():
+            async with writing.begin() as one:
+                await one.execute(text("SELECT 1"))
+                talking.swallow()
+        assert unanswered.value.cause == "UnansweredCommitError"
+        with pytest.raises(StoreUnavailable), database_answers():
+            async with reading.connect() as one:
+                await one.execute(text("SELECT 1"))
+        for engine in (reading, writing):
+            async with engine.connect() as one:
+                assert await one.scalar(text("SELECT 1")) == 1
+            await engine.dispose()
+        with pytest.raises(TimeoutError):
+            await idle
 
 
 async def test_a_wrong_password_is_not_tried_at_every_server(management: Management) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import msgspec
 import nats
@@ -36,6 +37,8 @@ from token_service.presented_tokens.revocations.store import insert_revocations
 ISSUER = "https://id.example.com/oidc"
 SOON = 3_600_000
 LIFETIME_S = 3600
+SILENT_S = 2.5
+"""More than two heartbeats."""
 
 
 class Replica:
@@ -102,6 +105,25 @@ async def replicas(servers: ServerAddresses, tenant_id: str) -> AsyncIterator[li
     yield both
     for each in both:
         await each.stop()
+
+
+@pytest.mark.heavy
+async def test_the_feed_goes_on_at_another_server_when_one_falls_silent(
+    servers: ServerAddresses, tenant_id: str
+) -> None:
+    url = servers.token_database_url
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    async with TcpProxy(url) as proxy, asyncio.timeout(WAIT_S):
+        both = url.replace(host, f"{urlsplit(proxy.url).netloc.rpartition('@')[2]},{host}")
+        replica = Replica(msgspec.structs.replace(servers, token_database_url=both), tenant_id)
+        await replica.start()
+        await replica.next_message()
+        proxy.swallow()
+        while replica.tail.silence_s < SILENT_S:  # noqa: ASYNC110 - the feed has no event
+            await asyncio.sleep(0.1)
+        while replica.tail.silence_s > SILENT_S:  # noqa: ASYNC110 - the feed has no event
+            await asyncio.sleep(0.1)
+        await replica.stop()
 
 
 @pytest.mark.heavy

@@ -7,13 +7,20 @@ as after a restoration, or refuses changes until an operator decides.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
+import asyncpg
 import httpx2 as httpx
 import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import text
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from all_in_one.embedded import EmbeddedServers
+from identity_common.failures import StoreUnavailable
+from identity_common.stores.database import create_database_engine, database_answers
 from provision import ServerAddresses
 from stead import ManagementClient, NotFound, Unavailable
 from tests.support.impersonation import Impersonation, cycle_works, exchange
@@ -126,6 +133,71 @@ async def lose_changes(pair: PostgresPair, management: ManagementClient, deploym
         await eventually_here(lambda process=process: is_published(process))  # type: ignore[misc]
     await pair.fail_over()
     return Lost(users[0].id, organization.id)
+
+
+LOCK = "SELECT pg_advisory_xact_lock(39)"
+IS_FREE = "SELECT pg_try_advisory_xact_lock(39)"
+WRITE = "SELECT pg_logical_emit_message(true, 'tests', '')"
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+
+
+async def commit(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text(LOCK))
+        await connection.execute(text(WRITE))
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_no_commit_is_cancelled(pair: PostgresPair, is_cancelled: bool) -> None:
+    """Neither its request nor its task ends it; its session keeps its place in the pool until the server answers."""
+    url = pair.addresses.management_database_url
+    administrator = await asyncpg.connect(urlsplit(pair.administrator_url)._replace(path=urlsplit(url).path).geturl())
+    engine = create_database_engine(url, service="tests", pool_size=1, statement_timeout_s=1)
+    async with asyncio.timeout(WAIT_S), pair.without_standby():
+        committing = asyncio.create_task(commit(engine))
+        while not await administrator.fetchval(WAITING):  # noqa: ASYNC110 - a database's state
+            await asyncio.sleep(0.02)
+        if is_cancelled:
+            committing.cancel()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else StoreUnavailable) as ended, database_answers():
+            await committing
+        assert is_cancelled or "may or may not have been made" in str(getattr(ended.value, "message", ""))
+        with pytest.raises(PoolTimeoutError):
+            await engine.connect()
+        assert not await administrator.fetchval(IS_FREE)
+        await pair.resume_replication()
+        while not await administrator.fetchval(IS_FREE):  # noqa: ASYNC110 - a database's state
+            await asyncio.sleep(0.02)
+        await commit(engine)
+    await engine.dispose()
+    await administrator.close()
+
+
+async def test_without_the_standby_changes_are_refused_and_reads_go_on(
+    pair: PostgresPair, deployment: Deployment, management: ManagementClient
+) -> None:
+    def names() -> set[str | None]:
+        return {user.name for user in management.users.list()}
+
+    def create(name: str) -> httpx.Response:
+        return httpx.post(
+            f"{deployment.management.url}/api/users",
+            json={"name": name},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=WAIT_S,
+        )
+
+    unconfirmed, refused = "may or may not have been made", "Try again later"
+    token = await asyncio.to_thread(deployment.management_access_token)
+    async with pair.without_standby():
+        for message in (unconfirmed, refused):
+            answer = await asyncio.to_thread(create, message)
+            assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
+            assert message in answer.json()["message"]
+            assert message not in await asyncio.to_thread(names)
+        await pair.resume_replication()
+        await answered(lambda: management.users.create(name="Later"))
+        assert {unconfirmed, refused, "Later"} & await asyncio.to_thread(names) == {unconfirmed, "Later"}
 
 
 async def test_a_synchronous_failover_loses_nothing_and_ends_nothing(

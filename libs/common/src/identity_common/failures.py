@@ -118,6 +118,9 @@ class NotYetThere(AnyFailure):
         self.retry_after_s = retry_after_s
 
 
+_LATER: Final = "The service is temporarily unavailable. Try again later."
+
+
 class TemporarilyUnavailable(AnyFailure):
     """A part that the request needs does not answer. A write may or may not have been committed; a retry is safe.
 
@@ -128,7 +131,7 @@ class TemporarilyUnavailable(AnyFailure):
 
     def __init__(
         self,
-        message: str = "The service is temporarily unavailable. Try again later.",
+        message: str = _LATER,
         *,
         why: str = "",
         retry_after_s: int = RETRY_AFTER_S,
@@ -146,8 +149,8 @@ class StoreUnavailable(TemporarilyUnavailable):
         cause: Name of the driver's error.
     """
 
-    def __init__(self, store: Store, cause: str, *, why: str = "") -> None:
-        super().__init__(why=why)
+    def __init__(self, store: Store, cause: str, *, why: str = "", message: str = _LATER) -> None:
+        super().__init__(message, why=why)
         self.store = store
         self.cause = cause
 

@@ -87,7 +87,7 @@ def canonicalize_phones(settings: Settings) -> None:
 
 
 async def _canonicalize_phones(settings: Settings) -> None:
-    engine = parts.engine(settings)
+    engine = parts.engine_for_repairs(settings)
     try:
         async with engine.begin() as connection:
             await connection.run_sync(canonicalize_phone_keys)
@@ -96,7 +96,7 @@ async def _canonicalize_phones(settings: Settings) -> None:
 
 
 def _of_source(settings: Settings) -> SourceCommands:
-    engine, tenant_id = parts.engine(settings), settings.tenant_id
+    engine, tenant_id = parts.engine_for_repairs(settings), settings.tenant_id
     changes = parts.changes(settings, engine, Progress())
     return SourceCommands(
         engine, changes, steps=republication_steps(tenant_id), source="management", tenant_id=tenant_id

@@ -26,7 +26,7 @@ from template_service.organizations.routes import OrganizationController
 from template_service.parts.access import access
 from template_service.parts.member_permissions import member_permissions
 from template_service.parts.shared import Shared
-from template_service.parts.shared_with_commands import changes, engine
+from template_service.parts.shared_with_commands import changes, engine_for_repairs
 from template_service.parts.use_cases import use_cases
 from template_service.permissions.routes import OrganizationPermissionController
 from template_service.republication import WholeState
@@ -109,7 +109,7 @@ def restored(settings: Settings) -> None:
 
 
 def _commands(settings: Settings) -> SourceCommands:
-    pool, tenant_id = engine(settings), settings.tenant_id
+    pool, tenant_id = engine_for_repairs(settings), settings.tenant_id
     return SourceCommands(
         pool,
         changes(settings, pool, Progress()),

@@ -10,7 +10,7 @@ from identity_common.http.health import Readiness
 from identity_common.projection.catch_up import CATCH_UP_WAIT_S
 from identity_common.serving import run_restoration
 from identity_common.stores import migrations
-from identity_common.stores.database import create_database_engine
+from identity_common.stores.database import LONG_STATEMENT_S, create_database_engine
 from identity_common.stores.redis import connect_redis
 from token_service.endpoints.consents import ConsentController, OwnConsentController
 from token_service.endpoints.cors import Cors
@@ -108,7 +108,9 @@ def restored(settings: Settings) -> None:
 
 
 async def _restored(settings: Settings) -> None:
-    engine = create_database_engine(settings.database_url, service="token-service", pool_size=1)
+    engine = create_database_engine(
+        settings.database_url, service="token-service", pool_size=1, statement_timeout_s=LONG_STATEMENT_S
+    )
     redis = connect_redis(settings.redis_url)
     try:
         await restore(engine, redis, tenant_id=settings.tenant_id)

@@ -10,12 +10,16 @@ from typing import Final
 import asyncpg
 
 from identity_common.failures import StoreUnavailable
-from identity_common.stores.database_servers import database_servers
+from identity_common.stores.database_servers import database_servers, require_primary
 
 POLL_S: Final = 10.0
 """A safety net for a notification that did not arrive."""
 
+_ANSWER_S: Final = 5.0
+"""How long a statement of a worker may take; then its server is silent."""
+
 _CHECK_S: Final = 1.0
+_SILENCE_S: Final = 2.0
 _STANDBY_S: Final = 0.5
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtext($1), hashtext($2))"
 
@@ -31,6 +35,7 @@ class LockHolder:
         self.connection = connection
         self._poll_s = poll_s
         self._due = -math.inf
+        self._check_at = time.monotonic() + _SILENCE_S
         self._wake = asyncio.Event()
 
     def wake(self, *_: object) -> None:
@@ -40,10 +45,13 @@ class LockHolder:
     async def turn(self, work: Callable[[], Awaitable[bool]]) -> None:
         """Run ``work`` if a notification has arrived, or the last run that found nothing is ``poll_s`` ago.
 
-        Otherwise pause, for a second at most, so that the caller notices a connection that has ended.
+        Otherwise pause, for a second at most, so that the caller notices a connection that has ended. No notification
+        comes from a server that is frozen: every few seconds it is asked whether it is still there.
 
         Raises:
-            asyncpg.InterfaceError: The session has ended, and with it the lock: another replica may be active.
+            asyncpg.InterfaceError: The session has ended, and with it the lock: another replica may be active. Or its
+                server has become a standby.
+            TimeoutError: The server does not answer.
         """
         if self.connection.is_closed():  # work without the database would not notice
             raise asyncpg.InterfaceError("the session that held the lock has ended")
@@ -56,6 +64,9 @@ class LockHolder:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(_CHECK_S, self._due - time.monotonic())):
                 await self._wake.wait()
+        if time.monotonic() >= self._check_at:
+            await require_primary(self.connection, within_s=_ANSWER_S)
+            self._check_at = time.monotonic() + _SILENCE_S
 
 
 class ActiveWorker:
@@ -68,6 +79,7 @@ class ActiveWorker:
         channel: Channel of the notifications.
         tenant_id: The tenant.
         poll_s: Seconds until work that found nothing is tried again without a notification.
+        answer_s: Seconds that a statement may take.
         server_settings: PostgreSQL settings of the connection.
     """
 
@@ -80,6 +92,7 @@ class ActiveWorker:
         channel: str,
         tenant_id: str,
         poll_s: float = POLL_S,
+        answer_s: float = _ANSWER_S,
         server_settings: Mapping[str, str] | None = None,
     ) -> None:
         self._work = work
@@ -88,6 +101,7 @@ class ActiveWorker:
         self._channel = channel
         self._tenant_id = tenant_id
         self._poll_s = poll_s
+        self._answer_s = answer_s
         self._server_settings = dict(server_settings or {})
 
     async def run(self) -> None:
@@ -98,7 +112,9 @@ class ActiveWorker:
                 not answer.
         """
         try:
-            connection = await self._servers.connect(command_timeout=30, server_settings=self._server_settings)
+            connection = await self._servers.connect(
+                command_timeout=self._answer_s, server_settings=self._server_settings
+            )
         except (OSError, TimeoutError) as error:  # by themselves they do not say what refused
             raise StoreUnavailable("postgresql", type(error).__name__) from None
         try:

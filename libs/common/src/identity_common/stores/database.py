@@ -49,6 +49,7 @@ from identity_common.database_address import SCHEME
 from identity_common.failures import AnyFailure, StoreUnavailable, log_fields
 from identity_common.lifetime import Lifetime
 from identity_common.paging import Page
+from identity_common.stores.database_connection import Connection, UnansweredCommitError
 from identity_common.stores.database_servers import THIS_SERVER, database_servers
 from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
 from identity_common.telemetry.logs import get_logger
@@ -60,14 +61,23 @@ IsolationLevel = Literal["READ COMMITTED", "REPEATABLE READ"]
 _log = get_logger(__name__)
 
 _POOL_TIMEOUT_S: Final = 2.0
-_STATEMENT_TIMEOUT_S: Final = 30.0
+_STATEMENT_S: Final = 4.0
+_ANSWER_S: Final = 1.0
+"""How much later than the statement's end its answer may arrive; then the server is silent."""
+LONG_STATEMENT_S: Final = 600.0
+"""For commands, and for repairs that rewrite whole tables."""
 _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
 _SERVER: Final = "server"
+_ANSWER: Final = "answer"
 _CANCELLED: Final = "57014"
 _READ_ONLY: Final = "25006"
 _DENIED: Final = "42501"
 _WHY: Final = "the database does not answer right now"
+_UNCERTAIN: Final = "the database has not confirmed a change, which may or may not have been made"
+_UNCONFIRMED: Final = (
+    "The database has not confirmed the change in time: it may or may not have been made. Read it, and try again later."
+)
 _RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 # SQLSTATE classes of failures of the server rather than the statement: connection, login (wrong password, no such role
@@ -85,6 +95,8 @@ class Waits:
 
 class MeasuredPool(pool.AsyncAdaptedQueuePool):
     """A pool of connections that counts the waits for one.
+
+    The place of a connection that waits for the answer to a COMMIT stays taken: the server keeps its session, too.
 
     Attributes:
         waits: Since the start of the process.
@@ -105,15 +117,25 @@ class MeasuredPool(pool.AsyncAdaptedQueuePool):
             self.waits.count += 1
             self.waits.seconds += time.perf_counter() - started
 
+    def _do_return_conn(self, record: pool.ConnectionPoolEntry) -> None:
+        answer = record.info.pop(_ANSWER, None) if record.dbapi_connection is None else None
+        if answer is None or answer.done():
+            super()._do_return_conn(record)
+        else:
+            answer.add_done_callback(lambda _: super(MeasuredPool, self)._do_return_conn(record))
+
 
 # SQLAlchemy logs a pool under the name of its class; its own pools say nothing below this level either.
 logging.getLogger(f"{MeasuredPool.__module__}.{MeasuredPool.__name__}").setLevel(logging.WARNING)
 
 
 def create_database_engine(
-    url: str, *, service: str, pool_size: int, statement_timeout_s: float | None = None
+    url: str, *, service: str, pool_size: int, statement_timeout_s: float = _STATEMENT_S
 ) -> AsyncEngine:
     """Return an engine that opens connections on demand and replaces broken ones.
+
+    A wait ends after five seconds: the server cancels a longer statement, the answer to a COMMIT is not awaited any
+    longer, and a server that says nothing is left.
 
     Args:
         url: ``postgresql+asyncpg://…``.
@@ -121,11 +143,14 @@ def create_database_engine(
         pool_size: Maximum number of connections; a request that gets none within two seconds is answered 503.
         statement_timeout_s: The database cancels a longer statement; see ``cancelled``.
     """
-    limits = {} if statement_timeout_s is None else {"statement_timeout": str(int(statement_timeout_s * 1000))}
     servers = database_servers(url)
     options = {
-        "command_timeout": _STATEMENT_TIMEOUT_S,
-        "server_settings": {"application_name": service, "jit": "off", **limits},
+        "command_timeout": statement_timeout_s + _ANSWER_S,
+        "server_settings": {
+            "application_name": service,
+            "jit": "off",
+            "statement_timeout": str(int(statement_timeout_s * 1000)),
+        },
     }
     engine = create_async_engine(
         f"{SCHEME}/{quote(servers.address.database)}",
@@ -139,7 +164,8 @@ def create_database_engine(
     )
     event.listen(engine.sync_engine, "connect", _note_server)
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
-    event.listen(engine.sync_engine, "handle_error", _leave_standby)
+    event.listen(engine.sync_engine, "invalidate", _note_answer)
+    event.listen(engine.sync_engine, "handle_error", _leave_server)
     return engine
 
 
@@ -157,10 +183,26 @@ def server_of(connection: AsyncConnection) -> str:
     return str(connection.info[_SERVER])
 
 
-def _leave_standby(context: ExceptionContext) -> None:
-    """Close a connection to a primary that has become a standby, which does not end its sessions in every setup."""
-    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+def _note_answer(connection: Any, record: pool.ConnectionPoolEntry, _: BaseException | None) -> None:
+    """Have the pool wait for the answer to a COMMIT on a connection that it discards."""
+    driver: Connection = connection.driver_connection
+    if driver.is_set_aside:
+        record.info[_ANSWER] = driver.answer
+
+
+def _leave_server(context: ExceptionContext) -> None:
+    """Discard a connection that is of no use any more.
+
+    It is to a primary that has become a standby, which does not end its sessions in every setup; or its server is
+    silent, then all others of the pool are discarded as well; or a COMMIT is unanswered.
+    """
+    error = context.original_exception
+    driver = getattr(error, "__cause__", None)
+    if getattr(error, "sqlstate", None) == _READ_ONLY or isinstance(error, TimeoutError):
         context.is_disconnect = True
+    elif isinstance(driver, UnansweredCommitError):
+        context.is_disconnect = True
+        context.invalidate_pool_on_disconnect = False
 
 
 def _refuse_closed(connection: Any, _: pool.ConnectionPoolEntry, __: pool.PoolProxiedConnection) -> None:
@@ -175,7 +217,11 @@ def failure_of(error: Exception) -> StoreUnavailable | None:
         isinstance(error, DBAPIError)
         and (error.connection_invalidated or str(getattr(error.orig, "sqlstate", "")).startswith(_STORE_STATES))
     )
-    return StoreUnavailable("postgresql", driver_error(error), why=_WHY) if is_down else None
+    if not is_down:
+        return None
+    if isinstance(error, DBAPIError) and isinstance(error.driver_exception, UnansweredCommitError):
+        return StoreUnavailable("postgresql", driver_error(error), why=_UNCERTAIN, message=_UNCONFIRMED)
+    return StoreUnavailable("postgresql", driver_error(error), why=_WHY)
 
 
 @contextlib.contextmanager

@@ -5,11 +5,14 @@ libpq's variables, such as ``PGSSLMODE``, which asyncpg reads by itself.
 """
 
 import functools
+from collections.abc import MutableSet
 from typing import Any, Final
+from weakref import WeakSet
 
 import asyncpg
 
 from identity_common.database_address import DatabaseAddress
+from identity_common.stores.database_connection import Connection
 
 THIS_SERVER: Final = """(
     CASE WHEN pg_is_in_recovery() THEN '' ELSE
@@ -20,6 +23,7 @@ THIS_SERVER: Final = """(
 another cluster each change it; a restart does not."""
 
 _HOST_TIMEOUT_S: Final = 2.0
+_IS_STANDBY: Final = "SELECT pg_is_in_recovery()"
 _NEXT: Final = (
     OSError,
     TimeoutError,
@@ -34,18 +38,20 @@ class DatabaseServers:
     """The servers of a database.
 
     The one that was connected last is tried first. Whatever ends an attempt, also its cancellation, the next one begins
-    with the server after it: a frozen server delays one connection, and not all.
+    with the server after it: a frozen server delays one connection, and not all. Once another server accepts writes,
+    what was committed on the one before is decided: connections that wait for it there are given up.
     """
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.address = address
         self._preferred = 0
+        self._set_aside: list[MutableSet[Connection]] = [WeakSet() for _ in address.hosts]
 
-    async def connect(self, **options: Any) -> asyncpg.Connection:
+    async def connect(self, **options: Any) -> Connection:
         """Return a connection to the first server that accepts writes; each may take two seconds.
 
         Args:
-            options: Further arguments of ``asyncpg.connect``.
+            options: Further arguments of ``asyncpg.connect``; ``command_timeout`` also limits the wait for a COMMIT.
 
         Raises:
             OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError: No server accepts the connection; of
@@ -61,14 +67,21 @@ class DatabaseServers:
                 failure = error
             else:
                 self._preferred = tried
+                self._give_up_at_others(tried)
                 return connection
         if isinstance(failure, asyncpg.TargetServerAttributeNotMatched):
             raise ConnectionRefusedError("the server does not accept writes")
         raise failure
 
-    async def _connect(self, number: int, options: dict[str, Any]) -> asyncpg.Connection:
+    def _give_up_at_others(self, number: int) -> None:
+        for each in range(len(self._set_aside)):
+            if each != number:
+                for connection in list(self._set_aside[each]):
+                    connection.terminate()
+
+    async def _connect(self, number: int, options: dict[str, Any]) -> Connection:
         host = self.address.hosts[number]
-        return await asyncpg.connect(
+        connection: Connection = await asyncpg.connect(
             host=host.name,
             port=host.port,
             user=self.address.user,
@@ -76,8 +89,22 @@ class DatabaseServers:
             database=self.address.database,
             target_session_attrs="read-write",
             timeout=_HOST_TIMEOUT_S,
+            connection_class=Connection,
             **options,
         )
+        connection.set_aside = self._set_aside[number]
+        return connection
+
+
+async def require_primary(connection: asyncpg.Connection, *, within_s: float) -> None:
+    """Ask the server of an idle session whether it still accepts writes.
+
+    Raises:
+        asyncpg.InterfaceError: It has become a standby.
+        TimeoutError, asyncpg.PostgresError: It does not answer.
+    """
+    if await connection.fetchval(_IS_STANDBY, timeout=within_s):
+        raise asyncpg.InterfaceError("the server has become a standby")
 
 
 @functools.cache

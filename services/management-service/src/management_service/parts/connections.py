@@ -7,7 +7,7 @@ from identity_common.stores.database import create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.reader import Reader, autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis
-from management_service.parts.shared_with_commands import engine
+from management_service.parts.shared_with_commands import engine, engine_for_repairs
 from management_service.settings import Settings
 from management_service.users.service import SEARCH_TIMEOUT_S
 
@@ -19,6 +19,7 @@ class Connections:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = engine(settings)
+        self.for_repairs = engine_for_repairs(settings)
         self.reader = Reader(self.engine, settings.database_url, service="management-service")
         self._search_engine = create_database_engine(
             settings.database_url,
@@ -42,4 +43,5 @@ class Connections:
         await self.redis.aclose()
         self.lookups.stop()
         await self._search_engine.dispose()
+        await self.for_repairs.dispose()
         await self.reader.dispose()

@@ -73,7 +73,14 @@ class Shared:
                 self.registry, "audit_heads_refused", "Heads of the audit trail that were not signed: see the log."
             ),
         )
-        restoration = Restoration(self.changes, republication, bus, mend, source="management", tenant_id=tenant_id)
+        restoration = Restoration(
+            changes(settings, connections.for_repairs, published),
+            republication,
+            bus,
+            mend,
+            source="management",
+            tenant_id=tenant_id,
+        )
         self._relay = Relay(
             bus,
             settings.database_url,

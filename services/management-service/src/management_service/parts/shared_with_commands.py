@@ -4,7 +4,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.outbox.changes import Changes
 from identity_common.progress import Progress
-from identity_common.stores.database import create_database_engine
+from identity_common.stores.database import LONG_STATEMENT_S, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
@@ -20,6 +20,13 @@ def engine(settings: Settings) -> AsyncEngine:
     """Return the service's connection pool."""
     return create_database_engine(
         settings.database_url, service="management-service", pool_size=settings.database_connections
+    )
+
+
+def engine_for_repairs(settings: Settings) -> AsyncEngine:
+    """Return a connection whose statements may take long: they rewrite whole tables."""
+    return create_database_engine(
+        settings.database_url, service="management-service", pool_size=1, statement_timeout_s=LONG_STATEMENT_S
     )
 
 

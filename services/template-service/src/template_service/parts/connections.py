@@ -4,7 +4,7 @@ from identity_common.bus.connection import Bus
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.reader import Reader
 from identity_common.stores.redis import RedisCommands, connect_redis
-from template_service.parts.shared_with_commands import engine
+from template_service.parts.shared_with_commands import engine, engine_for_repairs
 from template_service.settings import Settings
 
 
@@ -13,6 +13,7 @@ class Connections:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = engine(settings)
+        self.for_repairs = engine_for_repairs(settings)
         self.reader = Reader(self.engine, settings.database_url, service="template-service")
         self.lookups = Lookups(settings.database_url, service="template-service")
         self.redis = connect_redis(settings.redis_url)
@@ -28,4 +29,5 @@ class Connections:
         await self.bus.stop()
         await self.redis.aclose()
         self.lookups.stop()
+        await self.for_repairs.dispose()
         await self.reader.dispose()

@@ -62,7 +62,14 @@ class Shared:
             catch_up_wait_s=catch_up_wait_s,
         )
         republication = Republication(self.changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
-        restoration = Restoration(self.changes, republication, bus, mend, source="template", tenant_id=tenant_id)
+        restoration = Restoration(
+            changes(settings, connections.for_repairs, self.published),
+            republication,
+            bus,
+            mend,
+            source="template",
+            tenant_id=tenant_id,
+        )
         self.registry, self.samples = CollectorRegistry(), Samples()
         self._relay = Relay(
             bus,

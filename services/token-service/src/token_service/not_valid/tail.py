@@ -12,7 +12,7 @@ from identity_common.background import BackgroundLoop
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.places import Places
 from identity_common.stopping import call_when_stopping
-from identity_common.stores.database_servers import database_servers
+from identity_common.stores.database_servers import database_servers, require_primary
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -20,6 +20,8 @@ _log = get_logger(__name__)
 CHANNEL: Final = "not-valid-feed"
 
 _RETRY_S: Final = 0.5
+_SILENCE_S: Final = 2.0
+_ANSWER_S: Final = 3.0
 _QUEUED: Final = 1000
 _READERS: Final = 2000
 
@@ -160,7 +162,12 @@ class Tail:
             ended = asyncio.Event()
             connection.add_termination_listener(lambda _: ended.set())
             await connection.add_listener(CHANNEL, self._take)
-            await ended.wait()
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_SILENCE_S):
+                        await ended.wait()
+                if self.silence_s > _SILENCE_S:
+                    await require_primary(connection, within_s=_ANSWER_S)
         finally:
             connection.terminate()
             self._end_readings()

@@ -13,7 +13,7 @@ from identity_common.turns import Turns
 AT_ONCE: Final = 2
 
 _WAIT_S: Final = 1.0
-_TIMEOUT_S: Final = 5.0
+_TIMEOUT_S: Final = 4.0
 
 
 class TrailSearches:
