@@ -140,7 +140,7 @@ def test_every_rule_is_evaluated_without_an_error_and_no_alert_fires(prometheus:
 def test_rules_and_documents_name_only_metrics_that_the_services_have(prometheus: Prometheus) -> None:
     families = prometheus.get("metadata").keys()
     used = {name for rule in RULES for name in re.findall(r"(?<!:)\bstead_\w+", rule["expr"])}
-    assert {re.sub(r"_bucket$", "", name) for name in used} <= families
+    assert {re.sub(r"_(bucket|count)$", "", name) for name in used} <= families
     assert set(re.findall(r"`(stead_\w+)", RUNBOOK)) <= families
 
 

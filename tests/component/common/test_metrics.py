@@ -13,6 +13,7 @@ from identity_common.version import VERSION
 from tests.support.at_a_browser import Person, application
 from tests.support.captured_logs import lines_of
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
@@ -85,6 +86,19 @@ def test_the_state_of_every_service_can_be_read(world: World) -> None:
         # Whatever other tests did to the keys of the tenant that they share.
         assert 0 < of(series, "signing_key_age_seconds", service="token", status=status) < 24 * 3600
     assert [name for name, _ in series if name.endswith("_created")] == []
+
+
+@pytest.mark.heavy
+def test_the_time_until_changes_are_enforced_is_measured(world: World) -> None:
+    before = scraped(world.stack)
+    world.user()
+    world.client("MachineToMachine")
+
+    def are_measured() -> bool:
+        after, name = scraped(world.stack), "change_enforced_seconds_count"
+        return all(increase(before, after, name, service="token", store=store) > 0 for store in ("memory", "redis"))
+
+    eventually(are_measured)
 
 
 @pytest.mark.heavy

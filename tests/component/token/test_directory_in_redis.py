@@ -13,7 +13,7 @@ import pytest_asyncio
 from redis.asyncio import Redis
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.stream_reader import Batch, StreamMessage
+from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
 from identity_common.clock import now_ms
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.revisions import Source
@@ -229,6 +229,24 @@ async def test_projectors_that_overtake_each_other_agree_with_the_stream(replica
 
     assert (state.sequence, state.complete, state.revisions) == (len(stream.messages), True, stream.revisions)
     assert await replicas.known() == stream.expected(len(stream.messages))
+
+
+async def test_the_age_of_changes_is_measured_except_while_the_records_are_loaded(replicas: Replicas) -> None:
+    """A part that begins, or whose Redis was emptied, reads old changes that were enforced long ago."""
+    stream = Stream(replicas.tenant_id, random.Random(0), length=40)
+    projection, ages = replicas.halves[0].projection, list[float]()
+    projection.freshness.observe_age = ages.append
+    for loads in range(1, 3):
+        position = StreamPosition("one", 0)
+        while position.sequence < len(stream.messages):
+            position = await projection._take_batch(stream.batch(position.sequence, 30), position)
+        assert len(ages) == loads - 1
+        stream.change()
+        position = await projection._take_batch(stream.batch(position.sequence, 30), position)
+        await projection._take_batch(stream.batch(position.sequence, 30), position)  # a heartbeat
+        assert len(ages) == loads
+        await replicas.lose_everything()
+    assert min(ages) > 0
 
 
 @pytest.mark.parametrize("seed", range(8))

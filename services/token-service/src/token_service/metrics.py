@@ -3,20 +3,21 @@
 from functools import partial
 from typing import Final, get_args
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import published_revision
 from identity_common.clock import now_ms
 from identity_common.outbox.lost_writes import lost_writes_gauge
 from identity_common.revisions import Source
-from identity_common.telemetry.metrics import Samples, counter, gauge
+from identity_common.telemetry.metrics import NAMESPACE, Samples, counter, gauge
 from token_service.directory import Directory
 from token_service.not_valid import Tail
 from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.keys import KeyStatus, SigningKeys
 
 _SOURCES: Final[tuple[Source, ...]] = get_args(Source)
+_AGES_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60, 300)
 _SIGN_IN_OUTCOMES: Final = (
     "succeeded",
     "wrong-password",
@@ -75,8 +76,17 @@ class TokenServiceMetrics:
             "Published revisions that a part of the directory has not applied yet.",
             *("store", "source"),
         )
+        age = Histogram(
+            "change_enforced_seconds",
+            "Time from a change to its application in a part of the directory, of the first change of each batch.",
+            ("store",),
+            namespace=NAMESPACE,
+            buckets=_AGES_S,
+            registry=registry,
+        )
         parts = {"memory": directory.in_memory.freshness, "redis": directory.in_redis.freshness}
         for store, freshness in parts.items():
+            freshness.observe_age = age.labels(store).observe
             silence.labels(store).set_function(partial(getattr, freshness, "silence_s"))
             for source in _SOURCES:
                 revision.labels(store, source).set_function(partial(freshness.seen, source))

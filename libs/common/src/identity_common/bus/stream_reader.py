@@ -95,6 +95,11 @@ class Batch(NamedTuple):
     messages: list[StreamMessage]
     caught_up: bool
 
+    @property
+    def changed_at(self) -> str | None:
+        """The time of its first change; None if it has none."""
+        return next((each.event.time for each in self.messages if not each.event.type.startswith("revision.")), None)
+
     def end(self, after: StreamPosition) -> StreamPosition:
         """Return the position of the last message, or the one after which the batch was read if there is none."""
         return StreamPosition(after.stream, self.messages[-1].sequence) if self.messages else after

@@ -1,7 +1,8 @@
 """The watermark of each source that a part of a projection has seen, and waiting for a later one."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
 from identity_common.failures import TemporarilyUnavailable
@@ -14,6 +15,9 @@ _MAX_WAITERS: Final = 2_000
 class Freshness:
     """The watermark of each source that one part has seen, and when it last received anything from the bus.
 
+    Attributes:
+        observe_age: Gets the age of changes as they are applied, in seconds, if it is set.
+
     Args:
         sources: The sources that the part receives, all by default; a revision of another one counts as seen.
         max_waiters: How many requests may wait for each source.
@@ -22,6 +26,16 @@ class Freshness:
     def __init__(self, *sources: Source, max_waiters: int = _MAX_WAITERS) -> None:
         self._seen = {source: Progress(max_waiters=max_waiters) for source in sources or SOURCES}
         self._received_at = time.monotonic()
+        self.observe_age: Callable[[float], object] | None = None
+
+    def applied(self, changed_at: str) -> None:
+        """Record that a change has been applied.
+
+        Args:
+            changed_at: The time of the change, RFC 3339.
+        """
+        if self.observe_age is not None:
+            self.observe_age(max(0.0, time.time() - datetime.fromisoformat(changed_at).timestamp()))
 
     def received(self) -> None:
         """Record that something arrived from the bus, heartbeats included."""

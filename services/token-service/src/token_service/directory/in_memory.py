@@ -260,6 +260,8 @@ class InMemoryDirectory:
     async def _take_read(self, batch: Batch, read: StreamPosition) -> StreamPosition:
         was_loaded = self.is_loaded
         self._take(batch)
+        if was_loaded and (changed_at := batch.changed_at) is not None:
+            self.freshness.applied(changed_at)
         end = batch.end(read)
         if self.is_loaded and not was_loaded:
             _log.info("directory.loaded", stream=STREAM_STATE, sequence=end.sequence)

@@ -160,7 +160,10 @@ class Projection:
 
     async def _take_batch(self, batch: Batch, read: StreamPosition) -> StreamPosition:
         self.freshness.received()
+        was_complete = self.state.complete
         state = await self.apply(*read, batch)
+        if was_complete and state.complete and read.sequence and (changed_at := batch.changed_at) is not None:
+            self.freshness.applied(changed_at)
         if not state.position.is_behind(read):  # as it is when Redis was emptied, or failed over to a lagging replica
             self.take(state)
         return state.position
