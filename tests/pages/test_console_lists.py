@@ -16,6 +16,7 @@ from console.routes import _AREAS
 from stead import NotFound
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.edited_objects import KIND, mark
+from tests.support.mail_failures import give_up_mail
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -77,6 +78,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
         management.applications.create_secret(machine, str(number))
         management.custom_claims.save(KIND, f"const getCustomJwtClaims = async () => ({{}}); // {number}")
         management.subject_tokens.create(user)
+    give_up_mail(stack, *(f"{name}-{number}@id.test" for number in numbers))
     asked = management.impersonations.list(user_id=user)
     eventually(lambda: len(list(asked)) == MANY)
     paths = {
@@ -100,6 +102,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/roles/{role_id:str}/holders": roles[0],
         "/roles/{role_id:str}/scopes": roles[0],
         "/search": "",
+        "/settings/mail": "",
         "/template/{kind:str}": "",
         "/template/{kind:str}/{entry_id:str}": in_template[0],
         "/users": "",

@@ -24,6 +24,7 @@ _ROWS: Final = (
     ("claims(?:/.*)?", "GetClaimsFunction", "UpdateClaimsFunction"),
     ("impersonations/policy", "GetImpersonationPolicy", "UpdateImpersonationPolicy"),
     ("settings/sign-in", "GetSignInPolicy", "UpdateSignInPolicy"),
+    ("settings/mail", "ListMailFailures", "ListMailFailures"),
     ("impersonations/new", "CreateSubjectToken", "CreateSubjectToken"),
     ("impersonations/end", "EndImpersonations", "EndImpersonations"),
     ("impersonations(?:/.*)?", "ListImpersonations", "EndImpersonation"),

@@ -18,6 +18,7 @@ from console.areas import (
     home,
     impersonation_policy,
     impersonations,
+    mail,
     members,
     organizations,
     person,
@@ -59,6 +60,7 @@ _AREAS = (
     sign_in_policy.AREA,
     impersonation_policy.AREA,
     impersonations.AREA,
+    mail.AREA,
     audit.AREA,
     search.AREA,
 )
