@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable
+import secrets
+from collections.abc import Awaitable, Iterator
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
@@ -11,7 +12,8 @@ from playwright.async_api import Browser, expect
 
 from stead import OAuthError, SignInRequired
 from tests.support.at_a_browser import PASSWORD
-from tests.support.browser import BACK, ORGANIZATIONS, PHONE, ApplicationSite, Visitor
+from tests.support.browser import BACK, ORGANIZATIONS, PHONE, ApplicationSite, Inspector, Visitor
+from tests.support.mailed_links import mails_of
 from tests.support.world import World
 
 pytestmark = pytest.mark.clients
@@ -432,3 +434,53 @@ async def test_the_browser_follows_the_redirect_to_a_native_application(
             await visitor.sign_in()
         answer = await sent.value
         assert client.handle_callback(answer.url)["sub"] == visitor.person.user_id
+
+
+@pytest.fixture
+def registration(site: ApplicationSite) -> Iterator[None]:
+    """All worlds share one policy: registration is off again after the test."""
+    site.world.management.sign_in_policy.update(registration="open")
+    site.world.caught_up()
+    yield
+    site.world.management.sign_in_policy.update(registration="off")
+
+
+@pytest.mark.usefixtures("registration")
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_a_person_registers_by_mail_with_the_keyboard(
+    visitor: Visitor, site: ApplicationSite, inspector: Inspector, language: str
+) -> None:
+    page, address = visitor.page, f"new{secrets.token_hex(5)}@id.test"
+    english = language == "en"
+    await page.set_extra_http_headers({"Accept-Language": language})
+    await visitor.finds_the_logo()
+    await visitor.open(site.client(site.branded))
+    await page.get_by_role("link", name="Register" if english else "Registrieren").press("Enter")
+    await visitor.sees("Register" if english else "Registrieren")
+    await inspector.inspect(page, "register")
+    await page.keyboard.type(address)
+    await page.keyboard.press("Enter")
+    await visitor.sees("Check your e-mail" if english else "Sehen Sie in Ihr Postfach")
+    await inspector.inspect(page, "register-sent")
+
+    mails = await mails_of(site.world.stack._stack.management)
+    (link,) = (mail.values["link"] for mail in mails if mail.recipient == address)
+    site.world.stack.recorder.keep(link.partition("?link=")[2], "mailed link")
+    await page.goto(f"{site.world.stack.base_url}{link}")
+    await visitor.sees("Create your account" if english else "Ihr Konto anlegen")
+    assert "link=" not in page.url
+    await inspector.inspect(page, "registration")
+    for number, typed in enumerate(("Ada Lovelace", PASSWORD, "another one")):
+        await page.keyboard.type(typed)
+        for _ in range(1 if number == 0 else 2):  # past the button that shows the password
+            await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("alert").wait_for()
+    await inspector.inspect(page, "registration-problem")
+    await expect(page.locator("#name")).to_have_value("Ada Lovelace")
+    for field in ("#password", "#repeated"):
+        await page.locator(field).fill(PASSWORD)
+    await page.keyboard.press("Enter")
+    await visitor.sees("Allow access?" if english else "Zugriff erlauben?")
+    (user,) = site.world.management.users.list(search=address)
+    assert (user.name, user.is_email_verified) == ("Ada Lovelace", True)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from html import unescape
-from urllib.parse import quote
 
 import pytest
 
 from stead import SignInPolicy
 from tests.support.administrator import CONSOLE, Administrator, errors, notices
-from tests.support.edited_objects import mark
-from tests.support.mail_failures import give_up_mail
 from tests.support.running_stack import RunningStack
 
 SIGN_IN = f"{CONSOLE}/settings/sign-in"
@@ -55,16 +50,3 @@ def test_who_may_register_is_read_but_not_changed_without_the_right(stack: Runni
     assert (page.status_code, "Save" in page.text) == (200, False)
     assert reader.sends(page, SIGN_IN, registration="open").status_code == 403
     assert stack.management.sign_in_policy.get().registration == "off"
-
-
-def test_mail_that_was_given_up_is_listed_with_the_answer_of_the_server(stack: RunningStack) -> None:
-    recipient = f"{mark()}<b>@id.test"
-    give_up_mail(stack, recipient, answer="5.7.1 <script>alert(1)</script>")
-    administrator = Administrator(stack, "all", name="Grace Hopper")
-    page = administrator.opens(f"{CONSOLE}/settings/mail?search={quote(recipient)}")
-    text = unescape(re.sub(r"<[^>]*>", "", page.text))
-    assert recipient in text
-    assert "5.7.1 <script>alert(1)</script>" in text
-    assert "<script>alert" not in page.text
-    nothing = administrator.opens(f"{CONSOLE}/settings/mail?search=nothing-like-it")
-    assert "No mail matches." in nothing.text

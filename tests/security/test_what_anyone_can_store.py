@@ -352,6 +352,7 @@ def test_no_other_request_without_credentials_stores_anything(world: World, addr
         "/consent/switch",
         "/sign-in/cancel",
         "/sign-in/recovery",
+        "/sign-in/registration",
         "/sign-in/verification",
         "/oidc/session/end",
         f"{CONSOLE}/callback",

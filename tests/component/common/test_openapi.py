@@ -241,6 +241,8 @@ PAGES = {
     "/sign-in/cancel",
     "/sign-in/forgotten",
     "/sign-in/recovery",
+    "/sign-in/register",
+    "/sign-in/registration",
     "/sign-in/verification",
     "/sign-in/style.css",
     "/sign-in/icon.svg",

@@ -140,6 +140,57 @@ class ConfirmAddress(_Private, frozen=True, kw_only=True, tag="confirm-address")
     visitor: Visitor = Visitor()
 
 
+class RequestRegistration(_Private, frozen=True, kw_only=True, tag="request-registration"):
+    """Mail a link to register with an address. The reply is ``LinkRequested``.
+
+    Attributes:
+        address: The e-mail address, as typed.
+    """
+
+    address: str
+    context: LinkContext = LinkContext()
+    visitor: Visitor = Visitor()
+
+
+class ReadRegistration(_Private, frozen=True, kw_only=True, tag="read-registration"):
+    """Return what a link to register is for. The reply is ``LinkFound``.
+
+    Attributes:
+        link: Value of the link.
+    """
+
+    link: str
+
+
+class Register(_Private, frozen=True, kw_only=True, tag="register"):
+    """Create the account of an address, which spends the link. The reply is ``Registered``.
+
+    Attributes:
+        link: Value of the link.
+        name: Name of the person, as typed.
+        password: As typed.
+    """
+
+    link: str
+    name: str
+    password: str
+    visitor: Visitor = Visitor()
+
+
+class Registered(_Private, frozen=True, kw_only=True, tag="registered"):
+    """Reply to ``Register``.
+
+    Attributes:
+        user_id: The new account.
+        revision: Management revision of its creation; the directory must have seen it before it judges the user.
+        context: Where the link was requested.
+    """
+
+    user_id: str
+    revision: int
+    context: LinkContext = LinkContext()
+
+
 class LinkFound(_Private, frozen=True, kw_only=True, tag="found"):
     """Reply about a valid link.
 
@@ -164,10 +215,13 @@ class Done(_Private, frozen=True, kw_only=True, tag="done"):
     context: LinkContext = LinkContext()
 
 
-RefusalReason = Literal["no-mail", "not-an-address", "link-not-valid", "password-not-accepted", "address-in-use"]
+RefusalReason = Literal[
+    "no-mail", "not-an-address", "link-not-valid", "password-not-accepted", "name-not-accepted", "address-in-use"
+]
 """Why a request was refused: this deployment sends no mail; the text cannot be an e-mail address; the link is unknown,
-spent, replaced or expired, or its account has changed since; the password is too short or too long; another account has
-the address by now. The last two leave the link as it was."""
+spent, replaced or expired, or its account has changed since; the password is too short or too long; the name is blank
+or too long, or has invisible characters; another account has the address by now. The last three leave the link as it
+was."""
 
 
 class Refused(_Private, frozen=True, kw_only=True, tag="refused"):
@@ -186,8 +240,18 @@ class Unavailable(_Private, frozen=True, kw_only=True, tag="unavailable"):
     retry_after_s: int = 1
 
 
-Question = ReadOffers | RequestRecovery | ReadRecovery | Recover | ReadVerification | ConfirmAddress
-Answer = Offers | LinkRequested | LinkFound | Done | Refused | Unavailable
+Question = (
+    ReadOffers
+    | RequestRecovery
+    | ReadRecovery
+    | Recover
+    | ReadVerification
+    | ConfirmAddress
+    | RequestRegistration
+    | ReadRegistration
+    | Register
+)
+Answer = Offers | LinkRequested | LinkFound | Done | Registered | Refused | Unavailable
 
 _questions: Final[msgspec.json.Decoder[Question]] = msgspec.json.Decoder(Question)
 _answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)

@@ -9,6 +9,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.email_addresses import is_email_address
 from identity_common.failures import Conflict, TemporarilyUnavailable
+from identity_common.names import canonical_name, name_problem
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import (
     AccountLinkRequests,
@@ -21,16 +22,21 @@ from identity_common.wire.account_links import (
     Question,
     ReadOffers,
     ReadRecovery,
+    ReadRegistration,
     ReadVerification,
     Recover,
     Refused,
+    Register,
+    Registered,
     RequestRecovery,
+    RequestRegistration,
     Unavailable,
     Visitor,
 )
 from identity_common.wire.sealed_requests import UnreadableMessageError
 from management_service.links.recovery import PasswordRecovery
-from management_service.links.rules import RECOVERY_S, LinkNotValidError
+from management_service.links.registration import Registration
+from management_service.links.rules import RECOVERY_S, REGISTRATION_S, LinkNotValidError
 from management_service.links.store import OpenedLink
 from management_service.links.verification import EmailVerifications
 from management_service.passwords.hashing import Busy
@@ -48,6 +54,7 @@ class AccountLinkAnswers:
         requests: Opens requests and seals replies.
         recovery: Forgotten passwords.
         verifications: E-mail addresses.
+        registration: New accounts.
         is_mail_sent: Whether this deployment sends mail.
     """
 
@@ -56,12 +63,14 @@ class AccountLinkAnswers:
         requests: AccountLinkRequests,
         recovery: PasswordRecovery,
         verifications: EmailVerifications,
+        registration: Registration,
         *,
         is_mail_sent: bool,
     ) -> None:
         self._requests = requests
         self._recovery = recovery
         self._verifications = verifications
+        self._registration = registration
         self._is_mail_sent = is_mail_sent
 
     def responder(self, bus: Bus) -> Responder:
@@ -103,6 +112,8 @@ class AccountLinkAnswers:
                     return _found(await self._verifications.find(question.link))
                 case ConfirmAddress():
                     return await self._confirm_address(question)
+                case RequestRegistration() | ReadRegistration() | Register():
+                    return await self._answer_registration(question)
         except LinkNotValidError:
             return Refused(reason="link-not-valid")
 
@@ -128,6 +139,38 @@ class AccountLinkAnswers:
             return Done(context=await self._verifications.confirm(opened, question.link))
         except Conflict:
             return Refused(reason="address-in-use")
+
+    async def _answer_registration(self, question: RequestRegistration | ReadRegistration | Register) -> Answer:
+        match question:
+            case RequestRegistration():
+                return await self._request_registration(question)
+            case ReadRegistration():
+                link = await self._registration.find(question.link)
+                return LinkFound(address=link.address, context=link.context)
+            case Register():
+                return await self._register(question)
+
+    async def _request_registration(self, question: RequestRegistration) -> LinkRequested | Refused:
+        if not self._is_mail_sent:
+            return Refused(reason="no-mail")
+        if not is_email(question.address):
+            return Refused(reason="not-an-address")
+        await self._registration.request(question.address, question.context, visitor_address=question.visitor.address)
+        return LinkRequested(minutes=REGISTRATION_S // 60)
+
+    async def _register(self, question: Register) -> Registered | Refused:
+        link = await self._registration.find(question.link)
+        if name_problem(canonical_name(question.name)) is not None:
+            return Refused(reason="name-not-accepted")
+        if not is_password(question.password):
+            return Refused(reason="password-not-accepted")
+        user = self._registration.new_user(link, question.name)
+        _audit("Register", user.id, question.visitor)
+        try:
+            account = await self._registration.complete(link, question.link, user, question.password)
+        except Conflict:
+            return Refused(reason="address-in-use")
+        return Registered(user_id=account.user_id, revision=account.revision, context=account.context)
 
     async def _reply(self, request: bytes, _: float) -> bytes | None:
         try:

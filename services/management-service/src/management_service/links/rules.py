@@ -16,6 +16,8 @@ RECOVERY_S: Final = 15 * 60
 """Lifetime of a link for a forgotten password."""
 VERIFICATION_S: Final = 24 * 60 * 60
 """Lifetime of a link that confirms an e-mail address."""
+REGISTRATION_S: Final = 24 * 60 * 60
+"""Lifetime of a link to register."""
 REQUESTED_MAILS: Final = 3
 """Mails with links that one recipient gets in a window of ``RECOVERY_S``. As long as a link for a forgotten password
 lives: the window that refuses further mails began with one whose link is still valid, or has not ended."""

@@ -9,6 +9,7 @@ from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.account_links import AccountLinkRequests
 from management_service.links.answers import AccountLinkAnswers
 from management_service.links.recovery import PasswordRecovery
+from management_service.links.registration import Registration
 from management_service.links.rules import RECOVERY_S, REQUESTED_MAILS
 from management_service.links.store import MailedLinks
 from management_service.links.verification import EmailVerifications
@@ -24,6 +25,7 @@ class Links:
     Attributes:
         recovery: Lets users choose another password.
         verifications: Confirms e-mail addresses.
+        registration: Creates accounts.
         responder: Replies to token-service.
     """
 
@@ -53,6 +55,9 @@ class Links:
         self.verifications = EmailVerifications(
             reader, changes, users, links, mail, limit, is_mail_sent=is_mail_sent, tenant_id=tenant_id
         )
+        self.registration = Registration(reader, changes, users, passwords, links, mail, limit, tenant_id=tenant_id)
         requests = AccountLinkRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
-        answers = AccountLinkAnswers(requests, self.recovery, self.verifications, is_mail_sent=is_mail_sent)
+        answers = AccountLinkAnswers(
+            requests, self.recovery, self.verifications, self.registration, is_mail_sent=is_mail_sent
+        )
         self.responder = answers.responder(connections.bus)

@@ -7,9 +7,8 @@ from litestar.params import JSONBody
 
 from identity_common.fields import Answer
 from identity_common.wire.events import RegistrationMode
-from management_service.sign_in_policy.rules import SignInPolicyUpdate
+from management_service.sign_in_policy.rules import SignInPolicy, SignInPolicyUpdate
 from management_service.sign_in_policy.service import SignInPolicies
-from management_service.sign_in_policy.store import SignInPolicy
 
 
 class SignInPolicyAnswer(Answer):
@@ -17,8 +16,8 @@ class SignInPolicyAnswer(Answer):
 
     Attributes:
         tenant_id: Id of the tenant.
-        registration: Which e-mail addresses may register: ``off``; ``invited`` for those with an open invitation to an
-            organization, ``domains`` for those of some domains, ``open`` for all.
+        registration: Which e-mail addresses may register: ``off``, ``domains`` for those of some domains, or
+            ``open`` for all.
         registration_domains: The domains of ``domains``, sorted, as A-labels (``xn--…``) in lower case.
     """
 

@@ -17,12 +17,26 @@ Domain = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_DOMAIN)]
 Domains = Annotated[tuple[Domain, ...], msgspec.Meta(max_length=MAX_DOMAINS)]
 
 
+class SignInPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may register.
+
+    Attributes:
+        tenant_id: The tenant.
+        registration: Which addresses may register.
+        registration_domains: Sorted domains, as A-labels in lower case.
+    """
+
+    tenant_id: str
+    registration: RegistrationMode = "off"
+    registration_domains: tuple[str, ...] = ()
+
+
 class SignInPolicyUpdate(Body):
     """Changes of the policy; null restores a default.
 
     Attributes:
-        registration: Which e-mail addresses may register: ``off`` by default; ``invited`` for those with an open
-            invitation to an organization, ``domains`` for those of some domains, ``open`` for all.
+        registration: Which e-mail addresses may register: ``off`` by default, ``domains`` for those of some domains, or
+            ``open`` for all.
         registration_domains: The domains of ``domains``, without their subdomains; none by default.
     """
 
@@ -46,6 +60,17 @@ def canonical_domain(domain: str) -> str | None:
 def domain_of(address: str) -> str | None:
     """Return the domain of an e-mail address, as ``canonical_domain`` does."""
     return canonical_domain(address.rpartition("@")[2])
+
+
+def may_register(policy: SignInPolicy, address: str) -> bool:
+    """Return whether an e-mail address may register."""
+    match policy.registration:
+        case "open":
+            return True
+        case "domains":
+            return domain_of(address) in policy.registration_domains
+        case _:
+            return False
 
 
 def canonical_domains(domains: tuple[str, ...]) -> tuple[str, ...]:

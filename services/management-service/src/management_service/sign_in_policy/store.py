@@ -7,23 +7,8 @@ from sqlalchemy import RowMapping, bindparam, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.wire.events import RegistrationMode
 from management_service.schema import sign_in_policies as policies
-
-
-class SignInPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may register.
-
-    Attributes:
-        tenant_id: The tenant.
-        registration: Which addresses may register.
-        registration_domains: Sorted domains, as A-labels in lower case.
-    """
-
-    tenant_id: str
-    registration: RegistrationMode = "off"
-    registration_domains: tuple[str, ...] = ()
-
+from management_service.sign_in_policy.rules import SignInPolicy
 
 _OF_TENANT: Final = policies.c.tenant_id == bindparam("tenant")
 _FIND: Final = select(policies).where(_OF_TENANT)

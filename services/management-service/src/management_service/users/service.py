@@ -163,31 +163,47 @@ class Users:
         Raises:
             Conflict: A user name, e-mail address or telephone number is in use; or the number or the name is not valid.
         """
+        user = self.new_user(creation)
+        password_hash = None if creation.password is None else await self._passwords.hash(creation.password)
+        await self._create(user, password_hash)
+        return user
+
+    def new_user(self, creation: rules.UserCreation) -> User:
+        """Return a new user as ``store_new`` stores it.
+
+        Raises:
+            Conflict: The telephone number or the name is not valid.
+        """
         members = _checked(creation)
         members["name"] = _person_name(creation.name)
         members["is_email_verified"] = creation.is_email_verified and creation.primary_email is not None
-        password_hash = None if creation.password is None else await self._passwords.hash(creation.password)
         now = self._clock()
-        user = User(
+        return User(
             tenant_id=self._tenant_id,
             id=new_short_id(),
-            has_password=password_hash is not None,
+            has_password=creation.password is not None,
             created_at=now,
             updated_at=now,
             **members,
         )
-        await self._insert(user, password_hash)
-        return user
 
     @retry_on_conflict
-    async def _insert(self, user: User, password_hash: str | None) -> None:
+    async def _create(self, user: User, password_hash: str | None) -> None:
         async with self._changes.transaction() as transaction:
-            if await store.has_legacy_phone(transaction.connection, user):
-                raise _phone_in_use()
-            with refusals(_REFUSALS):
-                role_ids = await store.insert_user(transaction.connection, user, password_hash=password_hash)
-            transaction.record("user", (user.id,), "created", user_state(user))
-            await self._record_default_roles(transaction, user.id, role_ids)
+            await self.store_new(transaction, user, password_hash)
+
+    async def store_new(self, transaction: Transaction, user: User, password_hash: str | None) -> None:
+        """Store and record a new user with the default roles.
+
+        Raises:
+            Conflict: A user name, e-mail address or telephone number is in use.
+        """
+        if await store.has_legacy_phone(transaction.connection, user):
+            raise _phone_in_use()
+        with refusals(_REFUSALS):
+            role_ids = await store.insert_user(transaction.connection, user, password_hash=password_hash)
+        transaction.record("user", (user.id,), "created", user_state(user))
+        await self._record_default_roles(transaction, user.id, role_ids)
 
     async def get(self, user_id: str) -> User:
         """Return a user."""

@@ -16,6 +16,7 @@ from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
 from token_service.sign_in.recovery import RecoveryPages
+from token_service.sign_in.registration import RegistrationPages
 from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.verification import VerificationPages
@@ -70,19 +71,20 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,
     )
+    passwords = PasswordSignIn(
+        flow,
+        sessions,
+        PasswordCheck(shared.connections.bus, tenant_id=tenant_id),
+        throttle,
+        devices,
+        shared.audit,
+        outcomes=shared.metrics.sign_ins,
+    )
     authorization = AuthorizationPages(
         flow,
         pending,
         waiting,
-        PasswordSignIn(
-            flow,
-            sessions,
-            PasswordCheck(shared.connections.bus, tenant_id=tenant_id),
-            throttle,
-            devices,
-            shared.audit,
-            outcomes=shared.metrics.sign_ins,
-        ),
+        passwords,
         base_url=settings.base_url,
         issuer=settings.issuer,
         trusted_proxies=settings.trusted_proxies,
@@ -98,4 +100,6 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         trusted_proxies=settings.trusted_proxies,
     )
     recovery, verification = RecoveryPages(link_pages, requested_links), VerificationPages(link_pages)
-    return [*authorization.routes(), *end_session.routes(), *recovery.routes(), *verification.routes()]
+    registration = RegistrationPages(link_pages, requested_links, flow, passwords)
+    of_links = [*recovery.routes(), *verification.routes(), *registration.routes()]
+    return [*authorization.routes(), *end_session.routes(), *of_links]

@@ -123,6 +123,11 @@ class SignInFlow:
         self._management_api = management_api
         self._clock = clock
 
+    @property
+    def offers_registration(self) -> bool:
+        """Whether people may register; which addresses may, management-service judges."""
+        return self._directory.in_memory.sign_in_policy.registration != "off"
+
     async def application(self, client_id: str | None) -> ApplicationState | None:
         """Return an application, or None; an unknown one is looked up again after catching up."""
         if client_id is None:

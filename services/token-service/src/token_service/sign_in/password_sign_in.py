@@ -118,27 +118,64 @@ class PasswordSignIn:
             self._refused("wrong-password", origin, client_id)
             raise SignInRefused("wrong")
         await self._throttle.forgive(origin.address)
-        earlier = await self._sessions.find(session_cookie)
-        new_cookie, session = await self._sessions.sign_in(
+        begun = await self.begin(
             known.user_id,
             tokens_valid_after=known.tokens_valid_after,
-            earlier=earlier,
+            revision=known.revision,
+            origin=origin,
+            session_cookie=session_cookie,
+            device_cookie=device_cookie,
+            client_id=client_id,
             is_remembered=is_remembered,
             address=origin.address,
             user_agent=origin.user_agent,
         )
-        who = await self._flow.signed_in(new_cookie, revision=known.revision)
-        if who is None:  # the right password of a user who may not sign in
+        self._outcomes.labels("succeeded").inc()
+        return begun
+
+    async def begin(
+        self,
+        user_id: str,
+        *,
+        tokens_valid_after: int,
+        revision: int,
+        origin: Origin,
+        session_cookie: str | None,
+        device_cookie: str | None,
+        client_id: str,
+        is_remembered: bool = False,
+    ) -> Begun:
+        """Begin a session of a user who has just chosen or typed the right password; see ``sign_in``.
+
+        Args:
+            user_id: The user.
+            tokens_valid_after: The user's, milliseconds since the epoch.
+            revision: Management's revision that the user's records must include.
+            origin: Where the request came from.
+            session_cookie: The session cookie that the browser sent.
+            device_cookie: The device cookie that the browser sent.
+            client_id: The application to continue to, for the log.
+            is_remembered: Whether the session outlives the browser's session.
+
+        Raises:
+            SignInRefused: The user may not sign in.
+        """
+        earlier = await self._sessions.find(session_cookie)
+        new_cookie, session = await self._sessions.sign_in(
+            user_id, tokens_valid_after=tokens_valid_after, earlier=earlier, is_remembered=is_remembered
+        )
+        who = await self._flow.signed_in(new_cookie, revision=revision)
+        if who is None:
             await self._flow.sign_out(session)
-            self._refused("not-allowed", origin, client_id, user_id=known.user_id)
+            self._refused("not-allowed", origin, client_id, user_id=user_id)
             raise SignInRefused("blocked")
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
             self._audit.signed_out(earlier.user_id, client_id=client_id, origin=origin)
-        self._outcomes.labels("succeeded").inc()
-        self._audit.signed_in(known.user_id, client_id=client_id, origin=origin)
-        _log.info("sign-in.succeeded", user_id=known.user_id, client_id=client_id)
-        new_device_cookie = self._devices.write(devices, known.user_id, tokens_valid_after=known.tokens_valid_after)
+        self._audit.signed_in(user_id, client_id=client_id, origin=origin)
+        _log.info("sign-in.succeeded", user_id=user_id, client_id=client_id)
+        devices = self._devices.read(device_cookie)
+        new_device_cookie = self._devices.write(devices, user_id, tokens_valid_after=tokens_valid_after)
         return Begun(new_cookie, new_device_cookie, who)
 
     def _refused(

@@ -43,6 +43,7 @@ from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
 from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
 from token_service.sign_in.recovery import FORGOTTEN
 from token_service.sign_in.redirect_uris import destination, with_parameters
+from token_service.sign_in.registration import REGISTER
 from token_service.sign_in.request import (
     AuthorizationRequest,
     BadRequest,
@@ -414,7 +415,8 @@ class AuthorizationPages:
             headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
             action=self._form_action(browser, _SIGN_IN, application),
             cancel_action=self._form_action(browser, _CANCEL, application),
-            forgotten=self._forgotten(browser, pending_id),
+            forgotten=self._without_account(FORGOTTEN, browser, pending_id),
+            register=self._without_account(REGISTER, browser, pending_id) if self._flow.offers_registration else None,
             request_id=pending_id,
             csrf_token=pending.csrf_token,
             identifier=identifier,
@@ -501,10 +503,10 @@ class AuthorizationPages:
         return f"{self._base_url}{path}?{_query(request=pending_id, client_id=client_id, ui_locales=language)}"
 
     @staticmethod
-    def _forgotten(browser: Browser, pending_id: str) -> str:
-        """Return the address of the page for forgotten passwords, which leads back to this sign-in."""
+    def _without_account(path: str, browser: Browser, pending_id: str) -> str:
+        """Return the address of a page for people who cannot sign in, which leads back to this sign-in."""
         language = LANGUAGES.requested(browser.query().get("ui_locales"))
-        return f"{FORGOTTEN}?{_query(request=pending_id, ui_locales=language)}"
+        return f"{path}?{_query(request=pending_id, ui_locales=language)}"
 
     def _form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:
         language = LANGUAGES.requested(browser.query().get("ui_locales"))
