@@ -198,6 +198,7 @@ PUBLISHED = (
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
     *("identity-rpc.default.search", "identity-rpc.default.account-links"),
+    "identity-rpc.default.organization-invitations",
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("_INBOX.1.2", "_INBOX_management.1.2", "_INBOX_template.1.2", "_INBOX_token.1.2", "anything"),
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
@@ -230,6 +231,7 @@ SUBSCRIBED = (
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
     *("identity-rpc.default.search", "identity-rpc.default.account-links"),
+    "identity-rpc.default.organization-invitations",
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("$JS.API.>", ">", "identity-audit.>", "identity-audit.default.management"),
     *("identity-mail.>", "identity-mail.default.management"),
@@ -289,7 +291,7 @@ class TestNats:
                 *("identity-internal.default.user.1", "identity-relay.default.management"),
                 *("identity-rpc.default.claims-function", "identity-rpc.default.members", *STREAMS_OF_ALL),
                 *("identity-rpc.default.organization-grants", "identity-rpc.default.search"),
-                "identity-rpc.default.organization-names",
+                *("identity-rpc.default.organization-names", "identity-rpc.default.organization-invitations"),
                 *("identity-audit.default.management", "identity-audit.default.subject-tokens"),
                 *(CREATING_AUDIT, *READING_AUDIT),
                 *("identity-mail.default.management", CREATING_MAIL, *READING_MAIL),
@@ -308,7 +310,7 @@ class TestNats:
             {
                 *("_INBOX_template.>", "identity-relay.default.template", "identity-rpc.default.members"),
                 *("identity-rpc.default.organization-grants", "identity-rpc.default.search"),
-                "identity-rpc.default.organization-names",
+                *("identity-rpc.default.organization-names", "identity-rpc.default.organization-invitations"),
                 *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),
             },
         )

@@ -188,6 +188,8 @@ WITHOUT_TEXTS = {
     "/impersonations/policy",
     "/impersonations/{impersonation_id:str}/end",
     "/organizations/{organization_id:str}/delete",
+    "/organizations/{organization_id:str}/invitations/new",
+    "/organizations/{organization_id:str}/invitations/{invitation_id:str}",
     "/organizations/{organization_id:str}/{kind:str}/add",
     "/organizations/{organization_id:str}/{kind:str}/{member_id:str}",
     "/organizations/{organization_id:str}/{kind:str}/{member_id:str}/remove",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from html import unescape
@@ -73,6 +74,10 @@ def populated(stack: RunningStack) -> dict[str, str]:
     management.organizations.assign_user_roles(organization, user, in_template)
     for each in users:
         management.users.invite(each)
+    tomorrow = int((time.time() + 86_400) * 1000)
+    for number in numbers:
+        address = f"{name}-{number}@id.test"
+        management.organization_invitations.create(organization, address, expires_at=tomorrow, send=False)
     for number in numbers:
         management.organization_permissions.create(f"read:{name}-{number}")
         management.applications.create_secret(machine, str(number))
@@ -93,6 +98,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/impersonations/policy": "",
         "/organizations": "",
         "/organizations/{organization_id:str}": organization,
+        "/organizations/{organization_id:str}/invitations": organization,
         "/organizations/{organization_id:str}/{kind:str}": organization,
         "/organizations/{organization_id:str}/{kind:str}/{member_id:str}": organization,
         "/resources": "",

@@ -126,6 +126,14 @@ class FuzzedSystem:
             "scope_id": ("resources/{resource_id}/scopes", {"name": next(_names)}),
             "role_id": ("organization-roles" if path.startswith("/api/organization-roles") else "roles", roles),
             "organization_id": ("organizations", {"name": "n"}),
+            "organization_invitation_id": (
+                "organization-invitations",
+                {
+                    "organizationId": self._organization,
+                    "invitee": f"{next(_names)}@id.test",
+                    "expiresAt": int((time.time() + 3600) * 1000),
+                },
+            ),
             "permission_id": ("organization-scopes", {"name": next(_names)}),
             "organization_role_id": ("organization-roles", {"name": next(_names), "type": member_role}),
         }

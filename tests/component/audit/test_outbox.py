@@ -354,6 +354,26 @@ async def test_every_write_of_template_service_leaves_one_entry(
         await write(f"ReplaceOrganization{singular}Roles", "member.update", "PUT", path, {"organizationRoleIds": []})
         await write("DeleteOrganizationRole", "role.delete", "DELETE", of_role)
 
+    invitations, expires_at = "organization-invitations", int((time.time() + 3600) * 1000)
+    address, key = f"{unique('countess')}@id.test", "organization-invitation"
+    invited = (await template.management.created("users", primaryEmail=address))["id"]
+    body = {"organizationId": organization, "invitee": address, "expiresAt": expires_at}
+    for decision, kind in (
+        ({"status": "Accepted", "acceptedUserId": invited}, "member.create"),
+        ({"status": "Accepted", "acceptedUserId": invited}, f"{key}.accept"),
+        ({"status": "Revoked"}, f"{key}.revoke"),
+    ):
+        of_invitation = (await write("CreateOrganizationInvitation", f"{key}.create", "POST", invitations, body))["id"]
+        path = f"{invitations}/{of_invitation}"
+        assert (await history.send("POST", f"{path}/message", {"message": 1})).status_code == 400
+        await write("ReplaceOrganizationInvitationStatus", kind, "PUT", f"{path}/status", decision)
+        assert (await history.send("PUT", f"{path}/status", decision)).status_code == 422
+    of_invitation = (await write("CreateOrganizationInvitation", f"{key}.create", "POST", invitations, body))["id"]
+    path = f"{invitations}/{of_invitation}"
+    message = {"message": "Countess"}
+    await write("SendOrganizationInvitationMessage", f"{key}.send", "POST", f"{path}/message", message)
+    await write("DeleteOrganizationInvitation", f"{key}.delete", "DELETE", path)
+
     document = (await template.client.get("/api/organization-template")).json()
     document["permissions"].append({"name": unique("permission")})
     dry_run = await history.send("PUT", "organization-template?dry-run=true", document)
@@ -369,6 +389,11 @@ async def test_every_write_of_template_service_leaves_one_entry(
     assert new[1].ids == {"permission_id": permission}
     assert new[1].members == ("description",)
     assert new[-2].aggregates == (f"organization/{organization}",)
+    written = msgspec.json.encode(new).decode()
+    assert [text for text in (address, "Countess") if text in written] == []
+    accepted = next(entry for entry in new if entry.operation == "ReplaceOrganizationInvitationStatus")
+    assert accepted.given == {"acceptedUserId": (invited,)}
+    assert accepted.ids.keys() == {"organization_invitation_id"}
 
 
 @pytest.mark.heavy

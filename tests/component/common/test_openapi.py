@@ -240,6 +240,7 @@ PAGES = {
     "/sign-in/account",
     "/sign-in/cancel",
     "/sign-in/forgotten",
+    "/sign-in/invitation",
     "/sign-in/recovery",
     "/sign-in/register",
     "/sign-in/registration",

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from typing import Any
 
 import httpx2 as httpx
@@ -55,7 +56,11 @@ def ids(stack: RunningStack) -> dict[str, str]:
     organization = made.organizations.create(name="Organization").id
     made.organizations.add_users(organization, [user])
     made.organizations.add_applications(organization, [machine])
+    invitation = made.organization_invitations.create(
+        organization, "bob@id.test", expires_at=int((time.time() + 3600) * 1000), send=False
+    )
     return {
+        "organization_invitation_id": invitation.id,
         "kind": "access-token",
         "version_number": "1",
         "user_id": user,

@@ -1,6 +1,7 @@
 """What template-service refuses on every route: unauthorized clients, invalid bodies, unknown ids."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support.issuer import Issuer
 from tests.support.management_api import Management, issues, refusal, unique
 from tests.support.template_api import Template
 
+TOMORROW_MS = int((time.time() + 86_400) * 1000)
 GOOD: dict[tuple[str, str], Any] = {
     ("POST", "/organization-scopes"): {"name": "n"},
     ("PATCH", "/organization-scopes/{permission_id}"): {"name": "n"},
@@ -26,6 +28,13 @@ GOOD: dict[tuple[str, str], Any] = {
     ("PUT", "/organization-template"): {"permissions": [], "roles": []},
     ("POST", "/organization-template/affected-members"): {"permissions": [], "roles": []},
     ("POST", "/organization-template/affected-members/export"): {"permissions": [], "roles": []},
+    ("POST", "/organization-invitations"): {
+        "organizationId": "none",
+        "invitee": "bob@id.test",
+        "expiresAt": TOMORROW_MS,
+    },
+    ("PUT", "/organization-invitations/{organization_invitation_id}/status"): {"status": "Revoked"},
+    ("POST", "/organization-invitations/{organization_invitation_id}/message"): {},
     ("POST", "/organizations"): {"name": "n"},
     ("PATCH", "/organizations/{organization_id}"): {"name": "n"},
 }
@@ -41,11 +50,16 @@ async def made(template: Template) -> Ids:
     permission, scope = (await template.permission())["id"], resource["scopes"][0]["id"]
     role = await template.role(organizationScopeIds=[permission], resourceScopeIds=[scope])
     user = (await template.management.created("users"))["id"]
+    organization = (await template.organization())["id"]
+    invitation = await template.created(
+        "organization-invitations", organizationId=organization, invitee="bob@id.test", expiresAt=TOMORROW_MS
+    )
     return {
         "permission_id": permission,
         "scope_id": scope,
         "role_id": role["id"],
-        "organization_id": (await template.organization())["id"],
+        "organization_id": organization,
+        "organization_invitation_id": invitation["id"],
         "resource_id": resource["id"],
         "user_id": user,
     }
@@ -116,9 +130,11 @@ async def test_an_unknown_parent_is_reported_before_an_invalid_body_and_that_bef
     for (method, path), good in GOOD.items():
         if "_id}/" not in path:
             continue
-        address = f"/api{path.format(role_id='none')}"
+        address = f"/api{path.format(role_id='none', organization_invitation_id='none')}"
         answer = await template.client.request(method, address, json={"wrong": 1})
         assert refusal(answer) == (404, "entity.not_exists_with_id"), (method, path)
+        if not path.startswith("/organization-roles"):
+            continue
         (member,) = good
         address = f"/api{path.format(**family)}"
         answer = await template.client.request(method, address, json={member: unknown[member], "wrong": 1})
@@ -220,6 +236,8 @@ async def test_a_wrong_method_is_refused_and_allow_names_the_right_ones(template
         ("GET", "/api/organization-roles/x/resource-scopes/y", {"DELETE"}),
         ("POST", "/api/organization-template", {"GET", "HEAD", "PUT"}),
         ("DELETE", "/api/organizations", {"GET", "HEAD", "POST"}),
+        ("PATCH", "/api/organization-invitations/x", {"GET", "HEAD", "DELETE"}),
+        ("GET", "/api/organization-invitations/x/status", {"PUT"}),
     ):
         answer = await template_api.request(method, path)
         assert refusal(answer) == (405, "request.method_not_allowed")

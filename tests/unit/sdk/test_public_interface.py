@@ -104,6 +104,7 @@ def test_the_public_names_are_these() -> None:
         "Organization",
         "OrganizationApplication",
         "OrganizationAware",
+        "OrganizationInvitation",
         "OrganizationMembership",
         "OrganizationPermission",
         "OrganizationReference",

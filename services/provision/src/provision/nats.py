@@ -74,6 +74,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             *("identity-internal.>", "identity-relay.*.management"),
             *("identity-rpc.*.claims-function", "identity-rpc.*.members", "identity-rpc.*.organization-grants"),
             *("identity-rpc.*.organization-names", "identity-rpc.*.search"),
+            "identity-rpc.*.organization-invitations",
             *_STREAMS,
             # The audit trail is read by this service alone.
             *("identity-audit.*.management", "identity-audit.*.subject-tokens", _HEADS),
@@ -99,6 +100,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             "identity-relay.*.template",
             *("identity-rpc.*.members", "identity-rpc.*.organization-grants"),
             *("identity-rpc.*.organization-names", "identity-rpc.*.search"),
+            "identity-rpc.*.organization-invitations",
             # These wake requests that wait for a change.
             *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),
         ),

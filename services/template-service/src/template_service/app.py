@@ -22,6 +22,7 @@ from template_service.affected_members.routes import AffectedMembersController
 from template_service.document.routes import OrganizationTemplateController
 from template_service.member_permissions.routes import readable_by_any_page, scopes_routes
 from template_service.members import routes as members
+from template_service.organization_invitations.routes import OrganizationInvitationController
 from template_service.organizations.routes import OrganizationController
 from template_service.parts.access import access
 from template_service.parts.member_permissions import member_permissions
@@ -49,6 +50,7 @@ _CONTROLLERS: Final[tuple[ControllerRouterHandler, ...]] = (
     AffectedMembersController,
     OrganizationController,
     *members.CONTROLLERS,
+    OrganizationInvitationController,
 )
 
 

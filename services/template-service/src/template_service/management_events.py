@@ -36,6 +36,7 @@ from template_service.fan_out.requests import request_role_fan_outs
 from template_service.known import store
 from template_service.known.store import Known, Position
 from template_service.members.removal import remove_everywhere
+from template_service.organization_invitations.store import erase_accepted
 from template_service.role_contents.events import record_roles, touch_roles
 from template_service.role_contents.store import lock_with_roles
 
@@ -180,6 +181,7 @@ class ManagementEvents:
             await store.forget(connection, tenant_id, "user", gone_users)
             await store.forget(connection, tenant_id, "application", gone_applications)
             await remove_everywhere(transaction, tenant_id, [*gone_users, *gone_applications])
+            await erase_accepted(connection, tenant_id, gone_users)
         if gone_resources:
             gone_scopes = [*gone_scopes, *await store.scopes_of(connection, tenant_id, gone_resources)]
             await store.forget(connection, tenant_id, "resource", gone_resources)

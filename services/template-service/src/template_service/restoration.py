@@ -21,6 +21,8 @@ _STORE_EMPTY: Final = text(
     FROM unnest(:organizations, :members, :types) AS unknown (organization, member, type)
     """
 ).bindparams(*(bindparam(name, type_=ARRAY(Text)) for name in ("organizations", "members", "types")))
+# Whether an invitation was accepted after the lost changes is not known: its link must not work again.
+_END_LINKS: Final = text("UPDATE organization_invitations SET link_sha256 = NULL WHERE tenant_id = :tenant")
 # management-service publishes its whole state after its own restoration; here it is read from the beginning.
 _READ_AGAIN: Final = text("DELETE FROM directory_position WHERE tenant_id = :tenant")
 
@@ -32,6 +34,7 @@ async def mend(transaction: Transaction, unknown: Sequence[Published], *, revisi
         await transaction.connection.execute(statement, {"tenant": tenant_id, "version": revision})
     members = [published for published in unknown if published.kind == _PERMISSIONS]
     await _store_empty(transaction, members, version=revision, tenant_id=tenant_id)
+    await transaction.connection.execute(_END_LINKS, {"tenant": tenant_id})
     await transaction.connection.execute(_READ_AGAIN, {"tenant": tenant_id})
     transaction.changes += [published.deletion for published in unknown if published.kind != _PERMISSIONS]
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from identity_common.stores.names import sort_key
@@ -141,6 +142,45 @@ member_roles = Table(
         ondelete="CASCADE",
     ),
     Index("member_roles_by_role", "tenant_id", "role_id", "organization_id", "member_id"),
+)
+
+
+# Deleting an organization deletes its invitations at once, unlike its members: they are few.
+organization_invitations = Table(
+    "organization_invitations",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("organization_id", Key, nullable=False),
+    Column("invitee", Key, nullable=False),
+    # The address regardless of case and composition.
+    Column("invitee_key", Key, nullable=False),
+    Column("inviter_id", Key),
+    Column("accepted_user_id", Key),
+    # Some of them may be deleted by now.
+    Column("role_ids", ARRAY(Text), nullable=False),
+    # Pending past its expiry means expired.
+    Column("status", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    # When the last mails were queued, in this order.
+    Column("sent_at", ARRAY(BigInteger), nullable=False),
+    # Of the link in the last mail; only while the invitation is pending.
+    Column("link_sha256", Key),
+    reference("organization_invitations", "organization_id", "organizations"),
+    UniqueConstraint("tenant_id", "link_sha256", name="organization_invitations_link_unique"),
+    Index(
+        "organization_invitations_pending_unique",
+        "tenant_id",
+        "organization_id",
+        "invitee_key",
+        unique=True,
+        postgresql_where=text("status = 'Pending'"),
+    ),
+    Index("organization_invitations_by_address", "tenant_id", "invitee_key", "id"),
+    Index("organization_invitations_by_organization", "tenant_id", "organization_id", "invitee_key", "id"),
+    Index("organization_invitations_by_user", "tenant_id", "accepted_user_id"),
 )
 
 

@@ -14,6 +14,7 @@ from stead import (
     OidcClientMetadata,
     Organization,
     OrganizationApplication,
+    OrganizationInvitation,
     OrganizationMembership,
     OrganizationPermission,
     OrganizationRole,
@@ -217,6 +218,25 @@ MEMBER_APPLICATION_JSON = {"id": "a1", "name": "Batch", "type": "MachineToMachin
 MEMBER_APPLICATION = OrganizationApplication(id="a1", name="Batch", type="MachineToMachine", organization_roles=HELD)
 MEMBERSHIP_JSON = {**ORGANIZATION_JSON, **HELD_JSON}
 MEMBERSHIP = OrganizationMembership(**msgspec.structs.asdict(ORGANIZATION), organization_roles=HELD)
+INVITATION_TO_ORGANIZATION_JSON = {
+    "id": "i1",
+    "organizationId": "o1",
+    "invitee": "ada@id.test",
+    "status": "Pending",
+    "createdAt": 1,
+    "expiresAt": 2,
+    "messageSentAt": None,
+    **HELD_JSON,
+}
+INVITATION_TO_ORGANIZATION = OrganizationInvitation(
+    id="i1",
+    organization_id="o1",
+    invitee="ada@id.test",
+    status="Pending",
+    created_at=1,
+    expires_at=2,
+    organization_roles=HELD,
+)
 VERSION_JSON = {
     "tenantId": "default",
     "tokenType": "access-token",

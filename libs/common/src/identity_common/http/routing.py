@@ -25,6 +25,7 @@ ROUTES: Final[tuple[tuple[str, Service], ...]] = (
     ("/api/organization-scopes/*", "template"),
     ("/api/organization-roles/*", "template"),
     ("/api/organization-template/*", "template"),
+    ("/api/organization-invitations/*", "template"),
     ("/api/organizations/*", "template"),
     ("/api/users/{}/organizations", "template"),
     ("/api/applications/{}/organizations", "template"),

@@ -100,6 +100,13 @@ _ROWS: Final[Mapping[str, str]] = {
     # The response has memberships; a document that differs from the template shows what members hold, and no more.
     "ListAffectedMembers": "organizations:read",
     "ExportAffectedMembers": "organizations:read",
+    # Addresses that were given by who invites, rather than those of users.
+    "ListOrganizationInvitations": "organizations:read",
+    "GetOrganizationInvitation": "organizations:read",
+    "CreateOrganizationInvitation": "organizations",
+    "DeleteOrganizationInvitation": "organizations",
+    "SendOrganizationInvitationMessage": "organizations",
+    "ReplaceOrganizationInvitationStatus": "organizations",
     "CreateOrganization": "organizations",
     "DeleteOrganization": "organizations",
     "UpdateOrganization": "organizations",

@@ -191,6 +191,68 @@ class Registered(_Private, frozen=True, kw_only=True, tag="registered"):
     context: LinkContext = LinkContext()
 
 
+class ReadInvitation(_Private, frozen=True, kw_only=True, tag="read-invitation"):
+    """Return what a link of an invitation to an organization is for. The reply is ``InvitationFound``.
+
+    Attributes:
+        link: Value of the link.
+        user_id: Who is signed in at this browser; None for no one.
+    """
+
+    link: str
+    user_id: str | None = None
+
+
+InvitedAccount = Literal["new", "known", "unverified"]
+"""The account with an invited address: none yet; one whose address is verified, or that is signed in at the browser; or
+one that must be signed in first, since the address may have been given to it by someone else."""
+
+
+class InvitationFound(_Private, frozen=True, kw_only=True, tag="invitation"):
+    """Reply to ``ReadInvitation``.
+
+    Attributes:
+        organization: Name of the organization.
+        address: The invited e-mail address.
+        account: The account that would join.
+        inviter: Name of the user who invites, if one does.
+    """
+
+    organization: str
+    address: str
+    account: InvitedAccount
+    inviter: str | None = None
+
+
+class JoinOrganization(_Private, frozen=True, kw_only=True, tag="join-organization"):
+    """Accept an invitation to an organization, which spends its link; create the account first, if there is none.
+
+    The reply is ``Joined``. If accepting fails, a new account stays.
+
+    Attributes:
+        link: Value of the link.
+        user_id: Who is signed in at this browser; None for no one.
+        name: Name of the person, as typed, for a new account.
+        password: As typed, for a new account.
+    """
+
+    link: str
+    user_id: str | None = None
+    name: str = ""
+    password: str = ""
+    visitor: Visitor = Visitor()
+
+
+class Joined(_Private, frozen=True, kw_only=True, tag="joined"):
+    """Reply to ``JoinOrganization``: the account is a member.
+
+    Attributes:
+        organization: Name of the organization.
+    """
+
+    organization: str
+
+
 class LinkFound(_Private, frozen=True, kw_only=True, tag="found"):
     """Reply about a valid link.
 
@@ -216,11 +278,18 @@ class Done(_Private, frozen=True, kw_only=True, tag="done"):
 
 
 RefusalReason = Literal[
-    "no-mail", "not-an-address", "link-not-valid", "password-not-accepted", "name-not-accepted", "address-in-use"
+    "no-mail",
+    "not-an-address",
+    "link-not-valid",
+    "password-not-accepted",
+    "address-in-use",
+    "name-not-accepted",
+    "account-not-accepted",
 ]
 """Why a request was refused: this deployment sends no mail; the text cannot be an e-mail address; the link is unknown,
-spent, replaced or expired, or its account has changed since; the password is too short or too long; the name is blank
-or too long, or has invisible characters; another account has the address by now. The last three leave the link as it
+spent, replaced or expired, or its account has changed since; the password is too short or too long; another account has
+the address by now; the name is blank or too long, or has invisible characters; the account is suspended, has to sign in
+first, or would be given rights by default roles that no invitation gives. All but the first three leave the link as it
 was."""
 
 
@@ -250,8 +319,10 @@ Question = (
     | RequestRegistration
     | ReadRegistration
     | Register
+    | ReadInvitation
+    | JoinOrganization
 )
-Answer = Offers | LinkRequested | LinkFound | Done | Registered | Refused | Unavailable
+Answer = Offers | LinkRequested | LinkFound | Done | Registered | InvitationFound | Joined | Refused | Unavailable
 
 _questions: Final[msgspec.json.Decoder[Question]] = msgspec.json.Decoder(Question)
 _answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)

@@ -89,6 +89,9 @@ class _Client(Generic[R]):
         self.organization_roles: groups.OrganizationRoles[R] = groups.OrganizationRoles(run, is_async=is_async)
         self.organization_template: groups.OrganizationTemplate[R] = groups.OrganizationTemplate(run, is_async=is_async)
         self.organizations: groups.Organizations[R] = groups.Organizations(run, is_async=is_async)
+        self.organization_invitations: groups.OrganizationInvitations[R] = groups.OrganizationInvitations(
+            run, is_async=is_async
+        )
         self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
         self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
         self.mail: groups.Mail[R] = groups.Mail(run, is_async=is_async)

@@ -20,6 +20,7 @@ from stead.manage.operations import (
     logs,
     mail,
     my_account,
+    organization_invitations,
     organization_permissions,
     organization_roles,
     organization_template,
@@ -253,6 +254,18 @@ class Organizations(Group[R]):
     replace_application_roles = _Method(APPLICATIONS.replace_roles)
     remove_application_role = _Method(APPLICATIONS.remove_role)
     application_permissions = _Method(APPLICATIONS.permissions)
+
+
+class OrganizationInvitations(Group[R]):
+    """``client.organization_invitations``: invitations of people to organizations, by e-mail address."""
+
+    create = _Method(organization_invitations.create_organization_invitation)
+    get = _Method(organization_invitations.get_organization_invitation)
+    list = _List(organization_invitations.list_organization_invitations)
+    accept = _Method(organization_invitations.accept_organization_invitation)
+    revoke = _Method(organization_invitations.revoke_organization_invitation)
+    send = _Method(organization_invitations.send_organization_invitation)
+    delete = _Method(organization_invitations.delete_organization_invitation)
 
 
 class CustomClaims(Group[R]):

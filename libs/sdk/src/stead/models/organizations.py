@@ -81,6 +81,35 @@ class OrganizationReference(msgspec.Struct, frozen=True, kw_only=True, rename="c
     name: str
 
 
+class OrganizationInvitation(Versioned, frozen=True, kw_only=True, rename="camel"):
+    """An invitation of an e-mail address to an organization.
+
+    Attributes:
+        invitee: The invited e-mail address.
+        status: ``Pending``, ``Accepted``, ``Expired`` or ``Revoked``.
+        organization_roles: The roles that the invited person gets, ordered by name.
+        inviter_id: The user who invites, if one does.
+        accepted_user_id: The user who has accepted it.
+        created_at: Milliseconds since the epoch, as all times.
+        expires_at: When it expires, or has expired.
+        updated_at: Time of the last change of its status, or of its last mail.
+        message_sent_at: When its last mail was queued; None for none.
+    """
+
+    id: str
+    organization_id: str
+    invitee: str
+    status: str
+    tenant_id: str = ""
+    organization_roles: list[OrganizationRoleReference] = []
+    inviter_id: str | None = None
+    accepted_user_id: str | None = None
+    created_at: int
+    expires_at: int
+    updated_at: int | None = None
+    message_sent_at: int | None = None
+
+
 class OrganizationUser(User, frozen=True, kw_only=True):
     """A user as a member of an organization.
 

@@ -153,9 +153,9 @@ async def _given(request: ConsoleRequest, form: Form) -> Given:
         InvalidField: One of the names is unknown, or stands for several; its error is set.
         Forbidden: The administrator may not give it.
     """
-    role_id = await _named(form, "role", request.api.roles.list, type="User")
-    organization_id = await _named(form, "organization", request.api.organizations.list)
-    organization_role_id = await _named(form, "organizationRole", request.api.organization_roles.list, type="User")
+    role_id = await named(form, "role", request.api.roles.list, type="User")
+    organization_id = await named(form, "organization", request.api.organizations.list)
+    organization_role_id = await named(form, "organizationRole", request.api.organization_roles.list, type="User")
     if organization_role_id and not organization_id:
         form.errors.setdefault("organization", "required")
     if form.errors:
@@ -163,7 +163,7 @@ async def _given(request: ConsoleRequest, form: Form) -> Given:
     return Given(role_id, organization_id, organization_role_id)
 
 
-async def _named(form: Form, field: str, listed: Any, **filters: str) -> str:
+async def named(form: Form, field: str, listed: Any, **filters: str) -> str:
     """Return the id of what a field names, by its name or its id; empty if the field is, or is wrong."""
     text = form.text(field)
     if text is None:

@@ -4,7 +4,6 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.email_addresses import is_email_address
@@ -16,10 +15,14 @@ from identity_common.wire.account_links import (
     Answer,
     ConfirmAddress,
     Done,
+    InvitationFound,
+    Joined,
+    JoinOrganization,
     LinkFound,
     LinkRequested,
     Offers,
     Question,
+    ReadInvitation,
     ReadOffers,
     ReadRecovery,
     ReadRegistration,
@@ -31,9 +34,10 @@ from identity_common.wire.account_links import (
     RequestRecovery,
     RequestRegistration,
     Unavailable,
-    Visitor,
 )
 from identity_common.wire.sealed_requests import UnreadableMessageError
+from management_service.links.auditing import audit_visitor
+from management_service.links.invitations import InvitedAccounts, NotJoinedError
 from management_service.links.recovery import PasswordRecovery
 from management_service.links.registration import Registration
 from management_service.links.rules import RECOVERY_S, REGISTRATION_S, LinkNotValidError
@@ -55,6 +59,7 @@ class AccountLinkAnswers:
         recovery: Forgotten passwords.
         verifications: E-mail addresses.
         registration: New accounts.
+        invited: Accounts that are invited to organizations.
         is_mail_sent: Whether this deployment sends mail.
     """
 
@@ -64,6 +69,7 @@ class AccountLinkAnswers:
         recovery: PasswordRecovery,
         verifications: EmailVerifications,
         registration: Registration,
+        invited: InvitedAccounts,
         *,
         is_mail_sent: bool,
     ) -> None:
@@ -71,6 +77,7 @@ class AccountLinkAnswers:
         self._recovery = recovery
         self._verifications = verifications
         self._registration = registration
+        self._invited = invited
         self._is_mail_sent = is_mail_sent
 
     def responder(self, bus: Bus) -> Responder:
@@ -103,7 +110,7 @@ class AccountLinkAnswers:
                 case ReadOffers():
                     return Offers(is_mail_sent=self._is_mail_sent)
                 case RequestRecovery():
-                    return await self._request_recovery(question)
+                    return await self._request_link(self._recovery, question, lifetime_s=RECOVERY_S)
                 case ReadRecovery():
                     return _found(await self._recovery.find(question.link))
                 case Recover():
@@ -114,27 +121,51 @@ class AccountLinkAnswers:
                     return await self._confirm_address(question)
                 case RequestRegistration() | ReadRegistration() | Register():
                     return await self._answer_registration(question)
+                case ReadInvitation() | JoinOrganization():
+                    return await self._answer_invitation(question)
         except LinkNotValidError:
             return Refused(reason="link-not-valid")
 
-    async def _request_recovery(self, question: RequestRecovery) -> LinkRequested | Refused:
+    async def _answer_invitation(
+        self, question: ReadInvitation | JoinOrganization
+    ) -> InvitationFound | Joined | Refused:
+        if isinstance(question, JoinOrganization):
+            try:
+                return Joined(organization=await self._invited.join(question))
+            except NotJoinedError as error:
+                return Refused(reason=error.reason)
+        opened = await self._invited.find(question.link, signed_in=question.user_id)
+        return InvitationFound(
+            organization=opened.found.organization,
+            address=opened.found.invitee,
+            account=opened.account,
+            inviter=opened.found.inviter,
+        )
+
+    async def _request_link(
+        self,
+        links: PasswordRecovery | Registration,
+        question: RequestRecovery | RequestRegistration,
+        *,
+        lifetime_s: int,
+    ) -> LinkRequested | Refused:
         if not self._is_mail_sent:
             return Refused(reason="no-mail")
         if not is_email_address(question.address):
             return Refused(reason="not-an-address")
-        await self._recovery.request(question.address, question.context, visitor_address=question.visitor.address)
-        return LinkRequested(minutes=RECOVERY_S // 60)
+        await links.request(question.address, question.context, visitor_address=question.visitor.address)
+        return LinkRequested(minutes=lifetime_s // 60)
 
     async def _recover(self, question: Recover) -> Done | Refused:
         opened = await self._recovery.find(question.link)
         if not is_password(question.password):
             return Refused(reason="password-not-accepted")
-        _audit("RecoverPassword", opened.user.id, question.visitor)
+        audit_visitor("RecoverPassword", opened.user.id, question.visitor)
         return Done(context=await self._recovery.complete(opened, question.link, question.password))
 
     async def _confirm_address(self, question: ConfirmAddress) -> Done | Refused:
         opened = await self._verifications.find(question.link)
-        _audit("ConfirmEmailAddress", opened.user.id, question.visitor)
+        audit_visitor("ConfirmEmailAddress", opened.user.id, question.visitor)
         try:
             return Done(context=await self._verifications.confirm(opened, question.link))
         except Conflict:
@@ -143,20 +174,12 @@ class AccountLinkAnswers:
     async def _answer_registration(self, question: RequestRegistration | ReadRegistration | Register) -> Answer:
         match question:
             case RequestRegistration():
-                return await self._request_registration(question)
+                return await self._request_link(self._registration, question, lifetime_s=REGISTRATION_S)
             case ReadRegistration():
                 link = await self._registration.find(question.link)
                 return LinkFound(address=link.address, context=link.context)
             case Register():
                 return await self._register(question)
-
-    async def _request_registration(self, question: RequestRegistration) -> LinkRequested | Refused:
-        if not self._is_mail_sent:
-            return Refused(reason="no-mail")
-        if not is_email(question.address):
-            return Refused(reason="not-an-address")
-        await self._registration.request(question.address, question.context, visitor_address=question.visitor.address)
-        return LinkRequested(minutes=REGISTRATION_S // 60)
 
     async def _register(self, question: Register) -> Registered | Refused:
         link = await self._registration.find(question.link)
@@ -165,7 +188,7 @@ class AccountLinkAnswers:
         if not is_password(question.password):
             return Refused(reason="password-not-accepted")
         user = self._registration.new_user(link, question.name)
-        _audit("Register", user.id, question.visitor)
+        audit_visitor("Register", user.id, question.visitor)
         try:
             account = await self._registration.complete(link, question.link, user, question.password)
         except Conflict:
@@ -188,18 +211,3 @@ class AccountLinkAnswers:
 
 def _found(opened: OpenedLink) -> LinkFound:
     return LinkFound(address=opened.link.address, account=opened.user.identifier or "", context=opened.link.context)
-
-
-def _audit(operation: str, user_id: str, visitor: Visitor) -> None:
-    """Have the changes of this task recorded in the audit trail, as made by the user whom the link authenticates."""
-    AUDITED_REQUEST.set(
-        AuditedRequest(
-            operation=operation,
-            application_id=None,
-            user_id=user_id,
-            token_id="",
-            address=visitor.address,
-            user_agent=visitor.user_agent,
-            ids={"user_id": user_id},
-        )
-    )

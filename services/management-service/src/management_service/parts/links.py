@@ -7,12 +7,15 @@ from identity_common.outbox.mail import MailOutbox
 from identity_common.sealing import SealingKeys
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.account_links import AccountLinkRequests
+from identity_common.wire.organization_invitations import OrganizationInvitationRequests
 from management_service.links.answers import AccountLinkAnswers
+from management_service.links.invitations import InvitedAccounts
 from management_service.links.recovery import PasswordRecovery
 from management_service.links.registration import Registration
 from management_service.links.rules import RECOVERY_S, REQUESTED_MAILS
 from management_service.links.store import MailedLinks
 from management_service.links.verification import EmailVerifications
+from management_service.organization_invitations import OrganizationInvitations
 from management_service.parts.connections import Connections
 from management_service.passwords.hashing import Passwords
 from management_service.settings import Settings
@@ -57,7 +60,16 @@ class Links:
         )
         self.registration = Registration(reader, changes, users, passwords, links, mail, limit, tenant_id=tenant_id)
         requests = AccountLinkRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
+        invitations = OrganizationInvitations(
+            connections.bus,
+            OrganizationInvitationRequests(SealingKeys(settings.mail_keys), tenant_id=tenant_id),
+        )
         answers = AccountLinkAnswers(
-            requests, self.recovery, self.verifications, self.registration, is_mail_sent=is_mail_sent
+            requests,
+            self.recovery,
+            self.verifications,
+            self.registration,
+            InvitedAccounts(reader, users, invitations, tenant_id=tenant_id),
+            is_mail_sent=is_mail_sent,
         )
         self.responder = answers.responder(connections.bus)

@@ -228,6 +228,26 @@ class Members:
             await members.unassign(member_id, [role_id])
             await self._record_changed(transaction, organization_id, member_type, {member_id})
 
+    async def admit(
+        self, transaction: Transaction, organization_id: str, user_id: str, role_ids: Collection[str]
+    ) -> None:
+        """Make a user a member with these roles, in the transaction of the caller; a member keeps its roles.
+
+        Args:
+            transaction: Holds the locks of the organization, the user and the roles.
+            organization_id: The organization.
+            user_id: The user, who exists.
+            role_ids: Roles of the type ``User``.
+
+        Raises:
+            Conflict: The user would have too many roles.
+        """
+        members = self._members(transaction, organization_id, "user")
+        await self._join(transaction, organization_id, "user", [user_id])
+        await members.lock([user_id])
+        changed = await members.assign([user_id], role_ids)
+        await self._record_changed(transaction, organization_id, "user", set(changed))
+
     def _members(self, transaction: Transaction, organization_id: str, member_type: MemberType) -> store.Members:
         return store.Members(transaction.connection, self._tenant_id, organization_id, member_type)
 

@@ -14,6 +14,7 @@ _PARENTS: Final = {
     "permission": schema.permissions,
     "role": schema.roles,
     "organization": schema.organizations,
+    "organization_invitation": schema.organization_invitations,
     "user": schema.known_users,
     "application": schema.known_applications,
 }

@@ -27,13 +27,17 @@ from identity_common.sealing import SealingKeys
 from identity_common.stores.database import Startup
 from identity_common.stores.measures import measure_stores
 from identity_common.telemetry.metrics import Samples, gauge
+from identity_common.wire.organization_invitations import OrganizationInvitationRequests
 from stead import AsyncAccessTokenVerifier
 from template_service.fan_out.backlog import measure_fan_out
 from template_service.fan_out.worker import FanOut
 from template_service.management_events import ManagementEvents
 from template_service.member_permissions.waiting import ChangeListener, Waiters
 from template_service.members.replies import member_responder
+from template_service.members.service import Members
 from template_service.organization_grants.replies import organization_grants_responder
+from template_service.organization_invitations.replies import InvitationReplies
+from template_service.organization_invitations.service import OrganizationInvitations
 from template_service.organizations.replies import organization_name_responder
 from template_service.parts.connections import Connections
 from template_service.parts.shared_with_commands import changes
@@ -91,7 +95,15 @@ class Shared:
         self._fan_out = FanOut(self.changes, settings.database_url, tenant_id=tenant_id, published=self.published)
         self.waiters = Waiters()
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
+        self.members = Members(
+            connections.reader, connections.lookups, self.changes, self.fresh_reads, tenant_id=tenant_id
+        )
+        self.invitations = OrganizationInvitations(
+            connections.reader, self.changes, self.fresh_reads, self.members, self.mail, tenant_id=tenant_id
+        )
+        requests = OrganizationInvitationRequests(SealingKeys(settings.mail_keys), tenant_id=tenant_id)
         self._responders = (
+            InvitationReplies(requests, self.invitations).responder(bus),
             member_responder(bus, engine, tenant_id=tenant_id),
             organization_name_responder(bus, engine, tenant_id=tenant_id),
             organization_grants_responder(bus, engine, tenant_id=tenant_id),

@@ -1,10 +1,9 @@
-"""The use cases of the organization template, organizations and members."""
+"""The use cases of the organization template, organizations, members and invitations."""
 
 from collections.abc import Mapping
 
 from template_service.affected_members.service import TemplatePreview
 from template_service.document.service import OrganizationTemplate
-from template_service.members.service import Members
 from template_service.organizations.service import Organizations
 from template_service.parts.shared import Shared
 from template_service.permissions.service import OrganizationPermissions
@@ -37,5 +36,6 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         "template": template,
         "template_preview": TemplatePreview(reader, template, tenant_id=tenant_id),
         "organizations": Organizations(reader, lookups, changes, tenant_id=tenant_id),
-        "members": Members(reader, lookups, changes, fresh_reads, tenant_id=tenant_id),
+        "members": shared.members,
+        "invitations": shared.invitations,
     }

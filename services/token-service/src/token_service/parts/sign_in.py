@@ -11,6 +11,7 @@ from token_service.sign_in.account_links import AccountLinks
 from token_service.sign_in.arrived_sign_outs import ArrivedSignOuts
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
+from token_service.sign_in.invitation import InvitationPages
 from token_service.sign_in.link_pages import LinkPages
 from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
@@ -101,5 +102,6 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     )
     recovery, verification = RecoveryPages(link_pages, requested_links), VerificationPages(link_pages)
     registration = RegistrationPages(link_pages, requested_links, flow, passwords)
-    of_links = [*recovery.routes(), *verification.routes(), *registration.routes()]
+    invitations = InvitationPages(link_pages, flow)
+    of_links = [*recovery.routes(), *verification.routes(), *registration.routes(), *invitations.routes()]
     return [*authorization.routes(), *end_session.routes(), *of_links]

@@ -5,6 +5,7 @@ from typing import Final
 SESSION: Final = "identity-session"
 BROWSER: Final = "identity-browser"
 DEVICE: Final = "identity-device"
+INVITATION: Final = "identity-invitation"
 RECOVERY: Final = "identity-recovery"
 REGISTRATION: Final = "identity-registration"
 VERIFICATION: Final = "identity-verification"
