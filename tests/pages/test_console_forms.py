@@ -209,6 +209,7 @@ WITHOUT_TEXTS = {
     "/users/{user_id:str}/invitation",
     "/users/{user_id:str}/password",
     "/users/{user_id:str}/roles",
+    "/users/{user_id:str}/sessions/{session_id:str}",
     "/users/{user_id:str}/sign-in-attempts",
     "/users/{user_id:str}/suspension",
 }

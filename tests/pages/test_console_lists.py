@@ -116,6 +116,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/users/{user_id:str}": user,
         "/users/{user_id:str}/permissions": user,
         "/users/{user_id:str}/roles": user,
+        "/users/{user_id:str}/sessions": user,
     }
     filled = {
         kind: kind.replace("{kind:str}/versions/{number:str}", f"{KIND}/versions/1")

@@ -13,9 +13,12 @@ import asyncpg
 import httpx2 as httpx
 import pytest
 
-from tests.support.administrator import CONSOLE, Administrator
+from identity_common.stores.redis import RedisCommands, connect_redis
+from tests.support.administrator import CONSOLE, Administrator, AtTheConsole, notices
+from tests.support.at_a_browser import PASSWORD
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
+from token_service.sign_in.sessions import Sessions
 
 USERS = f"{CONSOLE}/users"
 LARGEST_PAGE = 100_000
@@ -79,7 +82,7 @@ def test_it_says_what_the_person_may_do_and_why(stack: RunningStack, administrat
 
     reader = Administrator(stack, "users:read")
     told = text(reader.opens(f"{USERS}/{person}"))
-    for scope in ("roles:read", "organizations:read", "impersonations:read", "audit:read"):
+    for scope in ("roles:read", "organizations:read", "impersonations:read", "audit:read", "sessions:read"):
         assert f"Not shown: none of your roles has the permission {scope} of the Management API." in told
     assert f"write:{mark}" not in told
     assert f"{CONSOLE}/roles/" not in reader.opens(f"{USERS}/{person}").text
@@ -103,6 +106,56 @@ def test_it_says_when_the_person_signed_in_and_who_acted_as_it(
     assert "State active" in told
     stack.management.users.suspend(other.user_id)
     assert "State suspended" in text(administrator.opens(f"{USERS}/{other.user_id}"))
+
+
+def test_it_says_where_the_person_is_signed_in_and_ends_it(stack: RunningStack, administrator: Administrator) -> None:
+    other, sessions = Administrator(stack, "audit:read"), stack.management.users.sessions
+    attacker = AtTheConsole(stack.base_url, other.username, PASSWORD)
+    for browser, user_agent in (
+        (other, "Mozilla/5.0 (X11; Linux) Firefox/146.0"),
+        (attacker, "<script>alert(1)</script>"),
+    ):
+        browser.browser.headers["User-Agent"] = user_agent
+        browser.opens()
+    newest, oldest = sessions(other.user_id)
+    path = f"{USERS}/{other.user_id}"
+    page = administrator.opens(path)
+    assert "Firefox on Linux 127.0.0.1" in text(page)
+    assert "<script>alert" not in page.text
+    assert "&lt;script&gt;alert(1)" in page.text
+
+    administrator.sends(page, f"{path}/sessions/{newest.id}")
+    listed = administrator.opens(f"{path}/sessions")
+    assert notices(listed)[0].startswith("Ended the session.")
+    assert "script" not in text(listed)
+    assert [each.id for each in sessions(other.user_id)] == [oldest.id]
+    assert administrator.sends(page, f"{path}/sessions/{newest.id}").status_code == 303, "it has ended already"
+    administrator.sends(listed, f"{path}/sessions/{oldest.id}")
+    assert "The user is not signed in anywhere." in text(administrator.opens(path))
+
+    reader = Administrator(stack, "users:read", "sessions:read")
+    assert "not signed in anywhere" in text(reader.opens(f"{path}/sessions"))
+    own = f"{USERS}/{reader.user_id}/sessions"
+    assert f'action="{own}' not in reader.opens(own).text
+    assert Administrator(stack, "users:read").opens(own).status_code == 403
+
+
+async def test_many_sessions_are_on_pages_of_their_own(stack: RunningStack, administrator: Administrator) -> None:
+    user_id = stack.management.users.create(name="Ada").id
+    redis = connect_redis(stack.addresses.token_redis_url)
+    sessions = Sessions(RedisCommands(redis), redis, tenant_id=stack.tenant_id, replicas=0)
+    begin = partial(sessions.sign_in, user_id, tokens_valid_after=0, address="x" * 128, user_agent="<&>" * 100)
+    await asyncio.gather(*(begin() for _ in range(30)))
+    await redis.aclose()
+    page = await asyncio.to_thread(administrator.opens, f"{USERS}/{user_id}")
+    assert "5 of 30 Show all" in text(page)
+    first, second = [
+        await asyncio.to_thread(administrator.opens, f"{USERS}/{user_id}/sessions?page={n}") for n in (1, 2)
+    ]
+    assert ("1 to 25 of 30" in text(first), "26 to 30 of 30" in text(second)) == (True, True)
+    assert max(len(each.content) for each in (page, first)) < LARGEST_PAGE
+    beyond = await asyncio.to_thread(administrator.opens, f"{USERS}/{user_id}/sessions?page=9")
+    assert beyond.status_code == 404
 
 
 @pytest.mark.heavy

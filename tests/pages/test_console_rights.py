@@ -104,6 +104,7 @@ class Objects:
             "scope_id": scope,
             "role_id": role,
             "impersonation_id": subject_token.impersonation_id,
+            "session_id": next(iter(management.users.sessions(person.user_id))).id,
             "number": str(management.custom_claims.get(SCRIPTED).version),
             "users.member_id": person.user_id,
             "applications.member_id": machine,

@@ -31,6 +31,7 @@ from console.areas import (
     template_entries,
     template_file,
     user_invitations,
+    user_sessions,
     users,
 )
 from console.assets import ICON, SCRIPT
@@ -54,6 +55,7 @@ _AREAS = (
     users.AREA,
     person.AREA,
     user_invitations.AREA,
+    user_sessions.AREA,
     roles.AREA,
     applications.AREA,
     application_secrets.AREA,

@@ -9,6 +9,7 @@ from litestar import Response
 
 from console.areas.granted import Group, Rows
 from console.areas.names import application_names, shown_name, template_names, user_names
+from console.areas.user_sessions import SessionRow, session_rows
 from console.console import Area
 from console.page_parts import Part, latest, part
 from console.requests import ConsoleRequest
@@ -41,7 +42,7 @@ _SIGNED_IN: Final = "token.sign-in.succeeded"
 
 @AREA.page("/users/{user_id:str}")
 async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
-    (user, invitation, consents), (roles, permissions, organizations), past = await asyncio.gather(
+    (user, invitation, sessions, consents), (roles, permissions, organizations), past = await asyncio.gather(
         _account(request, user_id), _rights(request, user_id), _past(request, user_id)
     )
     acted_as, acted, signed_in, recent = past
@@ -67,6 +68,7 @@ async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
         number=request.page_number(),
         acted_as=acted_as,
         acted=acted,
+        sessions=sessions,
         consents=consents,
         users=users,
         applications=applications,
@@ -148,14 +150,16 @@ async def _permissions_for(
 
 async def _account(
     request: ConsoleRequest, user_id: str
-) -> tuple[User, Part[ListPage[OpenInvitation]], Part[list[Consent]]]:
+) -> tuple[User, Part[ListPage[OpenInvitation]], Part[ListPage[SessionRow]], Part[list[Consent]]]:
     users = request.api.users
-    user, invitation, consents = await asyncio.gather(
+    sessions = users.sessions(user_id, page_size=_LATEST)
+    user, invitation, found, consents = await asyncio.gather(
         users.get(user_id),
         part(request, "ListInvitations", users.invitations(user_id=user_id, page_size=1).page),
+        part(request, "ListUserSessions", lambda: session_rows(sessions.page())),
         part(request, "ListUserConsents", lambda: users.consents(user_id)),
     )
-    return user, invitation, consents
+    return user, invitation, found, consents
 
 
 async def _rights(
