@@ -5,9 +5,9 @@ from typing import Final
 from litestar import Response
 
 from console.account_requests import HOME, AccountRequest
+from console.browsers import browser_of
 from console.console import Area
 from console.forms import Form
-from console.user_agents import program
 
 PATH: Final = f"{HOME}/sessions"
 AREA: Final = Area(HOME)
@@ -24,7 +24,7 @@ async def sessions(request: AccountRequest) -> Response[str]:
         found=found,
         number=request.page_number(),
         size=_PAGE_SIZE,
-        programs={each.id: program(each.user_agent) for each in found.items},
+        browsers={each.id: browser_of(each.user_agent) for each in found.items},
     )
 
 

@@ -43,7 +43,7 @@ class Links:
         *,
         throttled: Counter,
     ) -> None:
-        tenant_id, reader, is_mail_sent = settings.tenant_id, connections.reader, True
+        tenant_id, reader, is_mail_sent = settings.tenant_id, connections.reader, settings.sends_mail
         links = MailedLinks(tenant_id=tenant_id)
         limit = SourceLimit(
             connections.commands,
