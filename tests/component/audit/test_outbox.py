@@ -144,6 +144,8 @@ async def write_in_own_account(history: History, management: Management, user: s
     async with management.client_with(token) as history.client:
         await write("UpdateOwnAccount", "user.update", "PATCH", path, {"name": "Ada Byron"})
         await write("UpdateOwnProfile", "user.update", "PATCH", f"{path}/profile", {"nickname": "Countess"})
+        email = {"email": "countess@example.com"}
+        await write("UpdateOwnPrimaryEmail", "email-verification.create", "POST", f"{path}/primary-email", email)
         end = f"{path}/impersonations/{impersonation}/end"
         await write("EndOwnAccountImpersonation", "impersonation.update", "POST", end, {"reason": "Enough."})
         body = {"currentPassword": "Countess-of-1815", "password": "Countess-of-1816"}

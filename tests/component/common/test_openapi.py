@@ -46,6 +46,7 @@ WITHOUT_REVISION = {
     *("DeleteUserConsent", "WithdrawOwnConsent", "EndUserSession", "EndOwnSession"),
     *("CreateUserInvitation", "DeleteUserInvitation", "ClearUserSignInAttempts"),
     "SendUserVerificationEmail",
+    "UpdateOwnPrimaryEmail",
 }
 """Operations other than GET that publish no event."""
 MANAGED = [

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-import nats
 import pytest
 import pytest_asyncio
 from sqlalchemy import event
@@ -30,17 +29,10 @@ from management_service.links.recovery import PasswordRecovery
 from management_service.links.rules import REQUESTED_MAILS
 from management_service.parts.shared import Shared
 from tests.support.mailed_links import CONTEXT, PASSWORD, SENT, Pages
-from tests.support.management_api import Management, unique
+from tests.support.management_api import unique
 
 NEW_PASSWORD = "another unlikely sentence"
 NOT_VALID = Refused(reason="link-not-valid")
-
-
-@pytest_asyncio.fixture
-async def pages(management: Management) -> AsyncIterator[Pages]:
-    client = await nats.connect(management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
-    yield Pages(management, client)
-    await client.close()
 
 
 async def test_a_forgotten_password_is_replaced_once_and_the_user_is_told(pages: Pages) -> None:

@@ -12,7 +12,9 @@ import pytest
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
+from identity_common.wire.account_links import ConfirmAddress, Done, Refused
 from stead.verify.impersonations import ImpersonationSegments
+from tests.support.mailed_links import Pages
 from tests.support.management_api import AUDIENCE, Management, at_once, issues, refusal, revision_of, unique
 
 PATH = "/api/my-account"
@@ -24,6 +26,7 @@ TOO_MANY = (429, "session.verification_blocked_too_many_attempts")
 RECENT_WRITES = {
     ("PATCH", PATH): {"username": "ada"},
     ("POST", f"{PATH}/password"): {"password": ANOTHER},
+    ("POST", f"{PATH}/primary-email"): {"email": "ada@example.com"},
 }
 """What changes how a person signs in."""
 
@@ -75,7 +78,7 @@ async def test_a_person_sees_their_account_and_nothing_of_the_integrator(managem
         "profile": {"givenName": "Ada", "locale": "de"} | dict.fromkeys((*absent, "birthdate", "zoneinfo")),
         "isEmailVerified": True,
         "hasPassword": True,
-        "canChangeEmail": False,
+        "canChangeEmail": True,
         "createdAt": stored["createdAt"],
         "updatedAt": stored["updatedAt"],
     }
@@ -230,6 +233,65 @@ async def test_of_two_who_know_the_present_password_one_changes_it(management: M
         assert refusal(second) in {WRONG, (400, "guard.invalid_input")}
 
 
+async def test_a_new_address_is_the_account_s_once_its_link_was_followed(pages: Pages) -> None:
+    management = pages.management
+    person = await created(management, primaryEmail=f"{unique('old')}@example.com", profile={"locale": "de"})
+    before, email = await person.stored(), f"{unique('new')}@example.com"
+    answer = await person.request("POST", f"{PATH}/primary-email", {"email": email})
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert await person.stored() == before
+    (mail,) = await pages.sent(email)
+    assert (mail.kind, mail.language, mail.user_id) == ("email-verification", "de", person.id)
+    assert mail.application_id == management.credentials.client_id
+
+    assert isinstance(await pages.ask(ConfirmAddress(link=await pages.link(email))), Done)
+    after = await person.stored()
+    assert (after["primaryEmail"], after["isEmailVerified"]) == (email, True)
+    (notice,) = await pages.sent(before["primaryEmail"])
+    assert (notice.kind, notice.values["address"]) == ("email-changed", email)
+
+
+async def test_nobody_learns_here_that_another_account_has_an_address(pages: Pages) -> None:
+    taken = f"{unique('taken')}@example.com"
+    other = await created(pages.management, primaryEmail=taken)
+    person = await created(pages.management, primaryEmail=f"{unique('e')}@example.com")
+    before = await person.stored(), await other.stored()
+    answer = await person.request("POST", f"{PATH}/primary-email", {"email": taken.upper()})
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert isinstance(await pages.ask(ConfirmAddress(link=await pages.link(taken.upper()))), Refused)
+    assert (await person.stored(), await other.stored()) == before
+
+    for wrong in (
+        "",
+        "ada",
+        "ada@localhost",
+        "a b@example.com",
+        "a@example.com\r\nBcc: eve@example.com",
+        "a@b.c" * 99,
+    ):
+        assert issues(await person.request("POST", f"{PATH}/primary-email", {"email": wrong})) == {"email"}
+
+
+async def test_an_address_is_sent_a_few_links_and_no_more(management: Management, person: Person) -> None:
+    requests = [person.request("POST", f"{PATH}/primary-email", {"email": "bombed@example.com"}) for _ in range(6)]
+    refused = [each for each in await at_once(*requests) if each.status_code != 204]
+    assert {refusal(each) for each in refused} == {(429, "mail.too_many_to_recipient")}
+    assert len(refused) == 3
+    assert all(int(each.headers["Retry-After"]) >= 1 for each in refused)
+
+
+async def test_a_new_password_is_told_by_mail_and_ends_the_links_of_a_stolen_session(pages: Pages) -> None:
+    person = await created(pages.management, primaryEmail=f"{unique('e')}@example.com")
+    address, of_thief = (await person.stored())["primaryEmail"], f"{unique('thief')}@example.com"
+    assert (await person.request("POST", f"{PATH}/primary-email", {"email": of_thief})).status_code == 204
+    link = await pages.link(of_thief)
+    assert (await person.changes_password(password=ANOTHER, currentPassword="wrong")).status_code == 422
+    assert (await person.changes_password(password=ANOTHER, currentPassword=PASSWORD)).status_code == 204
+    assert [(mail.kind, mail.user_id) for mail in await pages.sent(address)] == [("password-changed", person.id)]
+    assert isinstance(await pages.ask(ConfirmAddress(link=link)), Refused)
+    assert (await person.stored())["primaryEmail"] == address
+
+
 async def test_a_person_may_hold_more_than_the_token_of_their_sign_in_says(management: Management) -> None:
     """An administrator's account is changed by its person, and still by no token for the API that holds less."""
     resources = (await management.client.get("/api/resources")).json()
@@ -276,6 +338,7 @@ async def test_only_a_userinfo_token_of_an_own_sign_in_is_accepted(management: M
                 await client.patch(PATH, json={"name": "Eve"}),
                 await client.patch(f"{PATH}/profile", json={"nickname": "Eve"}),
                 await client.post(f"{PATH}/password", json={"password": ANOTHER, "currentPassword": PASSWORD}),
+                await client.post(f"{PATH}/primary-email", json={"email": "eve@example.com"}),
                 await client.get(f"{PATH}/impersonations"),
                 await client.post(f"{PATH}/impersonations/{'x' * 21}/end"),
             ]

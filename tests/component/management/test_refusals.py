@@ -44,6 +44,7 @@ GOOD = {
     "PUT /api/roles/{role_id}/applications": {"applicationIds": []},
     "PATCH /api/my-account": {"name": "n"},
     "PATCH /api/my-account/profile": {"locale": "de"},
+    "POST /api/my-account/primary-email": {"email": "n@example.com"},
     "POST /api/my-account/password": {"password": "a good password"},
     "PATCH /api/configs/impersonation": {"requireActor": False},
     "PATCH /api/configs/sign-in": {"registration": "off"},

@@ -45,6 +45,14 @@ ROWS: list[Row] = [
         None,
     ),
     (
+        lambda c: c.my_account.change_email("ada@example.com"),
+        "POST",
+        f"{_PATH}/primary-email",
+        {"email": "ada@example.com"},
+        None,
+        None,
+    ),
+    (
         lambda c: c.my_account.impersonations(active=True),
         "GET",
         f"{_PATH}/impersonations?active=true&page_size=100",

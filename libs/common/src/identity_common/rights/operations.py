@@ -11,7 +11,7 @@ OPEN: Final = frozenset({"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwag
 """Operations that need no token."""
 OWN: Final = frozenset(
     {
-        *("GetOwnAccount", "UpdateOwnAccount", "UpdateOwnProfile", "UpdateOwnPassword"),
+        *("GetOwnAccount", "UpdateOwnAccount", "UpdateOwnProfile", "UpdateOwnPassword", "UpdateOwnPrimaryEmail"),
         *("EndOwnSession", "ListOwnConsents", "ListOwnSessions", "WithdrawOwnConsent"),
         *("ListOwnAccountImpersonations", "EndOwnAccountImpersonation"),
     }

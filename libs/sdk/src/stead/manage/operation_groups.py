@@ -343,6 +343,7 @@ class MyAccount(Group[R]):
     update = _Method(my_account.update_my_account)
     update_profile = _Method(my_account.update_my_profile)
     set_password = _Method(my_account.set_my_password)
+    change_email = _Method(my_account.change_my_email)
     impersonations = _List(my_account.list_my_impersonations)
     end_impersonation = _Method(my_account.end_my_impersonation)
     sessions = _List(my_account.list_my_sessions)

@@ -30,9 +30,11 @@ _MINUTE_S: Final = 60
 class EmailVerifications:
     """Confirms that a user receives mail at an address.
 
+    Attributes:
+        is_mail_sent: Whether this deployment sends mail.
+
     Args:
         limit: Limits mails by recipient.
-        is_mail_sent: Whether this deployment sends mail.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class EmailVerifications:
         self._links = links
         self._mail = mail
         self._limit = limit
-        self._is_mail_sent = is_mail_sent
+        self.is_mail_sent = is_mail_sent
         self._tenant_id = tenant_id
 
     async def request_present(self, user_id: str) -> None:
@@ -82,7 +84,7 @@ class EmailVerifications:
         """
         if not is_email_address(address):
             raise invalid_input(Issue(path="email", message="must be an e-mail address"))
-        if not self._is_mail_sent:
+        if not self.is_mail_sent:
             raise Conflict("mail.not_configured", "No mail is sent here: an operator has to set SMTP_URL.")
         throttled = await self._limit.count(address_subject(address))
         if throttled is not None:

@@ -15,7 +15,7 @@ from identity_common.access.management_api import admitted_caller
 from identity_common.access.own_sign_in import ACCOUNT, ACCOUNT_SIGN_IN, RECENT_S, require_recent_sign_in
 from identity_common.audited_request import audit_reason
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi.declarations import documented
+from identity_common.http.openapi.declarations import PUBLISHES_NOTHING, documented
 from management_service.impersonations.own_routes import own_page
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.routes import ACTIVE, EXAMPLE, PAGES
@@ -24,6 +24,7 @@ from management_service.impersonations.service import Impersonations
 from management_service.my_account.rules import (
     MyAccount,
     MyAccountUpdate,
+    MyEmail,
     MyImpersonation,
     MyPassword,
     MyProfileUpdate,
@@ -40,7 +41,7 @@ def _user_id(request: JsonRequest) -> str:
     return admitted_caller(request).user_id or ""
 
 
-def _shown(user: User) -> MyAccount:
+def _shown(user: User, *, can_change_email: bool) -> MyAccount:
     return MyAccount(
         tenant_id=user.tenant_id,
         id=user.id,
@@ -52,7 +53,7 @@ def _shown(user: User) -> MyAccount:
         profile=shown_profile(user.profile),
         is_email_verified=user.is_email_verified,
         has_password=user.has_password,
-        can_change_email=False,
+        can_change_email=can_change_email,
         created_at=user.created_at,
         updated_at=user.updated_at,
     )
@@ -68,7 +69,7 @@ class MyAccountController(Controller):
     async def get_account(self, request: JsonRequest, my_accounts: NamedDependency[MyAccounts]) -> MyAccount:
         """Get the account of the person who is signed in."""
         user = await my_accounts.get(_user_id(request))
-        return _shown(user)
+        return _shown(user, can_change_email=my_accounts.can_change_email)
 
     @patch(
         "/",
@@ -87,7 +88,7 @@ class MyAccountController(Controller):
         if data.username is not UNSET:
             require_recent_sign_in(admitted_caller(request), max_age_s=RECENT_S)
         user = await my_accounts.update(_user_id(request), data)
-        return _shown(user)
+        return _shown(user, can_change_email=my_accounts.can_change_email)
 
     @patch(
         "/profile",
@@ -100,7 +101,7 @@ class MyAccountController(Controller):
     ) -> MyAccount:
         """Change the given fields of the profile; null removes one. All other fields are kept."""
         user = await my_accounts.update_profile(_user_id(request), data)
-        return _shown(user)
+        return _shown(user, can_change_email=my_accounts.can_change_email)
 
     @post(
         "/password",
@@ -117,7 +118,24 @@ class MyAccountController(Controller):
         A person without a password, for example after an invitation by other means, sets the first one. Wrong current
         passwords are limited, apart from sign-ins: beyond the limit, the response is 429.
         """
-        await my_accounts.set_password(_user_id(request), data)
+        await my_accounts.set_password(admitted_caller(request), data)
+
+    @post(
+        "/primary-email",
+        operation_id="UpdateOwnPrimaryEmail",
+        summary="Change the person's own e-mail address",
+        status_code=204,
+        opt={**PUBLISHES_NOTHING, **documented(own_sign_in=ACCOUNT_SIGN_IN, refuses=(429,))},
+    )
+    async def request_email(
+        self, request: JsonRequest, data: JSONBody[MyEmail], my_accounts: NamedDependency[MyAccounts]
+    ) -> None:
+        """Send a link to a new e-mail address, which becomes the person's once they have followed it.
+
+        The earlier address is told then. The response is the same if another account has the address: only who receives
+        its mail learns that, from the page that the link leads to. Refused where no mail is sent (``canChangeEmail``).
+        """
+        await my_accounts.request_email(admitted_caller(request), data.email)
 
 
 class MyImpersonationController(Controller):

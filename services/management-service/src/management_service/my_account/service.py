@@ -5,11 +5,16 @@ from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.access.callers import Caller
 from identity_common.failures import Conflict, Issue, invalid_input
 from identity_common.outbox.changes import Changes
+from identity_common.outbox.mail import MailOutbox
 from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.account_links import LinkContext
+from identity_common.wire.mail import Mail
 from management_service.impersonations.stories import ImpersonationStory
+from management_service.links.verification import EmailVerifications
 from management_service.my_account import rules
 from management_service.my_account.store import find_names
 from management_service.passwords.attempts import MY_ACCOUNT, SignInAttempts
@@ -42,6 +47,8 @@ class MyAccounts:
         users: Users,
         passwords: Passwords,
         attempts: SignInAttempts,
+        verifications: EmailVerifications,
+        mail: MailOutbox,
         *,
         tenant_id: str,
     ) -> None:
@@ -51,7 +58,14 @@ class MyAccounts:
         self._passwords = passwords
         self._attempts = attempts
         self._counted = CountedPasswords(passwords, attempts)
+        self._verifications = verifications
+        self._mail = mail
         self._tenant_id = tenant_id
+
+    @property
+    def can_change_email(self) -> bool:
+        """Whether people can change their e-mail address: this deployment sends mail."""
+        return self._verifications.is_mail_sent
 
     async def get(self, user_id: str) -> User:
         """Return the person's user."""
@@ -86,8 +100,19 @@ class MyAccounts:
             raise invalid_input(*problems)
         return await self._users.merge_profile(user_id, rules.profile_members(update))
 
-    async def set_password(self, user_id: str, change: rules.MyPassword) -> None:
-        """Set a new password, which invalidates all earlier tokens.
+    async def request_email(self, caller: Caller, email: str) -> None:
+        """Mail a link to a new e-mail address; the account changes once the person has followed it.
+
+        Raises:
+            Invalid: It cannot be an e-mail address.
+            Conflict: No mail is sent here.
+            TooManyAttempts: The address has been sent too many mails.
+        """
+        user = await self._users.get(caller.user_id or "")
+        await self._verifications.request(user.id, email, _context(caller, user))
+
+    async def set_password(self, caller: Caller, change: rules.MyPassword) -> None:
+        """Set a new password, which invalidates all earlier tokens, and tell the person by mail.
 
         Raises:
             Invalid: The current password is missing.
@@ -96,11 +121,11 @@ class MyAccounts:
             Busy: Too many passwords are being checked.
         """
         async with self._reader.connect() as connection:
-            found = await find_password_hash_of(connection, self._tenant_id, user_id)
+            found = await find_password_hash_of(connection, self._tenant_id, caller.user_id or "")
         if found is None:
             raise _wrong_password()
         await self._require_current(found, change)
-        await self._store_password(found, await self._passwords.hash(change.password))
+        await self._store_password(caller, found, await self._passwords.hash(change.password))
 
     async def _require_current(self, found: PasswordHash, change: rules.MyPassword) -> None:
         if change.current_password is None:
@@ -119,10 +144,27 @@ class MyAccounts:
             raise _same_password()
 
     @retry_on_conflict
-    async def _store_password(self, found: PasswordHash, password_hash: str) -> None:
+    async def _store_password(self, caller: Caller, found: PasswordHash, password_hash: str) -> None:
         async with self._changes.transaction() as transaction:
             user = await lock_user(transaction.connection, self._tenant_id, found.id)
             # It changes with the password, so that of two who knew the earlier one only the first succeeds.
             if user is None or user.tokens_valid_after != found.tokens_valid_after:
                 raise _wrong_password()
             await self._users.store_password(transaction, user, password_hash)
+            if user.primary_email is not None:
+                await self._mail.queue(transaction.connection, _notice(_context(caller, user), user))
+
+
+def _context(caller: Caller, user: User) -> LinkContext:
+    """Return how mail to a person speaks: in their language, for the application at which they changed something."""
+    return LinkContext(language=rules.shown_profile(user.profile).locale, application_id=caller.application_id)
+
+
+def _notice(context: LinkContext, user: User) -> Mail:
+    return Mail(
+        kind="password-changed",
+        recipient=user.primary_email or "",
+        language=context.language,
+        application_id=context.application_id,
+        user_id=user.id,
+    )

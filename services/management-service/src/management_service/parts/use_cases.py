@@ -39,7 +39,14 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         "users": shared.users,
         "email_verifications": shared.links.verifications,
         "my_accounts": MyAccounts(
-            reader, changes, shared.users, shared.passwords, shared.attempts, tenant_id=tenant_id
+            reader,
+            changes,
+            shared.users,
+            shared.passwords,
+            shared.attempts,
+            shared.links.verifications,
+            shared.mail,
+            tenant_id=tenant_id,
         ),
         "invitations": Invitations(reader, changes, shared.users, shared.passwords, attainable, tenant_id=tenant_id),
         "applications": Applications(

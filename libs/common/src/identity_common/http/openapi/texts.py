@@ -34,6 +34,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "username": "alice",
     "preferred_username": "alice",
     "primaryEmail": "alice@example.com",
+    "email": "alice@example.com",
     "primaryPhone": "+4915112345678",
     "currentPassword": "unlike any other I have",
     "password": "correct horse battery staple",

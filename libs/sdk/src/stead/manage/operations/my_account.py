@@ -90,6 +90,18 @@ def set_my_password(password: str, *, current_password: str | None = None) -> Op
     return command("POST", api_path(_ACCOUNT, "password"), body)
 
 
+def change_my_email(email: str) -> Operation[None]:
+    """Send a link to a new e-mail address, which becomes the person's once they have followed it.
+
+    Raises:
+        InvalidInput: It is not an e-mail address.
+        RecentSignInRequired: The person signed in too long ago.
+        Conflict: ``mail.not_configured``: the service cannot send mail (``can_change_email``).
+        TooManyAttempts: The address has been sent too many mails.
+    """
+    return command("POST", api_path(_ACCOUNT, "primary-email"), {"email": email})
+
+
 def list_my_impersonations(
     *, active: bool | None = None, page_size: int = MAX_PAGE_SIZE
 ) -> CursorRequest[MyImpersonation]:
