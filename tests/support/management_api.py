@@ -44,6 +44,8 @@ def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> 
             "environment_variable_keys": (base64.b64encode(os.urandom(32)).decode(),),
             "audit_head_keys": (base64.b64encode(os.urandom(32)).decode(),),
             "mail_keys": (base64.b64encode(os.urandom(32)).decode(),),
+            "smtp_url": "smtp://127.0.0.1:1",  # which nothing answers: mails stay in the stream, for tests to read
+            "mail_from": "stead@example.com",
             **changed,
         }
     )
