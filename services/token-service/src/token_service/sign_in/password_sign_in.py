@@ -127,8 +127,6 @@ class PasswordSignIn:
             device_cookie=device_cookie,
             client_id=client_id,
             is_remembered=is_remembered,
-            address=origin.address,
-            user_agent=origin.user_agent,
         )
         self._outcomes.labels("succeeded").inc()
         return begun
@@ -162,7 +160,12 @@ class PasswordSignIn:
         """
         earlier = await self._sessions.find(session_cookie)
         new_cookie, session = await self._sessions.sign_in(
-            user_id, tokens_valid_after=tokens_valid_after, earlier=earlier, is_remembered=is_remembered
+            user_id,
+            tokens_valid_after=tokens_valid_after,
+            earlier=earlier,
+            is_remembered=is_remembered,
+            address=origin.address,
+            user_agent=origin.user_agent,
         )
         who = await self._flow.signed_in(new_cookie, revision=revision)
         if who is None:
