@@ -162,7 +162,9 @@ async def test_every_write_of_management_service_leaves_one_entry(
     history = History(management, "management")
     write = history.write
 
-    user = (await write("CreateUser", "user.create", "POST", "users", {"username": f"u{secrets.token_hex(6)}"}))["id"]
+    username = f"u{secrets.token_hex(6)}"
+    body = {"username": username, "primaryEmail": f"{username}@example.com"}
+    user = (await write("CreateUser", "user.create", "POST", "users", body))["id"]
     of_user = f"users/{user}"
     await write(
         "UpdateUser", "user.update", "PATCH", of_user, {"name": "Ada Lovelace", "profile": {"nick": "Countess"}}
@@ -186,6 +188,8 @@ async def test_every_write_of_management_service_leaves_one_entry(
     body = {"invitation": invitation, "password": "Countess-of-1815"}
     await write("AcceptInvitation", "user.update", "POST", accept, body)
     assert (await history.send("POST", accept, body)).status_code == 422
+    path = f"{of_user}/verification-email"
+    await write("SendUserVerificationEmail", "email-verification.create", "POST", path)
     await write_in_own_account(history, management, user)
     await write("UpdateUserPassword", "user.update", "PATCH", f"{of_user}/password", {"password": "Countess-of-1815"})
     await write("UpdateUserIsSuspended", "user.update", "PATCH", f"{of_user}/is-suspended", {"isSuspended": True})
@@ -294,7 +298,7 @@ async def test_every_write_of_management_service_leaves_one_entry(
     }
     assert all(entry.token_id for entry in others)
     assert [(entry.ids, entry.members, entry.aggregates, entry.aggregate_count) for entry in new[:3]] == [
-        ({}, ("username",), (f"user/{user}",), 1),
+        ({}, ("primaryEmail", "username"), (f"user/{user}",), 1),
         ({"user_id": user}, ("name", "profile"), (f"user/{user}",), 1),
         ({"user_id": user}, ("customData",), (f"user/{user}",), 1),
     ]
