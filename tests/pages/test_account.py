@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import httpx2 as httpx
 import pytest
+import pytest_asyncio
 
 from console.routes import _ACCOUNT
 from tests.support.administrator import ACCOUNT, CONSOLE, ENDED, Administrator, errors, heading, notices
-from tests.support.at_a_browser import PASSWORD, Person, callback
+from tests.support.at_a_browser import PASSWORD, Form, Person, callback
 from tests.support.at_a_browser import application as new_application
+from tests.support.queued_mail import QueuedMail
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 from tests.support.world import World
@@ -197,6 +201,76 @@ class TestThePassword:
         eventually(lambda: not is_signed_in(elsewhere))
         person._password = ANOTHER
         assert person.opens(ACCOUNT).status_code == 200
+
+
+class TestTheEmailAddress:
+    PATH = f"{ACCOUNT}/email"
+
+    @pytest.fixture
+    def address(self) -> str:
+        return f"{secrets.token_hex(5)}@id.test"
+
+    @pytest_asyncio.fixture
+    async def mails(self, stack: RunningStack) -> AsyncIterator[QueuedMail]:
+        settings = stack._stack.management
+        database = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
+        async with QueuedMail(database, settings.tenant_id, settings.mail_keys) as mails:
+            yield mails
+        await database.close()
+
+    async def test_a_new_one_counts_once_its_link_is_followed(
+        self, person: Administrator, mails: QueuedMail, address: str
+    ) -> None:
+        assert "Add an e-mail address</a>" in person.opens(ACCOUNT).text
+        page = person.follows(person.sends(person.opens(self.PATH), email=f" {address} "))
+        assert notices(page) == [
+            f"A link is on its way to {address}. Open it within a day, and confirm the address there."
+        ]
+        assert person.stack.management.users.get(person.user_id).primary_email is None
+        (mail,) = await mails.to(address)
+        person.stack.recorder.keep(await mails.link(address), "mailed link")
+        page = person.opens(mail.values["link"])
+        person.browser.post(page.url.path, data=Form(page.text).values)
+        page = person.opens(ACCOUNT)
+        assert (address in page.text, "confirmed</span>" in page.text) == (True, True)
+        assert person.form(person.opens(self.PATH))[1]["email"] == [""]
+
+    async def test_the_present_one_is_confirmed(self, person: Administrator, mails: QueuedMail, address: str) -> None:
+        person.stack.management.users.update(person.user_id, primary_email=address)
+        assert "not confirmed</span>" in person.opens(ACCOUNT).text
+        page = person.opens(self.PATH)
+        assert person.form(page)[1]["email"] == [address]
+        assert person.sends(page).status_code == 303
+        assert [mail.kind for mail in await mails.to(address)] == ["email-verification"]
+
+    async def test_it_needs_a_recent_sign_in_and_what_was_typed_is_kept_for_it(
+        self, person: Administrator, mails: QueuedMail, address: str
+    ) -> None:
+        page = person.opens(self.PATH)
+        person.signed_in_long_ago()
+        person.browser.cookies.delete("identity-account")
+        person.opens(ACCOUNT)
+        asked = httpx.URL(person.browser.get(self.PATH).headers["Location"])
+        assert asked.params["prompt"] == "login"
+        sent = person.browser.post(self.PATH, data={**form_of(person), "email": address})
+        page = person.follows(sent)
+        assert (page.url.path, person.form(page)[1]["email"]) == (self.PATH, [address])
+        assert await mails.to(address) == []
+        assert person.sends(page).status_code == 303
+        assert [mail.kind for mail in await mails.to(address)] == ["email-verification"]
+
+    @pytest.mark.parametrize("typed", ["", "ada", "ada@", '"><script>alert(1)</script>', "a@b\r\nBcc: c@d", "x" * 9000])
+    def test_what_is_not_an_address_stands_beside_the_field(self, person: Administrator, typed: str) -> None:
+        refused = person.sends(person.opens(self.PATH), email=typed)
+        assert (refused.status_code, list(errors(refused))) == (400, ["email"])
+        assert "<script>alert" not in refused.text
+
+    def test_no_address_is_flooded(self, person: Administrator, address: str) -> None:
+        page = person.opens(self.PATH)
+        sent = [person.sends(page, email=address) for _ in range(5)]
+        assert {answer.status_code for answer in sent} == {303, 429}
+        assert re.search("Too many attempts. Try again\\s+in [0-9]+ minutes?", sent[-1].text)
+        assert person.form(sent[-1])[1]["email"] == [address]
 
 
 class TestSessions:

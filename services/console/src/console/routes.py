@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from litestar.handlers import HTTPRouteHandler
 
 from console.account import applications as account_applications
+from console.account import email as account_email
 from console.account import impersonations as account_impersonations
 from console.account import password as account_password
 from console.account import profile as account_profile
@@ -71,6 +72,7 @@ _AREAS = (
 _ACCOUNT = (
     account_profile.AREA,
     account_password.AREA,
+    account_email.AREA,
     account_sessions.AREA,
     account_applications.AREA,
     account_impersonations.AREA,
