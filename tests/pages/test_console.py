@@ -145,6 +145,7 @@ def test_who_may_only_read_sees_everything_and_changes_nothing(
         f"{USERS}/{user}/edit",
         f"{USERS}/{user}/delete",
         f"{USERS}/{user}/sign-in-attempts",
+        f"{USERS}/{user}/verification-email",
         f"{TEMPLATE}/changes",
     ):
         answer = reader.browser.post(path, data={**sent, "name": "Mallory", "confirmation": "Katherine Johnson"})

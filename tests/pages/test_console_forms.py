@@ -211,6 +211,7 @@ WITHOUT_TEXTS = {
     "/users/{user_id:str}/roles",
     "/users/{user_id:str}/sessions/{session_id:str}",
     "/users/{user_id:str}/sign-in-attempts",
+    "/users/{user_id:str}/verification-email",
     "/users/{user_id:str}/suspension",
 }
 """Forms that store no text as it is typed: they confirm, choose among what is there, hold a name in each line, or show

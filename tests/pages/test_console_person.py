@@ -79,14 +79,34 @@ def test_it_says_what_the_person_may_do_and_why(stack: RunningStack, administrat
         told = f"gave the member {user.name} the role Keeper {mark} in Engines {mark}"
         eventually(partial(_is_told, administrator, path, told))
     assert [*administrator.form(page, f"{USERS}/{person}/sign-in-attempts")[1]] == ["csrf_token"]
+    assert f"{user.primary_email} not confirmed Mail a link to confirm it" in text(page)
 
     reader = Administrator(stack, "users:read")
     told = text(reader.opens(f"{USERS}/{person}"))
+    assert f"{user.primary_email} not confirmed User name" in told
     for scope in ("roles:read", "organizations:read", "impersonations:read", "audit:read", "sessions:read"):
         assert f"Not shown: none of your roles has the permission {scope} of the Management API." in told
     assert f"write:{mark}" not in told
     assert f"{CONSOLE}/roles/" not in reader.opens(f"{USERS}/{person}").text
     assert reader.opens(f"{USERS}/{person}/permissions").status_code == 403
+
+
+def test_a_link_to_confirm_the_address_is_mailed_until_it_is_confirmed(
+    stack: RunningStack, administrator: Administrator, person: str
+) -> None:
+    page, send = administrator.opens(f"{USERS}/{person}"), f"{USERS}/{person}/verification-email"
+    assert notices(administrator.follows(administrator.sends(page, send))) == [
+        "A link to confirm the address is on its way by e-mail."
+    ]
+    sent = [administrator.sends(page, send) for _ in range(4)]
+    assert [answer.status_code for answer in sent[-1:]] == [429]
+    assert "The address has been sent too many mails." in text(sent[-1])
+    stack.management.users.update(person, is_email_verified=True)
+    refused = administrator.sends(page, send)
+    assert (refused.status_code, "The e-mail address is verified." in text(refused)) == (422, True)
+    shown = administrator.opens(f"{USERS}/{person}")
+    assert "example.com confirmed User name" in text(shown)
+    assert send not in shown.text
 
 
 def test_it_says_when_the_person_signed_in_and_who_acted_as_it(

@@ -136,6 +136,13 @@ async def clear_attempts(request: ConsoleRequest, user_id: str, form: Form) -> R
     return await request.done(f"{PATH}/{user_id}", "user.attempts_cleared")
 
 
+@AREA.action("/users/{user_id:str}/verification-email")
+async def send_verification_email(request: ConsoleRequest, user_id: str, form: Form) -> Response[str]:
+    del form
+    await request.api.users.send_verification_email(user_id)
+    return await request.done(f"{PATH}/{user_id}", "user.verification_sent")
+
+
 @AREA.page("/users/{user_id:str}/delete", scope="all")
 async def deletion(request: ConsoleRequest, user_id: str) -> Response[str]:
     return await ask(request, await _deletion(request, user_id))
