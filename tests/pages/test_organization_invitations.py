@@ -189,6 +189,8 @@ async def test_an_administrator_invites_mails_again_and_withdraws_in_the_console
     organization = world.management.organizations.create(unique("Acme"))
     role = world.management.organization_roles.create(unique("role"))
     here, address = f"{CONSOLE}/organizations/{organization.id}/invitations", f"{unique('bob')}@id.test"
+    organization_page = f"{CONSOLE}/organizations/{organization.id}"
+    assert "No invitation is waiting to be accepted." in administrator.opens(organization_page).text
     page = administrator.opens(f"{here}/new")
     wrong = administrator.sends(page, invitee="bob, eve@id.test", role=role.name)
     assert (wrong.status_code, errors(wrong).keys()) == (400, {"invitee"})
@@ -201,11 +203,12 @@ async def test_an_administrator_invites_mails_again_and_withdraws_in_the_console
     assert [each.id for each in invitation.organization_roles] == [role.id]
     (mail,) = await mails.to(address)
     assert mail.values["message"] == "Hi & <b>"
-    assert address in administrator.opens(here).text
+    for path in (here, organization_page):
+        assert f'<a href="{here}/{invitation.id}"><bdi>{address}</bdi></a>' in administrator.opens(path).text
     page = administrator.opens(f"{here}/{invitation.id}")
     assert administrator.sends(page, step="send").status_code == 429
     assert administrator.sends(page, step="withdraw").status_code == 303
     assert world.management.organization_invitations.get(invitation.id).status == "Revoked"
     assert administrator.sends(page, step="withdraw").status_code == 422
-    assert address not in administrator.opens(here).text
+    assert [address in administrator.opens(path).text for path in (here, organization_page)] == [False, False]
     assert "withdrawn" in administrator.opens(f"{here}?state=all").text

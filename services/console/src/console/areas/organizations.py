@@ -60,13 +60,20 @@ async def create_organization(request: ConsoleRequest, form: Form) -> Response[s
 @AREA.page("/organizations/{organization_id:str}")
 async def organization(request: ConsoleRequest, organization_id: str) -> Response[str]:
     api = request.api
-    shown, users, applications, acted, recent = await asyncio.gather(
+    shown, users, applications, invited, acted, recent = await asyncio.gather(
         api.organizations.get(organization_id),
         part(request, "ListOrganizationUsers", api.organizations.users(organization_id, page_size=_MEMBERS).page),
         part(
             request,
             "ListOrganizationApplications",
             api.organizations.applications(organization_id, page_size=_MEMBERS).page,
+        ),
+        part(
+            request,
+            "ListOrganizationInvitations",
+            api.organization_invitations.list(
+                organization_id=organization_id, status="Pending", page_size=_LATEST
+            ).page,
         ),
         part(
             request,
@@ -82,6 +89,7 @@ async def organization(request: ConsoleRequest, organization_id: str) -> Respons
         organization=shown,
         color=_color(shown),
         members=(("users", users), ("applications", applications)),
+        invited=invited,
         acted=acted,
         users=await user_names(request, [user_id for each in listed for user_id in (each.user_id, each.actor_id)]),
         recent=recent,
