@@ -12,7 +12,7 @@ import asyncpg
 import httpx2 as httpx
 import pytest
 
-from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.administrator import ACCOUNT, CONSOLE, Administrator, errors, heading, notices
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import WAIT_S
 
@@ -65,6 +65,7 @@ def test_an_invited_administrator_chooses_a_password_and_signs_in(
     accepted = chooses(stack, f" {invitation}\n")
     assert (accepted.status_code, heading(accepted)) == (200, "Your password is set")
     assert accepted.headers["Cache-Control"] == "no-store"
+    assert re.findall('<a[^>]* href="([^"]+)"', accepted.text) == [ACCOUNT, CONSOLE]
     invited._password = PASSWORD
     assert heading(invited.opens(USERS)) == "Users"
     again = chooses(stack, invitation)
