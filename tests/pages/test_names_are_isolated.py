@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
-import httpx2 as httpx
 import pytest
 
-from tests.support.administrator import CONSOLE, Administrator
+from tests.support.administrator import ACCOUNT, CONSOLE, Administrator
 from tests.support.at_a_browser import Person, application, callback
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import eventually
 from tests.support.world import World
 
 pytestmark = pytest.mark.heavy
@@ -76,6 +77,12 @@ def ids(stack: RunningStack) -> Iterator[list[str]]:
     api.organization_roles.assign_permissions(member_role.id, [permission.id])
     api.organizations.add_users(organization.id, [user.id])
     api.organizations.assign_user_roles(organization.id, user.id, [member_role.id])
+    api.organization_invitations.create(
+        organization.id,
+        f"{secrets.token_hex(4)}@id.test",
+        expires_at=int((time.time() + 3600) * 1000),
+        role_ids=[member_role.id],
+    )
     resource = api.resources.create(name_of("resource"), f"https://{secrets.token_hex(4)}.example.com")
     scope = api.resources.create_scope(resource.id, "read", name_of("d"))
     role = api.roles.create(name_of("role"), name_of("d"), "User", [scope.id])
@@ -104,25 +111,46 @@ def ids(stack: RunningStack) -> Iterator[list[str]]:
         operations.delete(each.id)
 
 
-def linked(page: httpx.Response, ids: list[str]) -> set[str]:
-    """Return the pages that a page links to and that belong to one of the entities."""
-    links = {link.replace("&amp;", "&") for link in re.findall(r'href="(/console/[^"#]+)"', page.text)}
-    return {link for link in links if any(urlsplit(link).path.startswith(f"{CONSOLE}/{each}") for each in ids)}
+def crawled(person: Administrator, waiting: list[str], below: Iterable[str]) -> dict[str, Names]:
+    """Return what is shown on pages, and on all below these paths that they link to."""
+    seen: dict[str, Names] = {}
+    while waiting:
+        path = waiting.pop()
+        page = person.opens(path)
+        is_a_file = "attachment" in page.headers.get("Content-Disposition", "")
+        seen[path] = Names("" if is_a_file else page.text)
+        links = {link.replace("&amp;", "&") for link in re.findall(r'<a[^>]* href="(/[^"#]+)"', page.text)}
+        found = {link for link in links if any(urlsplit(link).path.startswith(each) for each in below)}
+        waiting += found - seen.keys() - set(waiting)
+    return seen
 
 
 def test_in_the_console(administrator: Administrator, ids: list[str]) -> None:
     areas = ("users", "organizations", "roles", "applications", "resources", "template", "template/roles", "audit")
     waiting = [CONSOLE, *(f"{CONSOLE}/{area}" for area in areas), *(f"{CONSOLE}/{each}" for each in ids)]
-    seen: dict[str, Names] = {}
-    while waiting:
-        path = waiting.pop()
-        page = administrator.opens(path)
-        is_a_file = "attachment" in page.headers.get("Content-Disposition", "")
-        seen[path] = Names("" if is_a_file else page.text)
-        waiting += linked(page, ids) - seen.keys() - set(waiting)
+    seen = crawled(administrator, waiting, [f"{CONSOLE}/{each}" for each in ids])
     assert {path: names.found for path, names in seen.items() if names.found} == {}
     assert len(seen) >= 35
     assert sum(names.shown for names in seen.values()) > len(seen)
+
+
+def test_on_the_account_page(world: World) -> None:
+    management, partner = world.management, application(world, "SPA", third_party=True)
+    management.applications.update(partner.id, name=name_of("partner"))
+    consenting = Person(world)
+    consent = consenting.follow(consenting.sign_in(consenting.follow(consenting.authorize(partner))))
+    assert "code" in callback(consenting.send(consent, decision="allow"))
+    management.users.update(consenting.user_id, name=name_of("person"))
+    context = {"reason": name_of("reason"), "ticketId": name_of("ticket")}
+    world.stack.exchange(management.subject_tokens.create(consenting.user_id, context).token, scope=["openid"])
+    eventually(lambda: any(management.impersonations.list(user_id=consenting.user_id)))
+    person = Administrator(world.stack)
+    person.username = consenting.username
+    seen = crawled(person, [ACCOUNT], [ACCOUNT])
+    assert {path: names.found for path, names in seen.items() if names.found} == {}
+    assert {f"{ACCOUNT}/{each}" for each in ("email", "password", f"applications/{partner.id}")} <= seen.keys()
+    assert min(names.shown for names in seen.values()) >= 1
+    assert min(seen[path].shown for path in (ACCOUNT, f"{ACCOUNT}/impersonations", f"{ACCOUNT}/applications")) >= 2
 
 
 def test_in_notices(administrator: Administrator) -> None:
