@@ -6,12 +6,12 @@ import re
 import secrets
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Page, expect
 
 from tests.support.administrator import ACCOUNT, Administrator
 from tests.support.at_a_browser import PASSWORD, Person, callback
 from tests.support.at_a_browser import application as new_application
-from tests.support.browser import Inspector
+from tests.support.browser import Inspector, tabbed_to
 from tests.support.lengths import length
 from tests.support.waiting import eventually
 from tests.support.world import World
@@ -20,7 +20,6 @@ pytestmark = pytest.mark.clients
 
 HOSTILE = "<img src=x onerror=alert(1)> عبد"
 LONG = "x" * 120
-_MAX_TABS = 60
 
 
 async def signed_in(page: Page, person: Administrator, path: str = ACCOUNT) -> None:
@@ -29,15 +28,6 @@ async def signed_in(page: Page, person: Administrator, path: str = ACCOUNT) -> N
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Sign in", exact=True).click()
     await page.wait_for_url(f"{person.stack.base_url}{path}")
-
-
-async def tabbed_to(page: Page, target: Locator) -> None:
-    """Press Tab until an element has the focus."""
-    for _ in range(_MAX_TABS):
-        if await target.evaluate("each => each === document.activeElement"):
-            return
-        await page.keyboard.press("Tab")
-    raise AssertionError(f"the keyboard does not reach {target}")
 
 
 async def test_every_page_of_an_account_is_accessible(page: Page, world: World, inspector: Inspector) -> None:
@@ -88,3 +78,41 @@ async def test_a_profile_is_changed_by_the_keyboard_alone(page: Page, world: Wor
     await tabbed_to(page, page.get_by_role("button", name="Sign out"))
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(re.compile("/oidc/session/end"))
+
+
+async def test_an_address_a_session_and_a_consent_are_changed_by_the_keyboard_alone(page: Page, world: World) -> None:
+    partner = new_application(world, "SPA", third_party=True)
+    consenting = Person(world)
+    consent = consenting.follow(consenting.sign_in(consenting.follow(consenting.authorize(partner))))
+    assert "code" in callback(consenting.send(consent, decision="allow"))
+    person = Administrator(world.stack)
+    person.username, person.user_id = consenting.username, consenting.user_id
+    done, address = page.get_by_role("status").first, f"{secrets.token_hex(4)}@id.test"
+    await signed_in(page, person)
+
+    await tabbed_to(page, page.get_by_role("link", name="Add an e-mail address"))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**{ACCOUNT}/email")
+    await tabbed_to(page, page.get_by_label("E-mail", exact=True))
+    await page.keyboard.type(address)
+    await page.keyboard.press("Enter")
+    await expect(done).to_contain_text(f"A link is on its way to {address}.")
+
+    await tabbed_to(page, page.get_by_role("link", name="Sessions", exact=True))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**{ACCOUNT}/sessions")
+    await tabbed_to(page, page.get_by_role("button", name=re.compile("^End ")))
+    await page.keyboard.press("Enter")
+    await expect(done).to_contain_text("Ended the session.")
+    await expect(page.get_by_role("main")).to_contain_text("this one")
+
+    await tabbed_to(page, page.get_by_role("link", name="Applications", exact=True))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**{ACCOUNT}/applications")
+    await tabbed_to(page, page.get_by_role("link", name=re.compile("^Withdraw ")))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**{ACCOUNT}/applications/{partner.id}")
+    await tabbed_to(page, page.get_by_role("button", name="Withdraw", exact=True))
+    await page.keyboard.press("Enter")
+    await expect(done).to_contain_text("Withdrew the consent.")
+    await expect(page.locator(f'a[href="{ACCOUNT}/applications/{partner.id}"]')).to_have_count(0)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
+import time
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 from playwright.async_api import Dialog, Locator, Page, expect
 
-from tests.support.administrator import CONSOLE, Administrator
+from tests.support.administrator import CONSOLE, Administrator, AtTheConsole
 from tests.support.at_a_browser import PASSWORD
-from tests.support.browser import Inspector
+from tests.support.browser import Inspector, tabbed_to
 from tests.support.edited_objects import EDITED, KIND, members, received
+from tests.support.mail_failures import give_up_mail
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually, eventually_here
 from tests.support.world import World
@@ -50,6 +53,14 @@ async def test_every_page_is_accessible(page: Page, administrator: Administrator
     management.organizations.add_users(organization, [user])
     management.organizations.assign_user_roles(organization, user, [role.id])
     management.users.invite(user)
+    invitation = management.organization_invitations.create(
+        organization,
+        f"{'x' * 60}@example.com",
+        expires_at=int((time.time() + 3600) * 1000),
+        role_ids=[role.id],
+        message=HOSTILE,
+    )
+    await asyncio.to_thread(give_up_mail, administrator.stack, f"{'x' * 60}@example.com", answer=HOSTILE + "x" * 120)
     organizations = f"{CONSOLE}/organizations"
     await signed_in(page, administrator)
     users = f"{CONSOLE}/users"
@@ -62,6 +73,7 @@ async def test_every_page_is_accessible(page: Page, administrator: Administrator
         "invitations": f"{users}/invitations",
         "user": f"{users}/{user}",
         "user-edit": f"{users}/{user}/edit",
+        "user-sessions": f"{users}/{administrator.user_id}/sessions",
         "user-permissions": f"{users}/{user}/permissions",
         "user-invitation": f"{users}/{user}/invitation",
         "password": f"{users}/{user}/password",
@@ -75,6 +87,12 @@ async def test_every_page_is_accessible(page: Page, administrator: Administrator
         "members": f"{organizations}/{organization}/users",
         "add-members": f"{organizations}/{organization}/users/add",
         "member": f"{organizations}/{organization}/users/{user}",
+        "organization-invitations": f"{organizations}/{organization}/invitations",
+        "organization-invitation": f"{organizations}/{organization}/invitations/{invitation.id}",
+        "organization-invite": f"{organizations}/{organization}/invitations/new",
+        "sign-in": f"{CONSOLE}/settings/sign-in",
+        "mail": f"{CONSOLE}/settings/mail",
+        "no-mail": f"{CONSOLE}/settings/mail?search=nobody-at-all",
         "search": f"{CONSOLE}/search?q=a",
         "shortcuts": f"{CONSOLE}/shortcuts",
         "not-found": f"{users}/nobody",
@@ -456,6 +474,56 @@ async def test_what_a_support_lead_asks_is_answered_with_the_keyboard(page: Page
     await page.get_by_role("button", name="Sign out").click()
     await page.wait_for_load_state()
     assert await page.evaluate("localStorage.getItem('stead-searches')") is None
+
+
+async def test_invitations_sessions_mail_and_registration_take_the_keyboard_alone(
+    page: Page, administrator: Administrator
+) -> None:
+    stack, mark = administrator.stack, secrets.token_hex(4)
+    organization = stack.management.organizations.create(f"Engines {mark}").id
+    invitee, done = f"{mark}@example.com", page.get_by_role("status").first
+    person = Administrator(stack, name="Ada")
+    await asyncio.to_thread(AtTheConsole(stack.base_url, person.username, PASSWORD).opens, "/account")
+    await asyncio.to_thread(give_up_mail, stack, f"{mark}@id.test")
+    await signed_in(page, administrator, f"{CONSOLE}/organizations/{organization}")
+
+    await tabbed_to(page, page.get_by_role("link", name="Invite by e-mail"))
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/invitations/new")
+    await tabbed_to(page, page.get_by_label("E-mail", exact=True))
+    await page.keyboard.type(invitee)
+    await page.keyboard.press("Enter")
+    await expect(done).to_contain_text("The invitation is on its way by e-mail.")
+    await tabbed_to(page, page.get_by_role("link", name=invitee))
+    await page.keyboard.press("Enter")
+    await tabbed_to(page, page.get_by_role("button", name="Withdraw the invitation"))
+    await page.keyboard.press("Enter")
+    await expect(done).to_contain_text("Withdrew the invitation.")
+
+    await page.goto(f"{stack.base_url}{CONSOLE}/users/{person.user_id}/sessions")
+    await tabbed_to(page, page.get_by_role("button", name="End", exact=True))
+    await page.keyboard.press("Enter")
+    await expect(done).to_contain_text("Ended the session.")
+
+    await tabbed_to(page, page.get_by_role("link", name="Mail", exact=True))
+    await page.keyboard.press("Enter")
+    await tabbed_to(page, page.get_by_label("Search mail"))
+    await page.keyboard.type(mark)
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/settings/mail?search=*")
+    await expect(page.locator("main tbody tr")).to_have_count(1)
+
+    await tabbed_to(page, page.get_by_role("link", name="Sign-in", exact=True))
+    await page.keyboard.press("Enter")
+    await tabbed_to(page, page.get_by_label("Who may register"))
+    await page.keyboard.press("ArrowDown")
+    await tabbed_to(page, page.get_by_label("Domains"))
+    await page.keyboard.type("id.test")
+    await tabbed_to(page, page.get_by_role("button", name="Save"))
+    await page.keyboard.press("Enter")
+    await expect(done).to_contain_text("Saved the policy.")
+    assert stack.management.sign_in_policy.get().registration_domains == ("id.test",)
+    stack.management.sign_in_policy.update(registration=None, registration_domains=None)
 
 
 async def test_the_questions_about_a_person_take_four_steps_with_the_keyboard(

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from playwright.async_api import Page, ViewportSize, expect
+from playwright.async_api import Locator, Page, ViewportSize, expect
 
 from stead import IdentityClient
 from tests.support.at_a_browser import PASSWORD, Person
@@ -150,6 +150,16 @@ class Visitor:
         return dict(parse_qsl(urlsplit(self.page.url).query))
 
 
+async def tabbed_to(page: Page, target: Locator) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(_MAX_TABS):
+        if await target.evaluate("each => each === document.activeElement"):
+            return
+        await page.keyboard.press("Tab")
+    raise AssertionError(f"the keyboard does not reach {target}")
+
+
+_MAX_TABS = 60
 PHONE, DESKTOP = ViewportSize(width=320, height=640), ViewportSize(width=1280, height=800)
 _LOOKS: list[tuple[ViewportSize, Literal["light", "dark"]]] = [
     (PHONE, "light"),
