@@ -36,7 +36,7 @@ def test_who_may_register_is_shown_and_changed(stack: RunningStack) -> None:
         registration="domains", registration_domains=("example.com", "xn--bcher-kva.example")
     )
 
-    policy.update(registration="open")
+    policy.update(registration="invited")
     overtaken = administrator.sends(shown, SIGN_IN, registration="off")
     assert overtaken.status_code == 412
     assert administrator.sends(overtaken, SIGN_IN, registration="off").is_redirect

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import nats
 import pytest
 import pytest_asyncio
+from nats.aio.msg import Msg
 from sqlalchemy import event
 
+from identity_common.sealing import SealingKeys
 from identity_common.wire.account_links import (
     Answer,
     LinkFound,
@@ -27,6 +30,7 @@ from identity_common.wire.account_links import (
     Visitor,
 )
 from identity_common.wire.events import AssignmentState
+from identity_common.wire.organization_invitations import Invited, IsInvited, OrganizationInvitationRequests
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
 from management_service.app import VERSIONS
 from management_service.links.rules import REQUESTED_MAILS
@@ -68,7 +72,7 @@ class Visitors(Pages):
         ).json()
         return users
 
-    async def signs_in(self, address: str, password: str) -> str | None:
+    async def user_who_signs_in(self, address: str, password: str) -> str | None:
         question = PasswordQuestion(address, password)
         subject = password_check_subject(self.management.tenant_id)
         message = await self._client.request(subject, msgspec.json.encode(question), timeout=20)
@@ -77,6 +81,26 @@ class Visitors(Pages):
 
 def new_address(domain: str = "id.test") -> str:
     return f"{unique('ada')}@{domain}"
+
+
+@asynccontextmanager
+async def invitations(own: Management, addresses: set[str]) -> AsyncIterator[list[str]]:
+    """Answer which addresses are invited in place of template-service; yields those that were asked for."""
+    requests = OrganizationInvitationRequests(SealingKeys(own.settings.mail_keys), tenant_id=own.tenant_id)
+    asked = list[str]()
+
+    async def answer(message: Msg) -> None:
+        question = requests.open_question(message.data)
+        assert isinstance(question, IsInvited)
+        asked.append(question.email)
+        answer = Invited(is_invited=question.email in addresses)
+        await message.respond(requests.seal_answer(answer, sealed_question=message.data))
+
+    client = await nats.connect(own.addresses.template_nats_url, inbox_prefix="_INBOX_template")
+    await client.subscribe(requests.subject, cb=answer)
+    await client.flush()
+    yield asked
+    await client.close()
 
 
 @pytest_asyncio.fixture
@@ -114,7 +138,7 @@ async def test_a_link_creates_a_verified_account_with_the_default_roles_once(vis
         "username": None,
         "hasPassword": True,
     }
-    assert await visitors.signs_in(address.upper(), PASSWORD) == user["id"]
+    assert await visitors.user_who_signs_in(address.upper(), PASSWORD) == user["id"]
     assignment = (await own.last_events())[f"assignment.user.{user['id']}"]
     assert msgspec.json.decode(assignment.data, type=AssignmentState).role_ids == (role,)
     assert await visitors.ask(ReadRegistration(link=link)) == NOT_VALID
@@ -162,6 +186,41 @@ async def test_a_link_ends_when_its_address_may_no_longer_register(visitors: Vis
         assert await visitors.register(link) == NOT_VALID
     await visitors.allow(registration="open")
     assert isinstance(await visitors.register(link), Registered)
+
+
+async def test_invited_addresses_register_as_long_as_they_are_and_all_others_are_asked_for_alike(
+    visitors: Visitors,
+) -> None:
+    own, invited, other = visitors.management, new_address(), new_address()
+    known = (await own.created("users", primaryEmail=new_address()))["primaryEmail"]
+    await visitors.allow(registration="invited")
+    addresses = {invited, known}
+    async with invitations(own, addresses) as asked:
+        for address in (invited, known, other):
+            await visitors.request(address)
+        assert asked == [invited, known, other]
+        kinds = [await visitors.kinds(each) for each in (invited, known, other)]
+        assert kinds == [["registration"], ["already-registered"], []]
+        link = await visitors.link(invited)
+        addresses.clear()
+        assert await visitors.ask(ReadRegistration(link=link)) == NOT_VALID
+        assert await visitors.register(link) == NOT_VALID
+        addresses.add(invited)
+        assert isinstance(await visitors.register(link), Registered)
+
+
+async def test_nothing_is_lost_while_nobody_tells_who_is_invited(visitors: Visitors) -> None:
+    address, unavailable = new_address(), Unavailable()
+    await visitors.allow(registration="invited")
+    async with invitations(visitors.management, {address}):
+        link = await visitors.requested(address)
+    for _ in range(2 * REQUESTED_MAILS):  # this does not use up the limit
+        assert await visitors.ask(RequestRegistration(address=address)) == unavailable
+    assert await visitors.ask(ReadRegistration(link=link)) == unavailable
+    assert await visitors.register(link) == unavailable
+    assert await visitors.kinds(address) == ["registration"]
+    async with invitations(visitors.management, {address}):
+        assert isinstance(await visitors.register(await visitors.requested(address)), Registered)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +276,7 @@ async def test_of_many_who_spend_a_link_one_registers(visitors: Visitors) -> Non
     assert kinds.keys() <= {Registered, Refused, Unavailable}  # the last if the queue of passwords is too long
     (winner,) = (each for each, answer in zip(passwords, answers, strict=True) if isinstance(answer, Registered))
     (user,) = await visitors.holders(address)
-    assert await visitors.signs_in(address, winner) == user["id"]
+    assert await visitors.user_who_signs_in(address, winner) == user["id"]
 
 
 async def test_an_address_gets_a_few_mails_in_a_window(visitors: Visitors) -> None:

@@ -45,7 +45,6 @@ async def test_it_is_off_until_changed_kept_and_published_and_null_restores_the_
     ("body", "paths"),
     [
         ({"registration": "everyone"}, {"registration"}),
-        ({"registration": "invited"}, {"registration"}),
         ({"registration": True, "registrationDomains": "example.com"}, {"registration", "registrationDomains"}),
         ({"registrationDomains": ["example.com", 1]}, {"registrationDomains[1]"}),
         ({"registrationDomains": ["", "example.com"]}, {"registrationDomains[0]"}),

@@ -25,7 +25,7 @@ _PREFIX_OF: Final = {f"/{source}": prefix for source, prefix in _PREFIX.items()}
 ApplicationType = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
 RoleType = Literal["User", "MachineToMachine"]
 HolderKind = Literal["user", "application"]
-RegistrationMode = Literal["off", "domains", "open"]
+RegistrationMode = Literal["off", "invited", "domains", "open"]
 NarrowedKind = Literal["scope", "user", "application"]
 SecretMethod = Literal["client_secret_basic", "client_secret_post"]
 

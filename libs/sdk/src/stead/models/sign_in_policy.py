@@ -9,8 +9,8 @@ class SignInPolicy(Versioned, frozen=True, kw_only=True, rename="camel"):
     """Who may register.
 
     Attributes:
-        registration: Which e-mail addresses may register: ``off``, ``domains`` for those of some domains, or
-            ``open`` for all.
+        registration: Which e-mail addresses may register: ``off``; ``invited`` for those with an open invitation to an
+            organization, ``domains`` for those of some domains, ``open`` for all.
         registration_domains: The domains of ``domains``, sorted, as A-labels (``xn--…``) in lower case.
     """
 

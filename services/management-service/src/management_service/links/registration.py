@@ -12,6 +12,7 @@ from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail
+from identity_common.wire.organization_invitations import Invited, IsInvited
 from management_service.links.rules import (
     REGISTRATION_S,
     LinkNotValidError,
@@ -20,6 +21,7 @@ from management_service.links.rules import (
     path_of,
 )
 from management_service.links.store import MailedLinks
+from management_service.organization_invitations import OrganizationInvitations
 from management_service.passwords.hashing import Passwords
 from management_service.sign_in_policy.rules import SignInPolicy, may_register
 from management_service.sign_in_policy.store import find_policy
@@ -53,6 +55,7 @@ class Registration:
 
     Args:
         limit: Limits mails by recipient.
+        invitations: Tells which addresses are invited.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Registration:
         links: MailedLinks,
         mail: MailOutbox,
         limit: SourceLimit,
+        invitations: OrganizationInvitations,
         *,
         tenant_id: str,
     ) -> None:
@@ -74,6 +78,7 @@ class Registration:
         self._links = links
         self._mail = mail
         self._limit = limit
+        self._invitations = invitations
         self._tenant_id = tenant_id
 
     async def request(self, address: str, context: LinkContext, *, visitor_address: str) -> None:
@@ -83,16 +88,18 @@ class Registration:
         recipient.
 
         Raises:
+            TemporarilyUnavailable: template-service, which knows who is invited, does not answer.
             sqlalchemy.exc.SQLAlchemyError, StoreUnavailable: A store does not answer.
         """
+        address = canonical(address)
+        is_invited = await self._is_invited(address)  # first: what fails here must not use up the limit
         if await self._limit.count(address_subject(address)) is not None:
             _log.info("registration.throttled", address=visitor_address)
             return
-        address = canonical(address)
         async with self._changes.unpublished() as connection:
             policy = await self._policy(connection)
             user = await find_user_by_email(connection, self._tenant_id, address)
-            recipient = address if user is None and may_register(policy, address) else ""
+            recipient = address if user is None and may_register(policy, address, is_invited=is_invited) else ""
             value, expires_at = await self._links.put(
                 connection,
                 _KIND,
@@ -120,9 +127,12 @@ class Registration:
 
         Raises:
             LinkNotValidError: The link is not valid, or not any more.
+            TemporarilyUnavailable: template-service, which knows who is invited, does not answer.
         """
         async with self._reader.connect() as connection:
-            return _valid(await self._links.find(connection, _KIND, value), await self._policy(connection))
+            link, policy = await self._links.find(connection, _KIND, value), await self._policy(connection)
+        is_invited = link is not None and await self._is_invited(link.address)
+        return _valid(link, policy, is_invited=is_invited)
 
     async def complete(self, link: MailedLink, value: str, user: User, password: str) -> NewAccount:
         """Create an account, which spends the link; of concurrent requests only one succeeds.
@@ -137,8 +147,11 @@ class Registration:
             LinkNotValidError: The link is not valid any more.
             Conflict: Another account has the address.
             Busy: The password cannot be hashed in time.
+            TemporarilyUnavailable: template-service, which knows who is invited, does not answer.
         """
-        revision = await self._create(value, user, await self._passwords.hash(password))
+        password_hash = await self._passwords.hash(password)
+        is_invited = await self._is_invited(link.address)
+        revision = await self._create(value, user, password_hash, is_invited=is_invited)
         _log.info("registration.completed", user_id=user.id)
         return NewAccount(user.id, revision, link.context)
 
@@ -148,12 +161,22 @@ class Registration:
         return msgspec.structs.replace(user, has_password=True)
 
     @retry_on_conflict
-    async def _create(self, value: str, user: User, password_hash: str) -> int:
+    async def _create(self, value: str, user: User, password_hash: str, *, is_invited: bool) -> int:
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
-            _valid(await self._links.take(connection, _KIND, value), await self._policy(connection))
+            link, policy = await self._links.take(connection, _KIND, value), await self._policy(connection)
+            _valid(link, policy, is_invited=is_invited)
             await self._users.store_new(transaction, user, password_hash)
         return transaction.revision
+
+    async def _is_invited(self, address: str) -> bool:
+        """Return whether an address is invited, where the policy asks for it; not within a transaction."""
+        async with self._reader.connect() as connection:
+            policy = await self._policy(connection)
+        if policy.registration != "invited":
+            return False
+        answer = await self._invitations.ask(IsInvited(email=address), Invited)
+        return isinstance(answer, Invited) and answer.is_invited
 
     async def _policy(self, connection: AsyncConnection) -> SignInPolicy:
         found = await find_policy(connection, self._tenant_id)
@@ -172,7 +195,7 @@ def _notice(policy: SignInPolicy, user: User, context: LinkContext) -> Mail:
     )
 
 
-def _valid(link: MailedLink | None, policy: SignInPolicy) -> MailedLink:
-    if link is None or not may_register(policy, link.address):
+def _valid(link: MailedLink | None, policy: SignInPolicy, *, is_invited: bool) -> MailedLink:
+    if link is None or not may_register(policy, link.address, is_invited=is_invited):
         raise LinkNotValidError
     return link

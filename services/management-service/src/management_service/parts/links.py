@@ -58,12 +58,14 @@ class Links:
         self.verifications = EmailVerifications(
             reader, changes, users, links, mail, limit, is_mail_sent=is_mail_sent, tenant_id=tenant_id
         )
-        self.registration = Registration(reader, changes, users, passwords, links, mail, limit, tenant_id=tenant_id)
-        requests = AccountLinkRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
         invitations = OrganizationInvitations(
             connections.bus,
             OrganizationInvitationRequests(SealingKeys(settings.mail_keys), tenant_id=tenant_id),
         )
+        self.registration = Registration(
+            reader, changes, users, passwords, links, mail, limit, invitations, tenant_id=tenant_id
+        )
+        requests = AccountLinkRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
         answers = AccountLinkAnswers(
             requests,
             self.recovery,

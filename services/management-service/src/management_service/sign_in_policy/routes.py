@@ -16,8 +16,8 @@ class SignInPolicyAnswer(Answer):
 
     Attributes:
         tenant_id: Id of the tenant.
-        registration: Which e-mail addresses may register: ``off``, ``domains`` for those of some domains, or
-            ``open`` for all.
+        registration: Which e-mail addresses may register: ``off``; ``invited`` for those with an open invitation to an
+            organization, ``domains`` for those of some domains, ``open`` for all.
         registration_domains: The domains of ``domains``, sorted, as A-labels (``xn--…``) in lower case.
     """
 
@@ -43,8 +43,9 @@ class SignInPolicyController(Controller):
     ) -> SignInPolicyAnswer:
         """Change the given members. Users who have registered before stay.
 
-        A link that was sent before is refused if its address may no longer register. `domains` needs at least one
-        domain (422 `sign_in.domains_required`); addresses of its subdomains may not register.
+        A link that was sent before is refused if its address may no longer register. With `invited`, that is once the
+        invitation is accepted, revoked or expired. `domains` needs at least one domain (422
+        `sign_in.domains_required`); addresses of its subdomains may not register.
         """
         return _answer(await sign_in_policies.update(data))
 

@@ -35,8 +35,8 @@ class SignInPolicyUpdate(Body):
     """Changes of the policy; null restores a default.
 
     Attributes:
-        registration: Which e-mail addresses may register: ``off`` by default, ``domains`` for those of some domains, or
-            ``open`` for all.
+        registration: Which e-mail addresses may register: ``off`` by default; ``invited`` for those with an open
+            invitation to an organization, ``domains`` for those of some domains, ``open`` for all.
         registration_domains: The domains of ``domains``, without their subdomains; none by default.
     """
 
@@ -62,11 +62,19 @@ def domain_of(address: str) -> str | None:
     return canonical_domain(address.rpartition("@")[2])
 
 
-def may_register(policy: SignInPolicy, address: str) -> bool:
-    """Return whether an e-mail address may register."""
+def may_register(policy: SignInPolicy, address: str, *, is_invited: bool) -> bool:
+    """Return whether an e-mail address may register.
+
+    Args:
+        policy: The policy.
+        address: The address.
+        is_invited: Whether it has an open invitation to an organization; matters with ``invited`` alone.
+    """
     match policy.registration:
         case "open":
             return True
+        case "invited":
+            return is_invited
         case "domains":
             return domain_of(address) in policy.registration_domains
         case _:

@@ -22,7 +22,7 @@ def get_sign_in_policy() -> Operation[SignInPolicy]:
 
 def update_sign_in_policy(
     *,
-    registration: Literal["off", "domains", "open"] | UnsetType | None = UNSET,
+    registration: Literal["off", "invited", "domains", "open"] | UnsetType | None = UNSET,
     registration_domains: Iterable[str] | UnsetType | None = UNSET,
     if_match: IfMatch = UNSET,
 ) -> Operation[SignInPolicy]:
@@ -33,8 +33,8 @@ def update_sign_in_policy(
         client.sign_in_policy.update(registration="domains", registration_domains=["example.com"])
 
     Args:
-        registration: Which e-mail addresses may register: ``off``, ``domains`` for those of some domains, or
-            ``open`` for all.
+        registration: Which e-mail addresses may register: ``off``; ``invited`` for those with an open invitation to an
+            organization, ``domains`` for those of some domains, ``open`` for all.
         registration_domains: The domains of ``domains``, without their subdomains.
         if_match: The ``etag`` of the policy as it was read.
 
