@@ -129,12 +129,12 @@ class AccountLinkAnswers:
     async def _answer_invitation(
         self, question: ReadInvitation | JoinOrganization
     ) -> InvitationFound | Joined | Refused:
-        if isinstance(question, JoinOrganization):
-            try:
+        try:
+            if isinstance(question, JoinOrganization):
                 return Joined(organization=await self._invited.join(question))
-            except NotJoinedError as error:
-                return Refused(reason=error.reason)
-        opened = await self._invited.find(question.link, signed_in=question.user_id)
+            opened = await self._invited.find(question.link, signed_in=question.user_id)
+        except NotJoinedError as error:
+            return Refused(reason=error.reason)
         return InvitationFound(
             organization=opened.found.organization,
             address=opened.found.invitee,
