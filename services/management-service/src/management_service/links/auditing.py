@@ -4,12 +4,12 @@ from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest
 from identity_common.wire.account_links import Visitor
 
 
-def audit_visitor(operation: str, user_id: str | None, visitor: Visitor) -> None:
+def audit_visitor(operation: str, user_id: str, visitor: Visitor) -> None:
     """Have the changes of this task recorded in the audit trail, as made by the user whom a link authenticates.
 
     Args:
         operation: What the audit trail calls the change.
-        user_id: The user; None for one who has no account yet.
+        user_id: The user.
         visitor: The browser.
     """
     AUDITED_REQUEST.set(
@@ -20,6 +20,6 @@ def audit_visitor(operation: str, user_id: str | None, visitor: Visitor) -> None
             token_id="",
             address=visitor.address,
             user_agent=visitor.user_agent,
-            ids={} if user_id is None else {"user_id": user_id},
+            ids={"user_id": user_id},
         )
     )

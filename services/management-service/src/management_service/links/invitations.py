@@ -13,7 +13,7 @@ from identity_common.access.callers import ADMITTED, Caller
 from identity_common.failures import Conflict, Refused
 from identity_common.names import canonical_name, name_problem
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.account_links import InvitedAccount, JoinOrganization, RefusalReason, Visitor
+from identity_common.wire.account_links import InvitedAccount, JoinOrganization, RefusalReason
 from identity_common.wire.organization_invitations import (
     AcceptInvitation,
     FindInvitation,
@@ -137,10 +137,11 @@ class InvitedAccounts:
         creation = UserCreation(
             name=question.name, primary_email=address, password=question.password, is_email_verified=True
         )
-        _audit_creation(question.visitor)
+        user = self._users.new_user(creation)
+        audit_visitor("JoinOrganization", user.id, question.visitor)
         ADMITTED.set(_NO_RIGHTS)
         try:
-            user = await self._users.create(creation)
+            await self._users.store(user, question.password)
         except Conflict:
             raise NotJoinedError("address-in-use") from None
         except Refused:
@@ -150,7 +151,3 @@ class InvitedAccounts:
             ADMITTED.set(None)
         _log.info("invitation.account-created", user_id=user.id)
         return user.id
-
-
-def _audit_creation(visitor: Visitor) -> None:
-    audit_visitor("JoinOrganization", None, visitor)
