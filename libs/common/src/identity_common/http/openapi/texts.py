@@ -97,6 +97,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "ticketId": "TCK-2077",
     "outcome": "refused",
     "search": "%ali%",
+    "recipient": "alice@example.com",
+    "answer": "550 5.1.1 User unknown",
 }
 """Name of a member or parameter → example."""
 
