@@ -262,6 +262,16 @@ OPERATED = {**ADDRESS, "observability": {name: {"enabled": True} for name in ("p
         ),
         (
             ADDRESS,
+            {"networkPolicies": {"mail": {"peers": ["192.0.2.0/28"], "ports": [25]}}},
+            {
+                "NetworkPolicy/clients-to-mail/spec/podSelector/*": ("management-service", 1),
+                "NetworkPolicy/clients-to-mail/spec/egress/0/to/0/ipBlock/cidr": ("192.0.2.0/28", 1),
+                "NetworkPolicy/clients-to-mail/spec/egress/0/ports/*/port": ("25", 1),
+                "NetworkPolicy/clients-to-mail/*": ("*", SOME),
+            },
+        ),
+        (
+            ADDRESS,
             {"networkPolicies": {"dns": ["192.0.2.0/28"]}},
             {
                 "NetworkPolicy/dns/spec/egress/0/to/0/ipBlock/cidr": ("192.0.2.0/28", 1),

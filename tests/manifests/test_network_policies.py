@@ -58,6 +58,8 @@ def test_the_connections_of_the_overlay_production() -> None:
         "192.0.2.16/28:5432": ON_DATABASES,
         "192.0.2.32/28:6379": ON_REDIS,
         "192.0.2.48/28:4222": ON_NATS,
+        "192.0.2.64/28:465": {"management-service"},
+        "192.0.2.64/28:587": {"management-service"},
         **{key: {*ON_DATABASES, "console"} for key in DNS},
         **API_SERVER,
     }
