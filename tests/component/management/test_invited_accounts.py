@@ -174,6 +174,20 @@ async def test_an_account_whose_address_nobody_has_verified_joins_only_signed_in
     assert await invitations.join() == refused
 
 
+async def test_a_link_shows_nothing_about_an_address_that_only_compares_equal(
+    own: Management, invitations: Invitations
+) -> None:
+    """The letter \u00df folds to ss: each of the two domains may be another person's."""
+    address = f"{unique('bob')}@strasse.test"
+    user = (await own.created("users", primaryEmail=address, isEmailVerified=True, password=PASSWORD))["id"]
+    invitations.invitee = address.replace("strasse", "stra\u00dfe")
+    assert await invitations.ask(ReadInvitation(link=LINK)) == found(invitations, "unverified")
+    assert await invitations.join() == Refused(reason="account-not-accepted")
+    assert (await own.client.patch(f"/api/users/{user}", json={"isEmailVerified": False})).is_success
+    assert await invitations.join(user) == Joined(organization="Acme")  # signed in, and with the link
+    assert not (await own.client.get(f"/api/users/{user}")).json()["isEmailVerified"]
+
+
 async def test_a_link_that_is_not_open_and_a_service_that_is_down_create_nothing(
     own: Management, invitations: Invitations
 ) -> None:

@@ -278,6 +278,21 @@ async def test_an_address_that_another_account_has_is_refused_at_the_end_only(pa
     assert await pages.ask(ConfirmAddress(link=link)) == Done(context=CONTEXT)
 
 
+async def test_an_address_that_only_compares_equal_is_another_one(pages: Pages, wishes: Wishes) -> None:
+    """The letter \u00df folds to ss: each of the two domains may be another person's."""
+    user = await pages.user(primaryEmail=f"{unique('ada')}@strasse.test", isEmailVerified=True)
+    path, other = f"/api/users/{user['id']}", user["primaryEmail"].replace("strasse", "stra\u00dfe")
+    stolen = await wishes.link(user, other)
+    await pages.management.client.patch(f"{path}/password", json={"password": NEW_PASSWORD})
+    assert await pages.ask(ConfirmAddress(link=stolen)) == NOT_VALID
+    recovery, wished = await pages.recovery(user), await wishes.link(user, other)
+    assert await pages.ask(ConfirmAddress(link=wished)) == Done(context=CONTEXT)
+    assert [mail.kind for mail in await pages.sent(user["primaryEmail"])] == ["password-recovery", "email-changed"]
+    assert await pages.ask(ReadRecovery(link=recovery)) == NOT_VALID
+    back = await pages.management.client.patch(path, json={"primaryEmail": user["primaryEmail"]})
+    assert (back.status_code, back.json()["isEmailVerified"]) == (200, False)
+
+
 @pytest.mark.servers
 async def test_of_many_who_confirm_a_link_one_changes_the_account(pages: Pages, wishes: Wishes) -> None:
     user = await pages.user()

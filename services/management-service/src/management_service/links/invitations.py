@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.callers import ADMITTED, Caller
+from identity_common.email_addresses import is_same_mailbox
 from identity_common.failures import Conflict, Refused
 from identity_common.names import canonical_name, name_problem
 from identity_common.telemetry.logs import get_logger
@@ -61,8 +62,8 @@ class OpenedInvitation(msgspec.Struct, frozen=True):
 class InvitedAccounts:
     """Accepts invitations for the accounts with the invited addresses.
 
-    The link shows that its reader receives mail at the address. An account to which it was given without such a proof
-    may be that of another person, so it joins only where it is signed in, too.
+    The link shows that its reader receives mail at the address. An account to which it was given without such a proof,
+    or whose address only compares equal, may be that of another person, so it joins only where it is signed in, too.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class InvitedAccounts:
             return OpenedInvitation(found, None, "new")
         if user.is_suspended:
             raise NotJoinedError("account-not-accepted")
-        is_known = user.is_email_verified or user.id == signed_in
+        is_known = user.id == signed_in or (user.is_email_verified and _reaches(found, user))
         return OpenedInvitation(found, user, "known" if is_known else "unverified")
 
     async def join(self, question: JoinOrganization) -> str:
@@ -121,10 +122,10 @@ class InvitedAccounts:
         return accepted.organization
 
     async def _account(self, opened: OpenedInvitation, question: JoinOrganization) -> str:
-        """Return the account that joins; its address is verified by the link."""
+        """Return the account that joins; the link verifies its address, if that is the invited one."""
         if opened.user is None:
             return await self._create(opened.found.invitee, question)
-        if not opened.user.is_email_verified:
+        if not opened.user.is_email_verified and _reaches(opened.found, opened.user):
             audit_visitor("ConfirmEmailAddress", opened.user.id, question.visitor)
             await self._users.update(opened.user.id, UserUpdate(is_email_verified=True))
         return opened.user.id
@@ -151,3 +152,7 @@ class InvitedAccounts:
             ADMITTED.set(None)
         _log.info("invitation.account-created", user_id=user.id)
         return user.id
+
+
+def _reaches(found: InvitationFound, user: User) -> bool:
+    return is_same_mailbox(user.primary_email or "", found.invitee)

@@ -4,9 +4,9 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.email_addresses import is_same_mailbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.mail import MailOutbox
-from identity_common.search import identity_key
 from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
@@ -145,7 +145,7 @@ def _valid(opened: OpenedLink) -> OpenedLink:
         LinkNotValidError: The account has changed.
     """
     link, user = opened.link, opened.user
-    is_same_address = identity_key(user.primary_email or "") == identity_key(link.address)
+    is_same_address = is_same_mailbox(user.primary_email or "", link.address)
     if user.tokens_valid_after != link.tokens_valid_after or not is_same_address:
         raise LinkNotValidError
     return opened

@@ -4,11 +4,10 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.email_addresses import is_email_address
+from identity_common.email_addresses import is_email_address, is_same_mailbox
 from identity_common.failures import Conflict, Issue, TooManyAttempts, invalid_input, missing_by_id
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.mail import MailOutbox
-from identity_common.search import identity_key
 from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
@@ -167,7 +166,7 @@ class EmailVerifications:
 
 
 def _is_present(opened: OpenedLink) -> bool:
-    return identity_key(opened.user.primary_email or "") == identity_key(opened.link.address)
+    return is_same_mailbox(opened.user.primary_email or "", opened.link.address)
 
 
 def _valid(opened: OpenedLink) -> OpenedLink:

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from identity_common.email_addresses import MAX_EMAIL_CHARACTERS, is_email_address, is_visible
+from identity_common.email_addresses import MAX_EMAIL_CHARACTERS, is_email_address, is_same_mailbox, is_visible
 from identity_common.fields import Body, FreeForm
-from identity_common.search import identity_key
 
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
@@ -190,7 +189,7 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
         return False
     if given is not UNSET:
         return given
-    return was_verified and before is not None and identity_key(after) == identity_key(before)
+    return was_verified and before is not None and is_same_mailbox(after, before)
 
 
 def is_password(password: str) -> bool:
