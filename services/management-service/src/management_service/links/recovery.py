@@ -12,7 +12,7 @@ from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail
-from management_service.links.rules import RECOVERY_S, LinkNotValidError, address_subject, path_of
+from management_service.links.rules import RECOVERY_S, LinkNotValidError, address_subject, counted_as, path_of
 from management_service.links.store import MailedLinks, OpenedLink
 from management_service.passwords.hashing import Passwords
 from management_service.users.service import Users
@@ -63,7 +63,7 @@ class PasswordRecovery:
         Raises:
             sqlalchemy.exc.SQLAlchemyError, StoreUnavailable: A store does not answer.
         """
-        if await self._limit.count(address_subject(address)) is not None:
+        if await self._limit.count(counted_as(_KIND, address_subject(address))) is not None:
             _log.info("recovery.throttled", address=visitor_address)
             return
         async with self._changes.unpublished() as connection:

@@ -18,6 +18,7 @@ from management_service.links.rules import (
     LinkNotValidError,
     MailedLink,
     address_subject,
+    counted_as,
     path_of,
 )
 from management_service.links.store import MailedLinks
@@ -93,7 +94,7 @@ class Registration:
         """
         address = canonical(address)
         is_invited = await self._is_invited(address)  # first: what fails here must not use up the limit
-        if await self._limit.count(address_subject(address)) is not None:
+        if await self._limit.count(counted_as(_KIND, address_subject(address))) is not None:
             _log.info("registration.throttled", address=visitor_address)
             return
         async with self._changes.unpublished() as connection:

@@ -26,7 +26,7 @@ class VerificationEmailController(Controller):
     async def send(self, user_id: FromPath[str], email_verifications: NamedDependency[EmailVerifications]) -> None:
         """Mail a link to the user's e-mail address; opening it, and a click there, verify the address.
 
-        The link is valid for a day and replaces an earlier one. An address gets three mails with links in a quarter of
-        an hour. Refused if the address is verified, or if no mail is sent here.
+        The link is valid for a day and replaces an earlier one. An address, and a user, gets three such mails in a
+        quarter of an hour. Refused if the address is verified, or if no mail is sent here.
         """
         await email_verifications.request_present(user_id)

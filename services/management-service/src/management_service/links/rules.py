@@ -19,8 +19,9 @@ VERIFICATION_S: Final = 24 * 60 * 60
 REGISTRATION_S: Final = 24 * 60 * 60
 """Lifetime of a link to register."""
 REQUESTED_MAILS: Final = 3
-"""Mails with links that one recipient gets in a window of ``RECOVERY_S``. As long as a link for a forgotten password
-lives: the window that refuses further mails began with one whose link is still valid, or has not ended."""
+"""Mails with links of one kind that one recipient gets, or one user has sent, in a window of ``RECOVERY_S``. As long as
+a link for a forgotten password lives: the window that refuses further mails began with one whose link is still valid,
+or has not ended. Mails of another kind must not count, since they leave the recipient without such a link."""
 
 
 class LinkNotValidError(Exception):
@@ -65,6 +66,11 @@ def link_sha256(value: str) -> str:
 def address_subject(address: str) -> str:
     """Return the subject of an e-mail address, regardless of case: a hash, as the address may belong to no account."""
     return hashlib.sha256(identity_key(address).encode()).hexdigest()
+
+
+def counted_as(kind: LinkKind, subject: str) -> str:
+    """Return what the limit of mails counts: a subject, for each kind of link by itself."""
+    return f"{kind} {subject}"
 
 
 def path_of(page: str, value: str) -> str:

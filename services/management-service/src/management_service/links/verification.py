@@ -13,7 +13,7 @@ from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail
-from management_service.links.rules import VERIFICATION_S, LinkNotValidError, address_subject, path_of
+from management_service.links.rules import VERIFICATION_S, LinkNotValidError, address_subject, counted_as, path_of
 from management_service.links.store import MailedLinks, OpenedLink
 from management_service.users.rules import canonical
 from management_service.users.service import Users
@@ -33,7 +33,7 @@ class EmailVerifications:
         is_mail_sent: Whether this deployment sends mail.
 
     Args:
-        limit: Limits mails by recipient.
+        limit: Limits mails by recipient, and by user: a user must not have mail sent to one address after the other.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class EmailVerifications:
 
         Raises:
             Conflict: The user has no address, or it is verified, or no mail is sent here.
-            TooManyAttempts: The address has been sent too many mails.
+            TooManyAttempts: Too many mails were requested for the address, or for the user.
         """
         user = await self._users.get(user_id)
         if user.primary_email is None:
@@ -79,16 +79,17 @@ class EmailVerifications:
         Raises:
             Invalid: It cannot be an e-mail address.
             Conflict: No mail is sent here.
-            TooManyAttempts: The address has been sent too many mails.
+            TooManyAttempts: Too many mails were requested for the address, or for the user.
         """
         if not is_email_address(address):
             raise invalid_input(Issue(path="email", message="must be an e-mail address"))
         if not self.is_mail_sent:
             raise Conflict("mail.not_configured", "No mail is sent here: an operator has to set SMTP_URL.")
-        throttled = await self._limit.count(address_subject(address))
-        if throttled is not None:
-            message = "The address has been sent too many mails. Try again later."
-            raise TooManyAttempts("mail.too_many_to_recipient", message, retry_after_s=throttled.wait_s)
+        for subject in (user_id, address_subject(address)):
+            throttled = await self._limit.count(counted_as(_KIND, subject))
+            if throttled is not None:
+                message = "Too many mails were requested for this address, or for this user. Try again later."
+                raise TooManyAttempts("mail.too_many_to_recipient", message, retry_after_s=throttled.wait_s)
         await self._changes.record_action(_KIND, (user_id,), "create")
         await self._send(user_id, canonical(address), context or LinkContext())
 

@@ -106,7 +106,7 @@ class MyAccounts:
         Raises:
             Invalid: It cannot be an e-mail address.
             Conflict: No mail is sent here.
-            TooManyAttempts: The address has been sent too many mails.
+            TooManyAttempts: Too many mails were requested for the address, or by the person.
         """
         user = await self._users.get(caller.user_id or "")
         await self._verifications.request(user.id, email, _context(caller, user))

@@ -23,7 +23,7 @@ from management_service.users.service import Users
 
 
 class Links:
-    """The use cases of links, which share a limit by recipient.
+    """The use cases of links, which share a limit of mails by recipient, for each kind of link.
 
     Attributes:
         recovery: Lets users choose another password.

@@ -97,7 +97,7 @@ def change_my_email(email: str) -> Operation[None]:
         InvalidInput: It is not an e-mail address.
         RecentSignInRequired: The person signed in too long ago.
         Conflict: ``mail.not_configured``: the service cannot send mail (``can_change_email``).
-        TooManyAttempts: The address has been sent too many mails.
+        TooManyAttempts: Too many mails were requested for the address, or for the account.
     """
     return command("POST", api_path(_ACCOUNT, "primary-email"), {"email": email})
 
