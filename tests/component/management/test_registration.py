@@ -18,6 +18,7 @@ from sqlalchemy import event
 from identity_common.sealing import SealingKeys
 from identity_common.wire.account_links import (
     Answer,
+    ConfirmAddress,
     LinkFound,
     LinkRequested,
     ReadRecovery,
@@ -35,6 +36,7 @@ from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion
 from management_service.app import VERSIONS
 from management_service.links.rules import REQUESTED_MAILS
 from management_service.parts.shared import Shared
+from management_service.restoration import mend
 from tests.support.mailed_links import CONTEXT, PASSWORD, Pages
 from tests.support.management_api import Management, refusal, unique
 
@@ -144,6 +146,19 @@ async def test_a_link_creates_a_verified_account_with_the_default_roles_once(vis
     assert await visitors.ask(ReadRegistration(link=link)) == NOT_VALID
     assert await visitors.register(link) == NOT_VALID
     await own.client.delete(f"/api/roles/{role}")
+
+
+async def test_a_restored_database_opens_no_link(visitors: Visitors) -> None:
+    """Whether a link was spent after the backup is not known."""
+    address = new_address()
+    link, user = await visitors.requested(address), await visitors.user()
+    verification = await visitors.verification(user)
+    shared = Shared(visitors.management.settings, versions=VERSIONS)
+    async with shared.changes.transaction() as transaction:
+        await mend(transaction, [], revision=0, tenant_id=visitors.management.tenant_id)
+    await shared.connections.stop()
+    assert await visitors.register(link) == NOT_VALID
+    assert await visitors.ask(ConfirmAddress(link=verification)) == NOT_VALID
 
 
 async def test_an_account_is_told_and_nothing_else_happens(visitors: Visitors) -> None:

@@ -17,12 +17,15 @@ _END_TOKENS: Final = text(
     WHERE tenant_id = :tenant
     """
 )
+# Which links were spent after the lost changes is not known.
+_END_LINKS: Final = text("DELETE FROM mailed_links WHERE tenant_id = :tenant")
 # Later entries are ingested again, with new salts, so the tree diverges from the heads that were published.
 _BEGIN_LOG: Final = text("UPDATE audit_trees SET log_id = :log WHERE tenant_id = :tenant")
 
 
 async def mend(transaction: Transaction, unknown: Sequence[Published], *, revision: int, tenant_id: str) -> None:
-    """Invalidate all users' tokens, begin a new audit log, delete unknown aggregates on the bus."""
+    """Invalidate all users' tokens and mailed links, begin a new audit log, delete unknown aggregates on the bus."""
     await transaction.connection.execute(_END_TOKENS, {"tenant": tenant_id, "now": now_ms()})
+    await transaction.connection.execute(_END_LINKS, {"tenant": tenant_id})
     await transaction.connection.execute(_BEGIN_LOG, {"tenant": tenant_id, "log": new_id()})
     transaction.changes += [published.deletion for published in unknown]
