@@ -128,6 +128,18 @@ async def test_a_newer_link_replaces_the_earlier_one_and_expired_ones_are_forgot
     assert await database.fetchval("SELECT count(*) FROM mailed_links WHERE tenant_id = $1", tenant_id) == 1
 
 
+async def test_an_expired_link_that_another_transaction_holds_is_not_waited_for(pages: Pages) -> None:
+    """Each request deletes expired links: if they waited for each other's, two might wait in a circle."""
+    user, other = await pages.user(), await pages.user()
+    await pages.recovery(other)
+    database, tenant_id = pages.management.database, pages.management.tenant_id
+    await database.execute("UPDATE mailed_links SET expires_at = 1 WHERE tenant_id = $1", tenant_id)
+    async with database.transaction():
+        await database.fetch("SELECT FROM mailed_links WHERE tenant_id = $1 FOR UPDATE", tenant_id)
+        link = await pages.recovery(user)
+    assert isinstance(await pages.ask(ReadRecovery(link=link)), LinkFound)
+
+
 @pytest.mark.parametrize("link", ["", "x", "0" * 43, "\0", "x" * 100_000, "' OR 1=1 --"])
 async def test_what_is_not_a_link_opens_nothing(pages: Pages, link: str) -> None:
     for question in (ReadRecovery(link=link), ReadVerification(link=link), ConfirmAddress(link=link)):
