@@ -28,6 +28,8 @@ _CLAIMS_TIME_MS = 500
 """So long that an honest call of a claims function ends on a busy machine too."""
 _FAILURES = {"client_failures_per_address": 1_000_000, "client_failures_per_client": 1_000_000}
 """Out of reach: all tests come from one address."""
+_MAIL = {"SMTP_URL": "smtp://127.0.0.1:1", "MAIL_FROM": "stead@example.com"}
+"""A server that does not answer: mails stay in the stream, for tests to read."""
 
 
 class _Stack(Stack):
@@ -79,7 +81,7 @@ class RunningStack:
             addresses,
             base_url=self.base_url,
             directory=directory,
-            environment={**(environment or {}), "TENANT_ID": tenant_id},
+            environment={**_MAIL, **(environment or {}), "TENANT_ID": tenant_id},
         )
         self._stack.catch_up_wait_s = catch_up_wait_s
         token_settings = {"claims_time_ms": _CLAIMS_TIME_MS, **_FAILURES, **token_settings}

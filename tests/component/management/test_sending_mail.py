@@ -276,7 +276,7 @@ async def test_a_folder_keeps_mail_for_this_machine_alone(
     servers: ServerAddresses, issuer: Issuer, tmp_path: Path
 ) -> None:
     folder = tmp_path / "mail"
-    async with Management(servers, issuer, mail_folder=str(folder)) as own:
+    async with Management(servers, issuer, smtp_url="", mail_folder=str(folder)) as own:
         host = urlsplit(own.settings.base_url).netloc
 
         async def get(path: str, *, client: str = "127.0.0.1", **headers: str) -> httpx.Response:
