@@ -240,6 +240,7 @@ class TestTheEmailAddress:
         assert "not confirmed</span>" in person.opens(ACCOUNT).text
         page = person.opens(self.PATH)
         assert person.form(page)[1]["email"] == [address]
+        assert "a new address that you enter. Nothing changes until you open the link" in page.text
         assert person.sends(page).status_code == 303
         assert [mail.kind for mail in await mails.to(address)] == ["email-verification"]
 
