@@ -1,8 +1,8 @@
-"""``make screenshots``: pictures of every page of the console, of the sign-in and of the support desk.
+"""``make screenshots``: pictures of every page of the console, the account page, the sign-in and the support desk.
 
-Starts a system of its own, follows the links of the console, the first of each kind of page, and takes each page in
-both themes, on a phone and on a desktop. Replaces the pictures in docs/images as well, unless it is limited to pages
-whose names match ``ONLY=``, or takes another language, ``IN=``. Not a test.
+Starts a system of its own, follows the links of the console and of the account page, the first of each kind of page,
+and takes each page in both themes, on a phone and on a desktop. Replaces the pictures in docs/images as well, unless
+it is limited to pages whose names match ``ONLY=``, or takes another language, ``IN=``. Not a test.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -28,7 +29,7 @@ from tests.support.serving import serving
 from tests.support.support_desk import RunningDesk
 from tests.support.waiting import eventually
 
-CONSOLE = "/console"
+CONSOLE, ACCOUNT = "/console", "/account"
 CHROMIUM = "/usr/bin/chromium"
 WIDTHS = (1440, 390)
 HEIGHTS = {1440: 900, 390: 844}
@@ -72,6 +73,9 @@ def populate(base_url: str, credentials: Credentials) -> str:
         for name in ("Harbour Books", "Northwind Bakery", "Tidewater Printing"):
             organization = management.organizations.create(name).id
             management.organizations.add_users(organization, people)
+            management.organization_invitations.create(
+                organization, "radia@example.com", expires_at=int((time.time() + 86_400) * 1000), role_ids=roles[:1]
+            )
             for person, role in zip(people, roles * 2, strict=True):
                 management.organizations.assign_user_roles(organization, person, [role])
         management.applications.create(
@@ -85,7 +89,11 @@ def populate(base_url: str, credentials: Credentials) -> str:
         ):
             management.custom_claims.save("access-token", script, environment_variables={"REGION": "eu"})
         ended = ""
-        for number, (person, reason) in enumerate(zip(people, REASONS, strict=False)):
+        (administrator,) = management.users.list(exact={"username": credentials.administrator.username})
+        for user_id, name in ((administrator.id, "administrator"), (credentials.demo.users[0].id, "agent")):
+            management.users.update(user_id, primary_email=f"{name}@example.com")
+        acted_as = (people[0], administrator.id, people[2])
+        for number, (person, reason) in enumerate(zip(acted_as, REASONS, strict=True)):
             asked = management.subject_tokens.create(person, {"reason": reason, "ticketId": f"T-{4711 + number}"})
             exchange_subject_token(
                 base_url,
@@ -109,16 +117,16 @@ def sign_in(page: Page, base_url: str, credentials: Credentials) -> None:
     page.wait_for_url(f"{base_url}{CONSOLE}")
 
 
-def pages(page: Page, base_url: str) -> dict[str, str]:
-    """Return the address of the first page of each kind that links lead to, by a name."""
-    found, waiting = {"": CONSOLE}, [CONSOLE]
+def pages(page: Page, base_url: str, home: str) -> dict[str, str]:
+    """Return the address of the first page of each kind that links of a site lead to, by a name."""
+    found, waiting = {"": home}, [home]
     while waiting:
         page.goto(base_url + waiting.pop(0))
         addresses = page.eval_on_selector_all("main a[href], nav a[href]", "each => each.map(link => link.href)")
         for address in addresses:
             path = urlsplit(address).path
-            kind = re.sub(r"/\d+$", "/n", ID.sub("/id", path.removeprefix(CONSOLE)))
-            if path.startswith(CONSOLE) and kind not in found and not kind.endswith(("/export", "/proof")):
+            kind = re.sub(r"/\d+$", "/n", ID.sub("/id", path.removeprefix(home)))
+            if path.startswith(home) and kind not in found and not kind.endswith(("/export", "/proof")):
                 found[kind] = address.removeprefix(base_url)
                 waiting.append(found[kind])
     return {kind.strip("/").replace("/", "-") or "home": address for kind, address in found.items()}
@@ -154,12 +162,22 @@ class Camera:
 
 def take_console(camera: Camera, base_url: str, only: str) -> dict[str, str]:
     """Take the pictures of the console's pages with such names; return the addresses of all of them."""
-    addresses = pages(camera.page, base_url) | UNLINKED
+    addresses = pages(camera.page, base_url, CONSOLE) | UNLINKED
+    _take(camera, base_url, addresses, only)
+    return addresses
+
+
+def take_account(camera: Camera, base_url: str, only: str) -> None:
+    """Take the pictures of the account page; soon after the sign-in, as some of its pages need it."""
+    addresses = pages(camera.page, base_url, ACCOUNT)
+    _take(camera, base_url, {f"account-{name}": address for name, address in addresses.items()}, only)
+
+
+def _take(camera: Camera, base_url: str, addresses: dict[str, str], only: str) -> None:
     for name, address in addresses.items():
         if re.search(only, name):
             camera.page.goto(base_url + address)
             camera.take(name)
-    return addresses
 
 
 def take_states(camera: Camera, base_url: str) -> None:
@@ -209,6 +227,7 @@ def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
         ended = populate(base_url, credentials)
         camera = Camera(page, directory, documents)
         sign_in(page, base_url, credentials)
+        take_account(camera, base_url, only)
         addresses = take_console(camera, base_url, only)
         if not only and language == "en":
             for name, address in {
