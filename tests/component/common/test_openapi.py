@@ -257,7 +257,7 @@ PAGES = {
 
 
 def _is_page(path: str) -> bool:
-    return path in PAGES or path.split("/")[1] in {"console", "mail"}
+    return path in PAGES or path.split("/")[1] in {"account", "console", "mail"}
 
 
 def test_the_documents_match_the_routes_of_the_apps(stack: RunningStack) -> None:
