@@ -198,7 +198,7 @@ PUBLISHED = (
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
     *("identity-rpc.default.search", "identity-rpc.default.account-links"),
-    "identity-rpc.default.organization-invitations",
+    *("identity-rpc.default.organization-invitations", "identity-rpc.default.mail-sending"),
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("_INBOX.1.2", "_INBOX_management.1.2", "_INBOX_template.1.2", "_INBOX_token.1.2", "anything"),
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
@@ -231,7 +231,7 @@ SUBSCRIBED = (
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
     *("identity-rpc.default.search", "identity-rpc.default.account-links"),
-    "identity-rpc.default.organization-invitations",
+    *("identity-rpc.default.organization-invitations", "identity-rpc.default.mail-sending"),
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("$JS.API.>", ">", "identity-audit.>", "identity-audit.default.management"),
     *("identity-mail.>", "identity-mail.default.management"),
@@ -299,13 +299,14 @@ class TestNats:
             {
                 *("_INBOX_management.>", "identity-relay.default.management"),
                 *("identity-rpc.default.password-check", "identity-rpc.default.account-links"),
+                "identity-rpc.default.mail-sending",
             },
         )
         assert await self.allowed(addresses.template_nats_url) == (
             {
                 *("identity.default.role.1", "identity-relay.default.template", *STREAMS_OF_ALL, *CONSUMING_STATE),
                 *("identity-audit.default.template", CREATING_AUDIT),
-                *("identity-mail.default.template", CREATING_MAIL),
+                *("identity-mail.default.template", CREATING_MAIL, "identity-rpc.default.mail-sending"),
             },
             {
                 *("_INBOX_template.>", "identity-relay.default.template", "identity-rpc.default.members"),
@@ -369,6 +370,7 @@ class TestNats:
                 (token, management, "password-check"),
                 (token, management, "account-links"),
                 (management, token, "claims-function"),
+                (template, management, "mail-sending"),
                 (management, template, "members"),
                 (management, template, "organization-grants"),
                 (management, template, "organization-names"),

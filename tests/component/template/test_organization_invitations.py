@@ -23,8 +23,10 @@ from identity_common.wire.organization_invitations import (
     Question,
     Refused,
 )
+from provision import ServerAddresses
 from template_service.organization_invitations.service import link_sha256
-from tests.support.management_api import issues, refusal, unique
+from tests.support.issuer import Issuer
+from tests.support.management_api import Management, issues, refusal, unique
 from tests.support.queued_mail import QueuedMail
 from tests.support.template_api import Template, revision
 from tests.support.waiting import WAIT_S
@@ -155,7 +157,7 @@ async def test_an_invitation_is_mailed_with_a_new_link_each_time(template: Templ
     assert (await template.client.post(again, json={})).status_code == 204
     _, second = await mails.to(address)
     assert second.values["link"] != link
-    assert (second.language, second.values.keys()) == (None, {"link", "organization", "inviter"})
+    assert (second.language, set(second.values)) == (None, {"link", "organization", "inviter"})
 
 
 async def test_an_address_gets_at_most_five_mails_in_an_hour(template: Template, mails: QueuedMail) -> None:
@@ -484,3 +486,20 @@ async def test_a_link_ends_when_another_is_mailed_and_with_its_invitation(
             await ended(ask, await link_of(mails, address))
         await ended(ask, "")
         assert await ask(IsInvited(email=address)) == Invited(is_invited=False)
+
+
+@pytest.mark.heavy
+async def test_where_no_mail_is_sent_invitations_are_created_without(servers: ServerAddresses, issuer: Issuer) -> None:
+    refused, mailed = (422, "mail.not_configured"), dict[str, Any](messagePayload={})
+    async with (
+        Management(servers, issuer, smtp_url="", mail_from="") as management,
+        Template(management) as template,
+    ):
+        organization = (await template.organization())["id"]
+        body = {"organizationId": organization, "invitee": an_address(), "expiresAt": tomorrow()}
+        assert refusal(await template.client.post(PATH, json={**body, **mailed})) == refused
+        invitation = await invited(template, body["invitee"], organizationId=organization)
+        assert refusal(await template.client.post(f"{PATH}/{invitation['id']}/message", json={})) == refused
+        await management.__aexit__()
+        unanswered = {**body, "invitee": an_address(), **mailed}  # the mail waits until its sender is there again
+        assert (await template.client.post(PATH, json=unanswered)).is_success

@@ -85,15 +85,15 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         ),
         subscribe=(
             *("_INBOX_management.>", "identity-relay.*.management"),
-            *("identity-rpc.*.password-check", "identity-rpc.*.account-links"),
+            *("identity-rpc.*.password-check", "identity-rpc.*.account-links", "identity-rpc.*.mail-sending"),
         ),
-        allow_responses=True,  # answers to token-service go to the inbox of the asking service
+        allow_responses=True,  # answers to the other services go to the inbox of the asking service
     ),
     "template": NatsPermissions(
         publish=(
             *("identity.>", "identity-relay.*.template", *_STREAMS, *_consuming(STREAM_STATE)),
             *("identity-audit.*.template", _AUDIT_STREAM),
-            *("identity-mail.*.template", _MAIL_STREAM),
+            *("identity-mail.*.template", _MAIL_STREAM, "identity-rpc.*.mail-sending"),
         ),
         subscribe=(
             "_INBOX_template.>",

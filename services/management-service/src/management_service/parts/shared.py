@@ -32,6 +32,7 @@ from management_service.audit.storing.lag import measure_lag
 from management_service.audit.tree.head_keys import HeadKeys
 from management_service.audit.tree.heads import Heads
 from management_service.authentication import Authentication
+from management_service.mail.replies import mail_sending_responder
 from management_service.parts.claims_function import claims_functions
 from management_service.parts.connections import Connections
 from management_service.parts.links import Links
@@ -98,6 +99,7 @@ class Shared:
         )
         self._mail_relay = MailRelay(bus, settings.database_url, source="management", tenant_id=tenant_id)
         self._mail_sender = mail_sender(settings, bus, self.registry)
+        self._mail_replies = mail_sending_responder(bus, is_configured=settings.sends_mail, tenant_id=tenant_id)
         self._audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
         self._audit_ingestion = AuditIngestion(
             bus,
@@ -165,6 +167,7 @@ class Shared:
             self._audit_relay.loop,
             self._mail_relay.loop,
             self._mail_sender.loop,
+            self._mail_replies,
             self._subject_token_relay.loop,
             self._audit_ingestion.loop,
             self._password_checks,

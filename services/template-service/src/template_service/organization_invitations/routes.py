@@ -87,7 +87,9 @@ class OrganizationInvitationController(Controller):
     ) -> OrganizationInvitationAnswer:
         """Invite an e-mail address to an organization, with or without an account, and on request mail the link.
 
-        An address has at most one pending invitation to an organization, and gets at most five mails in an hour.
+        An address has at most one pending invitation to an organization, and gets at most five mails in an hour. Where
+        the operator has configured no mail server, only invitations without a mail are created (422
+        `mail.not_configured`).
         """
         return _answer(await invitations.create(data))
 
@@ -159,7 +161,7 @@ class OrganizationInvitationController(Controller):
         summary="Mail an invitation to an organization again",
         guards=_GUARDS,
         status_code=204,
-        opt=documented(refuses=(429,)),
+        opt=documented(refuses=(422, 429)),
     )
     async def send_message(
         self,
@@ -167,5 +169,8 @@ class OrganizationInvitationController(Controller):
         data: JSONBody[InvitationMessage],
         invitations: NamedDependency[OrganizationInvitations],
     ) -> None:
-        """Mail a pending invitation, a minute after its last mail at the earliest; links of earlier mails end."""
+        """Mail a pending invitation, a minute after its last mail at the earliest; links of earlier mails end.
+
+        Without a mail server it is refused (422 `mail.not_configured`).
+        """
         await invitations.send(organization_invitation_id, data)

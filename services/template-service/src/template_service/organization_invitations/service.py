@@ -17,6 +17,7 @@ from identity_common.paging import Page
 from identity_common.projection.fresh_reads import FreshReads
 from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.mail import Mail
+from template_service.mail_sending import MailSender
 from template_service.members.service import Members
 from template_service.members.store import lock_organization, lock_roles
 from template_service.organization_invitations import rules, store
@@ -45,6 +46,7 @@ class OrganizationInvitations:
         fresh_reads: Catches up before a user is refused as unknown.
         members: Makes the user a member.
         mail: Queues the mail.
+        sender: Says whether mail is sent.
         tenant_id: The tenant.
         clock: Clock, for tests.
     """
@@ -56,6 +58,7 @@ class OrganizationInvitations:
         fresh_reads: FreshReads,
         members: Members,
         mail: MailOutbox,
+        sender: MailSender,
         *,
         tenant_id: str,
         clock: Clock = now_ms,
@@ -65,6 +68,7 @@ class OrganizationInvitations:
         self._fresh_reads = fresh_reads
         self._members = members
         self._mail = mail
+        self._sender = sender
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -73,11 +77,13 @@ class OrganizationInvitations:
 
         Raises:
             Conflict: The address has a pending invitation to the organization; or the organization, a role or the
-                inviter is unknown, or a role is not for users.
+                inviter is unknown, or a role is not for users; or no mail is sent here.
             TooManyAttempts: The address was mailed too often.
         """
         now = self._clock()
         rules.require_valid(creation, now=now)
+        if creation.message_payload:
+            await self._sender.require_configured()
         caller = admitted()
         invitation = Invitation(
             tenant_id=self._tenant_id,
@@ -138,14 +144,18 @@ class OrganizationInvitations:
             )
         return [self._as_of_now(each) for each in found], total
 
-    @retry_on_conflict
     async def send(self, invitation_id: str, message: InvitationMessage) -> None:
         """Send the mail of a pending invitation again, with a new link: the earlier one ends.
 
         Raises:
-            Conflict: The invitation is not pending.
+            Conflict: The invitation is not pending; or no mail is sent here.
             TooManyAttempts: The address was mailed too often.
         """
+        await self._sender.require_configured()
+        await self._send_again(invitation_id, message)
+
+    @retry_on_conflict
+    async def _send_again(self, invitation_id: str, message: InvitationMessage) -> None:
         async with self._changes.transaction() as transaction:
             invitation = await self._lock(transaction, invitation_id)
             invitation.require_pending(self._clock())

@@ -31,6 +31,7 @@ from identity_common.wire.organization_invitations import OrganizationInvitation
 from stead import AsyncAccessTokenVerifier
 from template_service.fan_out.backlog import measure_fan_out
 from template_service.fan_out.worker import FanOut
+from template_service.mail_sending import MailSender
 from template_service.management_events import ManagementEvents
 from template_service.member_permissions.waiting import ChangeListener, Waiters
 from template_service.members.replies import member_responder
@@ -99,7 +100,13 @@ class Shared:
             connections.reader, connections.lookups, self.changes, self.fresh_reads, tenant_id=tenant_id
         )
         self.invitations = OrganizationInvitations(
-            connections.reader, self.changes, self.fresh_reads, self.members, self.mail, tenant_id=tenant_id
+            connections.reader,
+            self.changes,
+            self.fresh_reads,
+            self.members,
+            self.mail,
+            MailSender(bus, tenant_id=tenant_id),
+            tenant_id=tenant_id,
         )
         requests = OrganizationInvitationRequests(SealingKeys(settings.mail_keys), tenant_id=tenant_id)
         self._responders = (

@@ -46,7 +46,7 @@ def create_organization_invitation(
         InvalidInput: The address or the time is invalid.
         Conflict: ``entity.unique_integrity_violation``: the address has a pending invitation to the organization;
             ``entity.relation_foreign_key_not_found``: the organization, a role or the inviter does not exist; or a role
-            is for applications.
+            is for applications; ``mail.not_configured``: the service cannot send mail.
         ApiError: ``organization_invitation.mailed_too_often`` (429).
     """
     body = create_body(
@@ -138,7 +138,7 @@ def send_organization_invitation(
 
     Raises:
         NotFound: The id is unknown.
-        Conflict: ``organization_invitation.not_pending``.
+        Conflict: ``organization_invitation.not_pending``, ``mail.not_configured``.
         ApiError: ``organization_invitation.mailed_too_often`` (429): less than a minute after the last mail, or the
             address had five in an hour.
     """
