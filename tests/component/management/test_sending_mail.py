@@ -138,6 +138,20 @@ async def test_refusals_for_good_are_told_apart_from_those_for_now(mail: MailTen
 
 
 @pytest.mark.servers
+async def test_a_mail_at_which_the_server_ends_the_connection_holds_up_none(
+    mail: MailTenant, server: MailServer
+) -> None:
+    """A server that asks the recipient's may wait until it gives up: anyone can name such a recipient."""
+    server.refusals = {"cursed": ["421 4.4.2 closing"]}
+    async with mail.sending(over(server)):
+        await mail.queue(to("cursed@id.test"))
+        await mail.attempted()
+        await mail.queue(to("ada@id.test"))
+        await mail.emptied(but=1)
+    assert (server.recipients(), await mail.failures()) == (["ada@id.test"], [])
+
+
+@pytest.mark.servers
 async def test_a_mail_without_a_text_or_an_address_is_given_up_and_holds_up_none(
     mail: MailTenant, server: MailServer
 ) -> None:

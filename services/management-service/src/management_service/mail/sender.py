@@ -168,7 +168,8 @@ class MailSender:
                         session = await sitting.enter_async_context(self._transport.session())
                     await self._send(connection, session, message, *mail)
                 except Unreachable:
-                    await message.nak()
+                    # The stream delivers a mail that came back first: one that ends connections must let others pass.
+                    await message.nak(delay=None if session is None else self._delay_s(mail[0]))
                     self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
                     raise
         return True
@@ -213,7 +214,7 @@ class MailSender:
         """Send a mail, and settle its message.
 
         Raises:
-            Unreachable: The mail server is not there; it says nothing about this mail.
+            Unreachable: The connection broke, perhaps at this very mail.
         """
         try:
             await session.send(await self._message(connection, sealed, mail))
