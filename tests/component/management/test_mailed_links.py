@@ -58,6 +58,7 @@ async def test_a_forgotten_password_is_replaced_once_and_the_user_is_told(pages:
     assert await pages.ask(Recover(link=link, password=PASSWORD)) == NOT_VALID
     (_, notice) = await pages.sent(user["primaryEmail"])
     assert (notice.kind, notice.language, notice.application_id) == ("password-changed", "de", "an-application")
+    assert notice.values == {"link": "/sign-in/forgotten"}
     entry = await pages.entry("RecoverPassword", user["id"])
     assert (entry.key, entry.application_id, entry.token_id) == ("management.user.update", None, "")
     assert (entry.address, entry.user_agent) == (visitor.address, visitor.user_agent)

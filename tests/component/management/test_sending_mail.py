@@ -180,19 +180,20 @@ async def test_a_mail_without_a_text_or_an_address_is_given_up_and_holds_up_none
 @pytest.mark.servers
 async def test_names_reach_neither_headers_nor_markup(mail: MailTenant, server: MailServer) -> None:
     name = "Evil\r\nBcc: eve@evil.test\u2028<script>alert(1)</script>"
-    values = {"link": "/invitation", "organization": name, "inviter": name, "message": f"{name}\n\n.\nQUIT"}
+    message = f"{name}\n\n.\nQUIT"
+    values = {"link": "/invitation", "organization": name, "inviter": name, "message": message, "minutes": "15"}
     invitation = Mail(kind="organization-invitation", recipient='"a,b"@id.test', values=values)
     async with mail.sending(over(server)):
         await mail.queue(invitation, MAIL)
         await mail.emptied()
-    message, _ = server.messages()
+    sent, _ = server.messages()
     assert server.recipients() == ['"a,b"@id.test', "ada@id.test"]
-    assert "Bcc" not in message
-    assert message["Subject"].startswith("Invitation to Evil Bcc: eve@evil.test")
-    html = part(message, "html")
+    assert "Bcc" not in sent
+    assert sent["Subject"].startswith("Invitation to Evil Bcc: eve@evil.test")
+    html = part(sent, "html")
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
-    assert "> .\n> QUIT" in part(message, "plain").replace("\r\n", "\n")
+    assert "> .\n> QUIT" in part(sent, "plain").replace("\r\n", "\n")
 
 
 @pytest.mark.servers
@@ -299,7 +300,7 @@ async def test_a_folder_keeps_mail_for_this_machine_alone(
                 return await browser.get(path, headers=headers)
 
         assert "No mail was sent yet." in (await get("/mail")).text
-        values = {"link": "/invitation?a=1", "organization": "<script>alert(1)</script>"}
+        values = {"link": "/invitation?a=1", "organization": "<script>alert(1)</script>", "minutes": "15"}
         invitation = Mail(kind="organization-invitation", recipient="ada@id.test", values=values)
         async with MailTenant(own, tenant_id=own.tenant_id) as mail:
             await mail.queue(invitation)

@@ -144,6 +144,7 @@ async def test_an_invitation_is_mailed_with_a_new_link_each_time(template: Templ
         "organization": organization["name"],
         "inviter": "Ada Lovelace",
         "message": message["message"],
+        "minutes": "1440",
     }
     path, _, secret = link.partition("?link=")
     assert (path, len(secret)) == ("/sign-in/invitation", 43)
@@ -157,7 +158,7 @@ async def test_an_invitation_is_mailed_with_a_new_link_each_time(template: Templ
     assert (await template.client.post(again, json={})).status_code == 204
     _, second = await mails.to(address)
     assert second.values["link"] != link
-    assert (second.language, set(second.values)) == (None, {"link", "organization", "inviter"})
+    assert (second.language, set(second.values)) == (None, {"link", "organization", "inviter", "minutes"})
 
 
 async def test_an_address_gets_at_most_five_mails_in_an_hour(template: Template, mails: QueuedMail) -> None:

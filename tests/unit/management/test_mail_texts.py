@@ -13,7 +13,7 @@ from management_service.settings import Settings
 
 TEXTS = MailTexts(base_url="https://id.test")
 LOOK = Look("Acme", "#aa0055")
-OPTIONAL = {"inviter": "Grace", "message": "Welcome!\nYours", "minutes": "2880", "link": "/a"}
+OPTIONAL = {"inviter": "Grace", "message": "Welcome!\nYours", "link": "/a"}
 
 
 def mail(kind: MailKind, language: str, **others: str) -> Mail:
@@ -43,6 +43,24 @@ def test_every_text_of_another_language_is_translated() -> None:
             assert TEXTS.text(mail(kind, tag), LOOK).subject != TEXTS.text(mail(kind, "en"), LOOK).subject
 
 
+@pytest.mark.parametrize(
+    ("minutes", "duration"),
+    [
+        (1, "1 minute"),
+        (60, "1 hour"),
+        (119, "119 minutes"),
+        (179, "2 hours"),
+        (1440, "1 day"),
+        (2879, "47 hours"),
+        (10081, "7 days"),
+    ],
+)
+def test_a_duration_has_one_unit_and_is_not_longer_than_the_link_is_valid(minutes: int, duration: str) -> None:
+    values = {"link": "/a", "organization": "Acme", "minutes": str(minutes)}
+    text = TEXTS.text(Mail(kind="organization-invitation", recipient="a@b.test", values=values), LOOK)
+    assert f"valid for {duration}." in text.plain
+
+
 def test_an_unknown_language_gets_the_default() -> None:
     assert MailTexts(base_url="https://id.test", language="de").text(mail("registration", "tlh"), LOOK).language == "de"
     assert set(get_args(get_type_hints(Settings)["mail_language"])) == set(LANGUAGES.by_tag)
@@ -50,7 +68,7 @@ def test_an_unknown_language_gets_the_default() -> None:
 
 def test_names_are_isolated_only_where_the_direction_of_the_text_changes() -> None:
     def subject(organization: str) -> str:
-        values = {"link": "/a", "organization": organization}
+        values = {"link": "/a", "organization": organization, "minutes": "15"}
         return TEXTS.text(Mail(kind="organization-invitation", recipient="a@b.test", values=values), LOOK).subject
 
     assert subject("Acme") == "Invitation to Acme"

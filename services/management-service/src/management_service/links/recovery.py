@@ -16,12 +16,13 @@ from management_service.links.rules import RECOVERY_S, LinkNotValidError, addres
 from management_service.links.store import MailedLinks, OpenedLink
 from management_service.passwords.hashing import Passwords
 from management_service.users.service import Users
-from management_service.users.store import find_user_by_email
+from management_service.users.store import User, find_user_by_email
 
 _log = get_logger(__name__)
 
 _KIND: Final = "password-recovery"
 _PAGE: Final = "/sign-in/recovery"
+_FORGOTTEN: Final = "/sign-in/forgotten"
 _MINUTE_S: Final = 60
 
 
@@ -125,14 +126,19 @@ class PasswordRecovery:
             connection = transaction.connection
             spent = _valid(await self._links.spend(connection, _KIND, value, user_id=user_id))
             await self._users.store_password(transaction, spent.user, password_hash)
-            notice = Mail(
-                kind="password-changed",
-                recipient=spent.user.primary_email or "",
-                language=spent.link.context.language,
-                application_id=spent.link.context.application_id,
-                user_id=spent.user.id,
-            )
-            await self._mail.queue(connection, notice)
+            await self._mail.queue(connection, password_changed(spent.user, spent.link.context))
+
+
+def password_changed(user: User, context: LinkContext) -> Mail:
+    """Return the mail that tells a user of a new password, with the way to another one."""
+    return Mail(
+        kind="password-changed",
+        recipient=user.primary_email or "",
+        language=context.language,
+        application_id=context.application_id,
+        user_id=user.id,
+        values={"link": _FORGOTTEN},
+    )
 
 
 def _valid(opened: OpenedLink) -> OpenedLink:

@@ -18,10 +18,10 @@ LANGUAGES: Final = Languages(CATALOGUES)
 
 VALUES: Final[dict[MailKind, tuple[str, ...]]] = {
     "password-recovery": ("link", "minutes"),
-    "password-changed": (),
+    "password-changed": ("link",),
     "email-verification": ("link", "minutes"),
     "email-changed": ("address",),
-    "organization-invitation": ("link", "organization"),
+    "organization-invitation": ("link", "minutes", "organization"),
     "registration": ("link", "minutes"),
     "already-registered": ("link",),
 }

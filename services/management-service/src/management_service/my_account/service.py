@@ -12,8 +12,8 @@ from identity_common.outbox.mail import MailOutbox
 from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
-from identity_common.wire.mail import Mail
 from management_service.impersonations.stories import ImpersonationStory
+from management_service.links.recovery import password_changed
 from management_service.links.verification import EmailVerifications
 from management_service.my_account import rules
 from management_service.my_account.store import find_names
@@ -152,19 +152,9 @@ class MyAccounts:
                 raise _wrong_password()
             await self._users.store_password(transaction, user, password_hash)
             if user.primary_email is not None:
-                await self._mail.queue(transaction.connection, _notice(_context(caller, user), user))
+                await self._mail.queue(transaction.connection, password_changed(user, _context(caller, user)))
 
 
 def _context(caller: Caller, user: User) -> LinkContext:
     """Return how mail to a person speaks: in their language, for the application at which they changed something."""
     return LinkContext(language=rules.shown_profile(user.profile).locale, application_id=caller.application_id)
-
-
-def _notice(context: LinkContext, user: User) -> Mail:
-    return Mail(
-        kind="password-changed",
-        recipient=user.primary_email or "",
-        language=context.language,
-        application_id=context.application_id,
-        user_id=user.id,
-    )

@@ -27,6 +27,7 @@ from template_service.organization_invitations.store import InvitationWithRoles,
 LINK_PATH: Final = "/sign-in/invitation"
 
 _KIND: Final = "organization-invitation"
+_MINUTE_MS: Final = 60_000
 
 
 def link_sha256(link: str) -> str:
@@ -280,7 +281,8 @@ class OrganizationInvitations:
         rules.require_mailable(invitation, now=now, sent=sent)
         sha256 = link_sha256(link)
         opened = await store.store_link(connection, self._tenant_id, invitation.id, sha256, now=now)
-        values = {"link": f"{LINK_PATH}?link={link}", "organization": opened.organization}
+        minutes = -(-(invitation.expires_at - now) // _MINUTE_MS)
+        values = {"link": f"{LINK_PATH}?link={link}", "organization": opened.organization, "minutes": str(minutes)}
         if opened.inviter:
             values["inviter"] = opened.inviter
         if message.message:
