@@ -98,6 +98,7 @@ async def test_a_person_without_an_account_chooses_a_password_and_is_a_member(wo
     page = invited.opened()
     assert (page.status_code, heading(page)) == (200, f"Join {invited.organization.name}")
     assert invited.address in page.text
+    assert all(" type=" in each for each in re.findall("<input[^>]*>", page.text))  # the style goes by it
     assert page.headers["Referrer-Policy"] == "no-referrer"
     for refused, values in (
         ("differ", {"name": "Bob", "password": PASSWORD, "repeated": "x"}),
@@ -113,6 +114,7 @@ async def test_a_person_without_an_account_chooses_a_password_and_is_a_member(wo
     assert (user.name, user.is_email_verified) == ("Bob <b>", True)
     assert (invited.membership(), invited.status()) == ({user.id: [invited.role.id]}, "Accepted")
     assert INVITATION not in invited.person.browser.cookies
+    assert '<a class="button" href="/account">' in done.text
     gone = invited.opened()
     assert (gone.status_code, heading(gone)) == (400, "This link is not valid")
     assert invited.person.send(page, name="Eve", password=PASSWORD, repeated=PASSWORD).status_code == 400

@@ -83,7 +83,8 @@ class InvitationPages:
         joined = await self._links.ask(question, Joined)
         if isinstance(joined, Refused):
             return await self._show(browser, link, name=name, problem=joined.reason)
-        shown = page("invitation_accepted.html", browser.language(browser.query()), organization=joined.organization)
+        language, organization = browser.language(browser.query()), joined.organization
+        shown = page("invitation_accepted.html", language, organization=organization, sign_in=None)
         shown.cookies.append(self._pages.cookies.clear(INVITATION))
         return shown
 
