@@ -104,6 +104,27 @@ def test_the_policy_with_curl(world: World, run_directory: Path, tmp_path: Path)
 
 
 @pytest.mark.heavy
+def test_registration_with_curl(world: World, run_directory: Path, tmp_path: Path) -> None:
+    write_code("sign-up.md", tmp_path)
+    try:
+        answer = json.loads(run(["sh", "-e", tmp_path / "register.sh"], settings(run_directory)))
+    finally:
+        world.management.sign_in_policy.update(registration=None, registration_domains=None)
+        world.caught_up()
+    assert (answer["registration"], answer["registrationDomains"]) == ("domains", ["example.com"])
+
+
+@pytest.mark.heavy
+def test_an_invitation_with_curl(world: World, run_directory: Path, tmp_path: Path) -> None:
+    write_code("sign-up.md", tmp_path)
+    answer = json.loads(run(["sh", "-e", tmp_path / "invite.sh"], settings(run_directory)))
+    invitation = world.management.organization_invitations.get(answer["id"])
+    assert (invitation.invitee, invitation.status) == ("ada@example.com", "Pending")
+    assert invitation.message_sent_at is not None
+    assert [role.name for role in invitation.organization_roles] == [f"reader of {invitation.organization_id}"]
+
+
+@pytest.mark.heavy
 @pytest.mark.usefixtures("world")
 def test_events_with_nats_py(run_directory: Path, tmp_path: Path) -> None:
     write_code("events.md", tmp_path)
