@@ -21,6 +21,7 @@ LISTS = (
     "roles/{role}/users",
     "roles/{machine_role}/applications",
     "configs/jwt-customizer/access-token/versions",
+    "mail/failures",
 )
 WITH_MORE = {"/api/users/{user_id}/effective-permissions"}
 """Pages with something besides; ``common/test_effective_permissions.py`` counts its statements."""
@@ -56,6 +57,7 @@ async def ids(management: Management) -> dict[str, str]:
     for role in roles["MachineToMachine"]:
         await management.client.post(f"/api/roles/{role}/applications", json={"applicationIds": applications})
     await save_versions(management)
+    await give_mail_up(management)
     return {
         "user": user,
         "application": application,
@@ -77,6 +79,19 @@ async def save_versions(management: Management) -> None:
         INSERT INTO claims_function_versions
         SELECT $1, 'access-token', number, 'the script', '', '{}', NULL, NULL, false, 0, 'application', NULL
         FROM generate_series(1, $2::integer) AS number ON CONFLICT DO NOTHING
+        """,
+        management.tenant_id,
+        ITEMS,
+    )
+
+
+async def give_mail_up(management: Management) -> None:
+    """Store mail that was given up, as the sender does after a day."""
+    await management.database.execute(
+        """
+        INSERT INTO mail_failures (tenant_id, id, kind, reason, recipient, answer, occurred_at)
+        SELECT $1, 'mail-' || number, 'registration', 'expired', 'ada@id.test', '', extract(epoch FROM now()) * 1000
+        FROM generate_series(1, $2::integer) AS number
         """,
         management.tenant_id,
         ITEMS,

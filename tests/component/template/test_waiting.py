@@ -335,6 +335,7 @@ async def own_replica(template: Template, tmp_path_factory: pytest.TempPathFacto
         "DATABASE_URL": template.settings.database_url,
         "REDIS_URL": template.settings.redis_url,
         "NATS_URL": template.settings.nats_url,
+        "MAIL_KEYS": ",".join(template.settings.mail_keys),
     }
     process = ServiceProcess("template_service", environment, tmp_path_factory.mktemp("replica") / "template.log")
     try:

@@ -7,9 +7,9 @@ from tests.unit.sdk.operations.rows import Row
 
 ROWS: list[Row] = [
     (
-        lambda c: c.mail.failures(search="ada"),
+        lambda c: c.mail.failures(),
         "GET",
-        "/api/mail/failures?q=ada&page_size=100",
+        "/api/mail/failures",
         None,
         [
             {"id": "m1", "kind": "registration", "reason": "refused", "recipient": "ada@id.test", "userId": None}
