@@ -331,7 +331,8 @@ class TestImpersonations:
         stack, person = world.stack, Administrator(world.stack, name="Ada Lovelace")
         asked = stack.management.subject_tokens.create(person.user_id, {"reason": "She asked for <b>help</b>."})
         stack.exchange(asked.token, scope=["openid"])
-        eventually(lambda: any(stack.management.impersonations.list(user_id=person.user_id)))
+        listed = stack.management.impersonations.list(user_id=person.user_id)
+        eventually(lambda: any(each.context.reason and each.exchanged_at for each in listed))
         for path in (ACCOUNT, self.PATH):
             assert "She asked for &lt;b&gt;help&lt;/b&gt;." in person.opens(path).text
         page = person.opens(self.PATH)

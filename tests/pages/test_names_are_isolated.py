@@ -143,7 +143,8 @@ def test_on_the_account_page(world: World) -> None:
     management.users.update(consenting.user_id, name=name_of("person"))
     context = {"reason": name_of("reason"), "ticketId": name_of("ticket")}
     world.stack.exchange(management.subject_tokens.create(consenting.user_id, context).token, scope=["openid"])
-    eventually(lambda: any(management.impersonations.list(user_id=consenting.user_id)))
+    listed = management.impersonations.list(user_id=consenting.user_id)
+    eventually(lambda: any(each.context.reason and each.exchanged_at for each in listed))
     person = Administrator(world.stack)
     person.username = consenting.username
     seen = crawled(person, [ACCOUNT], [ACCOUNT])
