@@ -457,6 +457,15 @@ async def test_a_link_is_accepted_once_by_the_account_with_its_address(template:
     assert (shown["status"], shown["acceptedUserId"]) == ("Accepted", user)
 
 
+async def test_an_address_that_only_compares_equal_is_not_invited(template: Template) -> None:
+    """The letter \u00df folds to ss: each of the two domains may be another person's."""
+    address = f"{unique('ada')}@strasse.test"
+    await invited(template, address)
+    async with Asked(template) as ask:
+        for email, expected in ((address.upper(), True), (address.replace("strasse", "stra\u00dfe"), False)):
+            assert await ask(IsInvited(email=email)) == Invited(is_invited=expected), email
+
+
 async def test_a_link_ends_when_another_is_mailed_and_with_its_invitation(
     template: Template, mails: QueuedMail
 ) -> None:

@@ -15,7 +15,6 @@ from sqlalchemy import (
     bindparam,
     cast,
     delete,
-    exists,
     func,
     insert,
     select,
@@ -25,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common.email_addresses import is_same_mailbox
 from identity_common.failures import duplicate
 from identity_common.paging import Page
 from identity_common.search import identity_key
@@ -113,8 +113,10 @@ _EXPIRE: Final = (
     )
     .values(status="Expired", link_sha256=None)
 )
-_IS_INVITED: Final = select(
-    exists().where(
+_PENDING_INVITEES: Final = (
+    select(_INVITATIONS.invitee)
+    .distinct()
+    .where(
         _INVITATIONS.tenant_id == _TENANT,
         _INVITATIONS.invitee_key == bindparam("key", type_=Text),
         _INVITATIONS.status == "Pending",
@@ -245,7 +247,8 @@ async def store_link(
 async def is_invited(connection: AsyncConnection, tenant_id: str, address: str, *, now: int) -> bool:
     """Return whether an e-mail address has a pending invitation."""
     values = {"tenant": tenant_id, "key": identity_key(address), "now": now}
-    return bool(await connection.scalar(_IS_INVITED, values))
+    invitees = await connection.scalars(_PENDING_INVITEES, values)
+    return any(is_same_mailbox(invitee, address) for invitee in invitees)
 
 
 async def delete_invitation(connection: AsyncConnection, tenant_id: str, invitation_id: str) -> bool:
