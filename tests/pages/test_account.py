@@ -24,6 +24,8 @@ from tests.support.world import World
 FORMS = sorted({each.path for area in _ACCOUNT for each in area.declared if each.is_form})
 PAGES = sorted({each.path for area in _ACCOUNT for each in area.declared if not each.is_form and "{" not in each.path})
 ANOTHER = "another password of theirs"
+NOT_YOURS = {"currentPassword": "Das ist nicht Ihr Passwort."}
+LENGTH = {"password": "Das Passwort muss 8 bis 256 Zeichen haben."}
 
 
 @pytest.fixture
@@ -137,10 +139,14 @@ class TestTheProfile:
 
     def test_what_the_api_refuses_stands_beside_its_field(self, person: Administrator) -> None:
         taken = person.stack.credentials.administrator.username
+        person.browser.headers["Accept-Language"] = "de"
         refused = person.sends(person.opens(f"{ACCOUNT}/edit"), name="Typed", username=taken)
-        assert (refused.status_code, list(errors(refused))) == (422, ["username"])
+        assert (refused.status_code, errors(refused)) == (422, {"username": "Dieser Benutzername ist vergeben."})
         refused = person.sends(person.opens(f"{ACCOUNT}/edit"), username="")
-        assert (refused.status_code, list(errors(refused))) == (422, ["username"])
+        assert (refused.status_code, errors(refused)) == (
+            422,
+            {"username": "Damit melden Sie sich an: Etwas muss bleiben."},
+        )
         refused = person.sends(person.opens(f"{ACCOUNT}/edit"), name="x" * 100_000)
         assert (refused.status_code, list(errors(refused))) == (400, ["name"])
         assert person.stack.management.users.get(person.user_id).name == "Ada Lovelace"
@@ -173,19 +179,28 @@ class TestThePassword:
     @pytest.mark.parametrize(
         ("typed", "status", "wrong"),
         [
-            ({"currentPassword": "not this one", "password": ANOTHER, "repeated": ANOTHER}, 422, "currentPassword"),
-            ({"currentPassword": "", "password": ANOTHER, "repeated": ANOTHER}, 422, "currentPassword"),
-            ({"currentPassword": PASSWORD, "password": ANOTHER, "repeated": PASSWORD}, 422, "repeated"),
-            ({"currentPassword": PASSWORD, "password": PASSWORD, "repeated": PASSWORD}, 422, "password"),
-            ({"currentPassword": PASSWORD, "password": "short", "repeated": "short"}, 400, "password"),
-            ({"currentPassword": PASSWORD, "password": "x" * 9000, "repeated": "x" * 9000}, 400, "password"),
+            ({"currentPassword": "not this one", "password": ANOTHER, "repeated": ANOTHER}, 422, NOT_YOURS),
+            ({"currentPassword": "", "password": ANOTHER, "repeated": ANOTHER}, 422, NOT_YOURS),
+            (
+                {"currentPassword": PASSWORD, "password": ANOTHER, "repeated": PASSWORD},
+                422,
+                {"repeated": "Die beiden Passwörter sind verschieden."},
+            ),
+            (
+                {"currentPassword": PASSWORD, "password": PASSWORD, "repeated": PASSWORD},
+                422,
+                {"password": "Das ist Ihr jetziges Passwort."},
+            ),
+            ({"currentPassword": PASSWORD, "password": "short", "repeated": "short"}, 400, LENGTH),
+            ({"currentPassword": PASSWORD, "password": "x" * 9000, "repeated": "x" * 9000}, 400, LENGTH),
         ],
     )
     def test_what_is_wrong_changes_nothing_and_no_password_is_shown_again(
-        self, person: Administrator, typed: dict[str, str], status: int, wrong: str
+        self, person: Administrator, typed: dict[str, str], status: int, wrong: dict[str, str]
     ) -> None:
+        person.browser.headers["Accept-Language"] = "de"
         answer = person.sends(person.opens(self.PATH), **typed)
-        assert (answer.status_code, list(errors(answer))) == (status, [wrong])
+        assert (answer.status_code, errors(answer)) == (status, wrong)
         assert PASSWORD not in answer.text
         assert ANOTHER not in answer.text
         assert is_signed_in(person)
