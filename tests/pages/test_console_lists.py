@@ -96,6 +96,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/claims/{kind:str}/versions/{number:str}": "",
         "/impersonations": "",
         "/impersonations/policy": "",
+        "/settings/sign-in": "",
         "/organizations": "",
         "/organizations/{organization_id:str}": organization,
         "/organizations/{organization_id:str}/invitations": organization,
