@@ -157,7 +157,7 @@ async def test_what_is_not_an_address_gets_no_mail(pages: Pages, address: str) -
 
 
 async def test_mail_goes_to_the_stored_address_and_not_to_one_that_compares_equal(pages: Pages) -> None:
-    """The Kelvin sign folds to k: whoever registers the domain that it is typed with must not get the mail."""
+    """The Kelvin sign folds to k: the owner of the domain that it is typed with must not get the mail."""
     user = await pages.user(primaryEmail=f"{unique('ada')}@kelvin.test")
     typed = user["primaryEmail"].replace("kelvin", "\u212aelvin")
     assert await pages.ask(RequestRecovery(address=typed)) == SENT

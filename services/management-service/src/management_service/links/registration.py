@@ -185,7 +185,7 @@ class Registration:
 
 
 def _notice(policy: SignInPolicy, user: User, context: LinkContext) -> Mail:
-    """Return the mail that tells a user that somebody wanted to register with the address of the account."""
+    """Return the mail that tells a user of an attempt to register with the address of the account."""
     return Mail(
         kind="already-registered",
         recipient="" if policy.registration == "off" else user.primary_email or "",
