@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+import msgspec
+from redis import Redis
 
+from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import client_credentials
 from tests.support.forger import Forger
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
+from token_service.sign_in.sessions import Session
 
 _names = (f"fuzz-{number}" for number in itertools.count())
 _OF_CLAIMS_FUNCTIONS = {"kind": "access-token", "version_number": "1"}
@@ -149,6 +153,8 @@ class FuzzedSystem:
             found["log_id"] = self._log_id()
         if "impersonation_id" in names:
             found["impersonation_id"] = self._impersonation_id()
+        if "session_id" in names:
+            found["session_id"] = self._session_id(found.get("user_id", ""))
         unknown = names - found.keys() - {"scope_id"}  # the path of a role's scope does not name its resource
         assert not unknown, f"{path}: how is one made?"
         self._relate(found)
@@ -166,6 +172,15 @@ class FuzzedSystem:
         found = begun.headers["Impersonation-Id"]
         eventually(lambda: self._http.get(f"/api/impersonations/{found}").status_code == 200)
         return str(found)
+
+    def _session_id(self, user_id: str) -> str:
+        """Store a session, as a sign-in does, and return its id."""
+        now, settings = int(time.time() * 1000), self._stack.token_settings
+        session = Session(id=new_id(), user_id=user_id, signed_in_at=now, secret_sha256="", created_at=now)
+        with Redis.from_url(settings.redis_url) as store:
+            key = f"identity:{settings.tenant_id}:session:{session.id}"
+            store.set(key, msgspec.json.encode(session), ex=3600)
+        return session.id
 
     def _ensure_claims_function(self) -> None:
         """Save a function, unless one is active."""
