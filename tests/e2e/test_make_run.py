@@ -55,7 +55,7 @@ class Running:
             text=True,
         )
         assert self.process.stdout is not None
-        self.printed = [self.process.stdout.readline() for _ in range(6)]
+        self.printed = [self.process.stdout.readline() for _ in range(7)]
 
     def stop(self) -> str:
         """Stop it; return what it printed after these lines."""
@@ -78,6 +78,7 @@ def test_it_prints_where_everything_is(running: Running) -> None:
         f"Stead is ready: {running.base_url}\n"
         "  credentials   .local/credentials.json, .local/credentials.env (readable by you alone)\n"
         f"  console       {running.base_url}/console (as administrator; the password is in these files)\n"
+        f"  mail          {running.base_url}/mail (kept here unless SMTP_URL is set)\n"
         "  try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)\n"
         "  log           .local/log/services.log\n"
         "  stop          Ctrl-C; the data stays in .local\n"
@@ -127,6 +128,7 @@ def test_the_page_says_where_everything_is(running: Running) -> None:
             "/account",
             "/api/reference",
             "/api/swagger.json",
+            "/mail",
             "/oidc/.well-known/openid-configuration",
             "/health/ready",
             "/metrics",
@@ -177,6 +179,7 @@ def test_the_log_says_version_address_and_changed_settings_but_no_secret(running
         "ENVIRONMENT": "development",
         "ALLOW_HTTP_LOOPBACK_REDIRECTS": "True",
         "CONSOLE_CREDENTIALS": str(running.directory / "console"),
+        "MAIL_FOLDER": str(running.directory / "mail"),
         **SETTINGS,
     }
     secrets = json.loads((running.directory / "secrets.json").read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Final
@@ -92,6 +93,9 @@ class Objects:
         management.organizations.add_users(organization, [person.user_id])
         management.organizations.assign_user_roles(organization, person.user_id, [organization_role])
         management.organizations.add_applications(organization, [machine])
+        invitation = management.organization_invitations.create(
+            organization, f"{mark}@id.test", expires_at=int((time.time() + 3600) * 1000), send=False
+        )
         management.custom_claims.save(SCRIPTED, SCRIPT)
         subject_token = management.subject_tokens.create(person.user_id)
         stack.exchange(subject_token.token, scope=["openid"])
@@ -99,6 +103,7 @@ class Objects:
         self.ids = {
             "user_id": person.user_id,
             "organization_id": organization,
+            "invitation_id": invitation.id,
             "application_id": machine,
             "resource_id": resource,
             "scope_id": scope,

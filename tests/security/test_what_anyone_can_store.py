@@ -327,6 +327,7 @@ def test_the_counts_themselves(world: World, spa: Client, address: str, counted:
         for _ in range(PENDING + MORE):
             person.authorize(spa)
             person.browser.get(CONSOLE)
+            person.browser.get("/account")
         for client_id in (spa.id, "invented"):
             for _ in range(ATTEMPTS + MORE):
                 person.browser.post("/oidc/token/revocation", data={"token": "x"}, auth=(client_id, "wrong"))
