@@ -174,7 +174,7 @@ class RegistrationPages:
         return done
 
     async def _signed_in(self, browser: Browser, registered: Registered, way_back: WayBack) -> Response[str] | None:
-        """Sign in and go on, if a sign-in waits in this browser; else None: elsewhere, a link alone signs nobody in."""
+        """Sign in and go on, if a sign-in waits in this browser; else None: elsewhere, a link alone is no sign-in."""
         if way_back.sign_in is None:
             return None
         try:
