@@ -197,7 +197,7 @@ PUBLISHED = (
     *("identity.default.role.1", "identity-internal.default.user.1", "identity-rpc.default.password-check"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
-    *("identity-rpc.default.search", "identity-rpc.default.account-links"),
+    *("identity-rpc.default.search", "identity-rpc.default.account-links", "identity-rpc.default.factors"),
     *("identity-rpc.default.organization-invitations", "identity-rpc.default.mail-sending"),
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("_INBOX.1.2", "_INBOX_management.1.2", "_INBOX_template.1.2", "_INBOX_token.1.2", "anything"),
@@ -230,7 +230,7 @@ SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-rpc.default.organization-grants", "identity-rpc.default.organization-names"),
-    *("identity-rpc.default.search", "identity-rpc.default.account-links"),
+    *("identity-rpc.default.search", "identity-rpc.default.account-links", "identity-rpc.default.factors"),
     *("identity-rpc.default.organization-invitations", "identity-rpc.default.mail-sending"),
     *("identity-relay.default.management", "identity-relay.default.template"),
     *("$JS.API.>", ">", "identity-audit.>", "identity-audit.default.management"),
@@ -299,7 +299,7 @@ class TestNats:
             {
                 *("_INBOX_management.>", "identity-relay.default.management"),
                 *("identity-rpc.default.password-check", "identity-rpc.default.account-links"),
-                "identity-rpc.default.mail-sending",
+                *("identity-rpc.default.factors", "identity-rpc.default.mail-sending"),
             },
         )
         assert await self.allowed(addresses.template_nats_url) == (
@@ -318,6 +318,7 @@ class TestNats:
         assert await self.allowed(addresses.token_nats_url) == (
             {
                 *("identity-rpc.default.password-check", "identity-rpc.default.account-links"),
+                "identity-rpc.default.factors",
                 *(*STREAMS_OF_ALL, *CONSUMING_STATE, *CONSUMING_EVENTS),
                 *("identity-audit.default.exchanges", "identity-audit.default.token", CREATING_AUDIT),
             },
@@ -369,6 +370,7 @@ class TestNats:
             for asking, answering, kind in (
                 (token, management, "password-check"),
                 (token, management, "account-links"),
+                (token, management, "factors"),
                 (management, token, "claims-function"),
                 (template, management, "mail-sending"),
                 (management, template, "members"),

@@ -98,11 +98,16 @@ class OrganizationRoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defa
 
 
 class OrganizationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """An organization."""
+    """An organization.
+
+    Attributes:
+        is_mfa_required: Whether people's tokens for it need a sign-in with a second factor.
+    """
 
     id: str
     deleted: bool = False
     name: str = ""
+    is_mfa_required: bool = False
 
 
 class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -85,7 +85,8 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         ),
         subscribe=(
             *("_INBOX_management.>", "identity-relay.*.management"),
-            *("identity-rpc.*.password-check", "identity-rpc.*.account-links", "identity-rpc.*.mail-sending"),
+            *("identity-rpc.*.password-check", "identity-rpc.*.account-links", "identity-rpc.*.factors"),
+            "identity-rpc.*.mail-sending",
         ),
         allow_responses=True,  # answers to the other services go to the inbox of the asking service
     ),
@@ -108,7 +109,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     ),
     "token": NatsPermissions(
         publish=(
-            *("identity-rpc.*.password-check", "identity-rpc.*.account-links"),
+            *("identity-rpc.*.password-check", "identity-rpc.*.account-links", "identity-rpc.*.factors"),
             *(*_STREAMS, *_consuming(STREAM_STATE), *_consuming(STREAM_EVENTS)),
             *("identity-audit.*.exchanges", "identity-audit.*.token", _AUDIT_STREAM, _NOT_VALID),
         ),

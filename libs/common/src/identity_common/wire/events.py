@@ -10,9 +10,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from identity_common.authentication import FactorKind
 from identity_common.revisions import Source
 from identity_common.wire.claims_function import TokenKind
 from stead.event_types import PUBLIC_PREFIX, CloudEvent, subject_of
+from stead.verify.acr import Level
 
 STREAM_INTERNAL: Final = "IDENTITY_INTERNAL"
 STREAM_EVENTS: Final = "IDENTITY_EVENTS"
@@ -26,6 +28,7 @@ ApplicationType = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
 RoleType = Literal["User", "MachineToMachine"]
 HolderKind = Literal["user", "application"]
 RegistrationMode = Literal["off", "invited", "domains", "open"]
+SecondFactorMode = Literal["off", "optional", "required"]
 NarrowedKind = Literal["scope", "user", "application"]
 SecretMethod = Literal["client_secret_basic", "client_secret_post"]
 
@@ -73,6 +76,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         has_password: Returned by template-service with the members of an organization.
         is_suspended: A suspended user gets no tokens, and existing ones are refused.
         tokens_valid_after: Milliseconds; tokens issued before are refused (suspension, password change).
+        second_factors: Kinds of the second factors that the user has set up, sorted.
         custom_data: Free-form, at most 64 KiB of JSON.
         profile: Free-form, at most 64 KiB of JSON.
     """
@@ -88,6 +92,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     has_password: bool = False
     is_suspended: bool = False
     tokens_valid_after: int = 0
+    second_factors: tuple[FactorKind, ...] = ()
     custom_data: msgspec.Raw = msgspec.Raw(b"{}")
     profile: msgspec.Raw = msgspec.Raw(b"{}")
     created_at: int = 0
@@ -119,6 +124,7 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``.
         token_endpoint_auth_method: How a Traditional application authenticates (RFC 7591 section 2).
         require_pkce: Whether its authorization requests need a code challenge; false for first-party Traditional only.
+        minimum_acr: How strongly its users must have signed in; None for the tenant's policy alone.
         logo_uri: Shown on the pages for signing in.
         primary_color: Of the buttons there: ``#rrggbb``, legible under and on white.
     """
@@ -137,6 +143,7 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     always_issue_refresh_token: bool = False
     token_endpoint_auth_method: SecretMethod = "client_secret_basic"  # noqa: S105 - a method
     require_pkce: bool = True
+    minimum_acr: Level | None = None
     redirect_uris: tuple[str, ...] = ()
     post_logout_redirect_uris: tuple[str, ...] = ()
     cors_allowed_origins: tuple[str, ...] = ()
@@ -222,10 +229,14 @@ class ImpersonationPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_d
     Attributes:
         require_actor: Whether an exchange needs an actor token.
         excluded_role_ids: Sorted ids of the API roles whose holders cannot be impersonated.
+        actor_max_age_s: How long ago an actor may have signed in, seconds; None for any time.
+        actor_acr: How strongly an actor must have signed in; None for any sign-in.
     """
 
     require_actor: bool = False
     excluded_role_ids: tuple[str, ...] = ()
+    actor_max_age_s: int | None = None
+    actor_acr: Level | None = None
 
 
 class SignInPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -233,9 +244,12 @@ class SignInPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     Attributes:
         registration: Whether the sign-in page offers to register; which addresses may, management-service judges.
+        second_factor: ``off``: none can be set up, and none is asked for unless something else demands it;
+            ``optional``: it is asked for where one is set up; ``required``: every sign-in needs one.
     """
 
     registration: RegistrationMode = "off"
+    second_factor: SecondFactorMode = "optional"
 
 
 class ClaimsFunctionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

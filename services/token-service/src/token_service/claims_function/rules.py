@@ -14,6 +14,7 @@ RESERVED: Final = frozenset(
     {
         "iss", "sub", "aud", "exp", "iat", "nbf", "jti", "scope", "client_id", "act", "may_act", "organization_id",
         "gty", "cnf", "sid", "nonce", "at_hash", "auth_time", "acr", "amr", "azp", "pv", "iat_ms",
+        "actor_authentication",
         "authorization_details", "scp", "sub_id", "c_hash", "s_hash", "active", "token_type", "username", "events",
     }
 )  # fmt: skip
