@@ -6,6 +6,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
+from identity_common.bus.sealed_responder import sealed_responder
 from identity_common.email_addresses import is_email_address
 from identity_common.failures import Conflict, TemporarilyUnavailable
 from identity_common.names import canonical_name, name_problem
@@ -35,7 +36,6 @@ from identity_common.wire.account_links import (
     RequestRegistration,
     Unavailable,
 )
-from identity_common.wire.sealed_requests import UnreadableMessageError
 from management_service.links.auditing import audit_visitor
 from management_service.links.invitations import InvitedAccounts, NotJoinedError
 from management_service.links.recovery import PasswordRecovery
@@ -82,49 +82,44 @@ class AccountLinkAnswers:
 
     def responder(self, bus: Bus) -> Responder:
         """Return the responder to the requests on the bus."""
-
-        def unavailable(request: bytes) -> bytes:
-            return self._requests.seal_answer(Unavailable(), sealed_question=request)
-
-        return Responder(
+        return sealed_responder(
             bus,
-            self._requests.subject,
+            self._requests,
             self._reply,
-            unavailable=unavailable,
+            unavailable=Unavailable(),
             name="account-links",
             log=_log,
-            failed="account-links.unavailable",
             expected=(SQLAlchemyError, TemporarilyUnavailable, OSError),
             at_once=_AT_ONCE,
         )
 
-    async def answer(self, question: Question) -> Answer:
-        """Return the reply to a request.
-
-        Raises:
-            Busy: Too many passwords are being hashed.
-            sqlalchemy.exc.SQLAlchemyError, StoreUnavailable, OSError: A store does not answer.
-        """
+    async def _reply(self, question: Question, _: float) -> Answer:
         try:
-            match question:
-                case ReadOffers():
-                    return Offers(is_mail_sent=self._is_mail_sent)
-                case RequestRecovery():
-                    return await self._request_link(self._recovery, question, lifetime_s=RECOVERY_S)
-                case ReadRecovery():
-                    return _found(await self._recovery.find(question.link))
-                case Recover():
-                    return await self._recover(question)
-                case ReadVerification():
-                    return _found(await self._verifications.find(question.link))
-                case ConfirmAddress():
-                    return await self._confirm_address(question)
-                case RequestRegistration() | ReadRegistration() | Register():
-                    return await self._answer_registration(question)
-                case ReadInvitation() | JoinOrganization():
-                    return await self._answer_invitation(question)
+            return await self._answer(question)
         except LinkNotValidError:
             return Refused(reason="link-not-valid")
+        except Busy as busy:
+            _log.warning("account-links.busy", delay_s=busy.retry_after_s)
+            return Unavailable(retry_after_s=busy.retry_after_s)
+
+    async def _answer(self, question: Question) -> Answer:
+        match question:
+            case ReadOffers():
+                return Offers(is_mail_sent=self._is_mail_sent)
+            case RequestRecovery():
+                return await self._request_link(self._recovery, question, lifetime_s=RECOVERY_S)
+            case ReadRecovery():
+                return _found(await self._recovery.find(question.link))
+            case Recover():
+                return await self._recover(question)
+            case ReadVerification():
+                return _found(await self._verifications.find(question.link))
+            case ConfirmAddress():
+                return await self._confirm_address(question)
+            case RequestRegistration() | ReadRegistration() | Register():
+                return await self._answer_registration(question)
+            case ReadInvitation() | JoinOrganization():
+                return await self._answer_invitation(question)
 
     async def _answer_invitation(
         self, question: ReadInvitation | JoinOrganization
@@ -194,19 +189,6 @@ class AccountLinkAnswers:
         except Conflict:
             return Refused(reason="address-in-use")
         return Registered(user_id=account.user_id, revision=account.revision, context=account.context)
-
-    async def _reply(self, request: bytes, _: float) -> bytes | None:
-        try:
-            question = self._requests.open_question(request)
-        except UnreadableMessageError as error:
-            _log.error("account-links.unreadable", reason=str(error))
-            return None  # the sender has other keys and could not read the reply, or the request is too old
-        try:
-            answer = await self.answer(question)
-        except Busy as busy:
-            _log.warning("account-links.busy", delay_s=busy.retry_after_s)
-            answer = Unavailable(retry_after_s=busy.retry_after_s)
-        return self._requests.seal_answer(answer, sealed_question=request)
 
 
 def _found(opened: OpenedLink) -> LinkFound:

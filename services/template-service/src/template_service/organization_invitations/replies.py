@@ -7,6 +7,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
+from identity_common.bus.sealed_responder import sealed_responder
 from identity_common.failures import Conflict, NotFound, NotYetThere, TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.organization_invitations import (
@@ -22,7 +23,6 @@ from identity_common.wire.organization_invitations import (
     Refused,
     Unavailable,
 )
-from identity_common.wire.sealed_requests import UnreadableMessageError
 from template_service.organization_invitations.rules import NOT_PENDING
 from template_service.organization_invitations.service import OrganizationInvitations
 
@@ -47,28 +47,18 @@ class InvitationReplies:
 
     def responder(self, bus: Bus) -> Responder:
         """Return the responder to the requests on the bus."""
-
-        def unavailable(request: bytes) -> bytes:
-            return self._requests.seal_answer(Unavailable(), sealed_question=request)
-
-        return Responder(
+        return sealed_responder(
             bus,
-            self._requests.subject,
-            self._reply,
-            unavailable=unavailable,
+            self._requests,
+            self._answer,
+            unavailable=Unavailable(),
             name="organization-invitations",
             log=_log,
-            failed="organization-invitations.unavailable",
             expected=(SQLAlchemyError, TemporarilyUnavailable, NotYetThere, OSError),
             at_once=_AT_ONCE,
         )
 
-    async def answer(self, question: Question) -> Answer:
-        """Return the reply to a request.
-
-        Raises:
-            sqlalchemy.exc.SQLAlchemyError, TemporarilyUnavailable, OSError: The database or the bus does not answer.
-        """
+    async def _answer(self, question: Question, _: float) -> Answer:
         match question:
             case FindInvitation():
                 return await self._find(question)
@@ -97,14 +87,6 @@ class InvitationReplies:
         except Conflict as failure:
             return Refused(reason="link-not-valid" if failure.code == NOT_PENDING else "account-not-accepted")
         return InvitationAccepted(organization=opened.organization)
-
-    async def _reply(self, request: bytes, _: float) -> bytes | None:
-        try:
-            question = self._requests.open_question(request)
-        except UnreadableMessageError as error:
-            _log.error("organization-invitations.unreadable", reason=str(error))
-            return None  # the sender has other keys and could not read the reply, or the request is too old
-        return self._requests.seal_answer(await self.answer(question), sealed_question=request)
 
 
 def _audit(question: AcceptInvitation, invitation_id: str) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
+from identity_common.bus.sealed_responder import sealed_responder
 from identity_common.failures import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
@@ -37,7 +38,6 @@ from identity_common.wire.claims_function import (
     TestScript,
     Unavailable,
 )
-from identity_common.wire.sealed_requests import UnreadableMessageError
 from token_service.claims_function.context import call_data
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
@@ -81,17 +81,16 @@ class ClaimsFunctionAnswers:
     def responder(self, bus: Bus) -> Responder:
         """Return the responder to the requests on the bus."""
 
-        def unavailable(request: bytes) -> bytes:
-            return self._requests.seal_answer(Unavailable(), sealed_question=request)
+        async def answer(question: Question, arrived: float) -> Answer:
+            return await self.answer(question, deadline=arrived + REPLY_TIMEOUT_S)
 
-        return Responder(
+        return sealed_responder(
             bus,
-            self._requests.subject,
-            self._reply,
-            unavailable=unavailable,
+            self._requests,
+            answer,
+            unavailable=Unavailable(),
             name="claims-function",
             log=_log,
-            failed="claims-function.unavailable",
             expected=(NoWorkerFree, NotChecked, StoreUnavailable),
             at_once=_AT_ONCE,
         )
@@ -188,15 +187,6 @@ class ClaimsFunctionAnswers:
         else:
             await self._recordings.begin(question.kind, minutes=question.minutes)
         return await self._recordings.state(question.kind)
-
-    async def _reply(self, request: bytes, arrived: float) -> bytes | None:
-        try:
-            question = self._requests.open_question(request)
-        except UnreadableMessageError as error:
-            _log.error("claims-function.unreadable", reason=str(error))
-            return None  # the sender has other keys and could not read the reply, or the request is too old
-        answer = await self.answer(question, deadline=arrived + REPLY_TIMEOUT_S)
-        return self._requests.seal_answer(answer, sealed_question=request)
 
 
 def _script_problem(problem: Problem) -> ScriptProblem:
