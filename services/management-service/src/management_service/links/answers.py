@@ -36,7 +36,6 @@ from identity_common.wire.account_links import (
     RequestRegistration,
     Unavailable,
 )
-from management_service.links.auditing import audit_visitor
 from management_service.links.invitations import InvitedAccounts, NotJoinedError
 from management_service.links.recovery import PasswordRecovery
 from management_service.links.registration import Registration
@@ -45,6 +44,7 @@ from management_service.links.store import OpenedLink
 from management_service.links.verification import EmailVerifications
 from management_service.passwords.hashing import Busy
 from management_service.users.rules import is_password
+from management_service.visitors import audit_visitor
 
 _log = get_logger(__name__)
 

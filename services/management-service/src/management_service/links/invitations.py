@@ -22,11 +22,11 @@ from identity_common.wire.organization_invitations import (
     InvitationFound,
 )
 from identity_common.wire.organization_invitations import Refused as InvitationRefused
-from management_service.links.auditing import audit_visitor
 from management_service.organization_invitations import OrganizationInvitations, link_sha256
 from management_service.users.rules import UserCreation, UserUpdate, is_password
 from management_service.users.service import Users
 from management_service.users.store import User, find_user_by_email
+from management_service.visitors import audit_visitor
 
 _log = get_logger(__name__)
 

@@ -1,11 +1,11 @@
-"""Who has changed something through a mailed link, for the audit trail."""
+"""Who changes something on a page of token-service, for the audit trail."""
 
 from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest
 from identity_common.wire.account_links import Visitor
 
 
 def audit_visitor(operation: str, user_id: str, visitor: Visitor) -> None:
-    """Have the changes of this task recorded in the audit trail, as made by the user whom a link authenticates.
+    """Have the changes of this task recorded in the audit trail, as made by the user whom a page has authenticated.
 
     Args:
         operation: What the audit trail calls the change.
