@@ -54,6 +54,7 @@ users = Table(
     Column("tokens_valid_after", BigInteger, nullable=False),
     Column("custom_data", Text, nullable=False),
     Column("profile", Text, nullable=False),
+    Column("second_factors", ARRAY(Text), nullable=False, server_default="{}"),
     Column("search_key", Key, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
@@ -72,6 +73,36 @@ user_counts = Table(
     tenant_id(),
     Column("part", BigInteger, Identity(always=True), primary_key=True),
     Column("users", BigInteger, nullable=False),
+)
+
+passkeys = Table(
+    "passkeys",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("user_id", Key, nullable=False),
+    Column("credential_id", LargeBinary, nullable=False),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("sign_count", BigInteger, nullable=False),
+    Column("aaguid", Key, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("transports", ARRAY(Text), nullable=False),
+    Column("is_backup_eligible", Boolean, nullable=False),
+    Column("is_backed_up", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("last_used_at", BigInteger),
+    reference("passkeys", "user_id", "users"),
+    UniqueConstraint("tenant_id", "credential_id", name="passkeys_credential_unique"),
+    Index("passkeys_by_user", "tenant_id", "user_id", "created_at", "id"),
+)
+
+user_handles = Table(
+    "user_handles",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("handle", LargeBinary, nullable=False),
+    reference("user_handles", "user_id", "users"),
 )
 
 invitations = Table(

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.authentication import FactorKind
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import (
     Conflict,
@@ -80,6 +81,7 @@ def user_state(user: User) -> UserState:
         has_password=user.has_password,
         is_suspended=user.is_suspended,
         tokens_valid_after=user.tokens_valid_after,
+        second_factors=tuple(user.second_factors),
         custom_data=Raw(user.custom_data.encode()),
         profile=Raw(user.profile.encode()),
         created_at=user.created_at,
@@ -326,6 +328,10 @@ class Users:
         """
         members = {"primary_email": rules.canonical(address), "is_email_verified": True}
         return await self._store_change(transaction, user, members)
+
+    async def store_second_factors(self, transaction: Transaction, user: User, kinds: Sequence[FactorKind]) -> User:
+        """Store and record which kinds of second factors a locked user has, sorted."""
+        return await self._store_change(transaction, user, {"second_factors": list(kinds)})
 
     async def clear_sign_in_attempts(self, user_id: str) -> None:
         """Reset the count of wrong passwords, so that the user may sign in again at once."""

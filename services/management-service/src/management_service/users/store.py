@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common.authentication import FactorKind
 from identity_common.paging import Page
 from identity_common.search import identity_key, search_key, search_term
 from identity_common.stores.database import is_none_of
@@ -43,6 +44,7 @@ class User(msgspec.Struct, frozen=True):
         custom_data: JSON.
         profile: JSON.
         tokens_valid_after: Milliseconds since the epoch; tokens issued earlier are invalid.
+        second_factors: Kinds of the second factors that are set up, sorted; ``factors`` keeps it.
     """
 
     tenant_id: str
@@ -60,6 +62,7 @@ class User(msgspec.Struct, frozen=True):
     tokens_valid_after: int = 0
     custom_data: str = "{}"
     profile: str = "{}"
+    second_factors: Sequence[FactorKind] = ()
 
     @property
     def identifier(self) -> str | None:
