@@ -13,12 +13,12 @@ from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.invitation import InvitationPages
 from token_service.sign_in.link_pages import LinkPages
-from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
 from token_service.sign_in.recovery import RecoveryPages
 from token_service.sign_in.registration import RegistrationPages
 from token_service.sign_in.routes import AuthorizationPages
+from token_service.sign_in.sign_ins import PasswordSignIn
 from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.verification import VerificationPages
 from token_service.tokens.id_token_hints import IdTokenHints

@@ -25,7 +25,7 @@ from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.cookies import DEVICE, REGISTRATION, SESSION
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
-from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
+from token_service.sign_in.sign_ins import PasswordSignIn, SignInRefused
 
 REGISTER: Final = "/sign-in/register"
 _REGISTRATION: Final = "/sign-in/registration"

@@ -39,7 +39,6 @@ from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION
 from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import page
-from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
 from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
 from token_service.sign_in.recovery import FORGOTTEN
 from token_service.sign_in.redirect_uris import destination, with_parameters
@@ -52,6 +51,7 @@ from token_service.sign_in.request import (
     state_of,
 )
 from token_service.sign_in.sessions import REMEMBERED_TTL_S
+from token_service.sign_in.sign_ins import PasswordSignIn, SignInRefused
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"
