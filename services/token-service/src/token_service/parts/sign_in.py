@@ -15,6 +15,7 @@ from token_service.sign_in.invitation import InvitationPages
 from token_service.sign_in.link_pages import LinkPages
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
+from token_service.sign_in.pending_pages import PendingPages
 from token_service.sign_in.recovery import RecoveryPages
 from token_service.sign_in.registration import RegistrationPages
 from token_service.sign_in.routes import AuthorizationPages
@@ -81,14 +82,16 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         shared.audit,
         outcomes=shared.metrics.sign_ins,
     )
-    authorization = AuthorizationPages(
+    pages = PendingPages(
         flow,
         pending,
         waiting,
-        passwords,
         base_url=settings.base_url,
         issuer=settings.issuer,
         trusted_proxies=settings.trusted_proxies,
+    )
+    authorization = AuthorizationPages(
+        flow, pages, passwords, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
     )
     end_session = EndSession(
         flow,

@@ -4,22 +4,14 @@ The flow decides the next step; a page asks for what is missing. Errors go to th
 client and redirect URI were validated; before that a page shows them.
 """
 
-from collections.abc import Awaitable
 from typing import Final
-from urllib.parse import urlencode
 
-from litestar import Response, get, post
-from litestar.datastructures import Cookie
+from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.clock import Clock, now_ms
-from identity_common.failures import NotYetThere, TemporarilyUnavailable
 from identity_common.http.layers.head import UNSAFE_GET
-from identity_common.identifiers import new_secret
-from identity_common.pages.cookies import Cookies
-from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.events import ApplicationState
-from token_service.grants.failures import oauth_error_of
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.devices import DEVICE_TTL_S
 from token_service.sign_in.flow import (
@@ -27,27 +19,35 @@ from token_service.sign_in.flow import (
     NeedsAccount,
     NeedsConsent,
     NeedsSignIn,
-    NextStep,
     SignedIn,
     SignInFlow,
     acceptable,
 )
 from token_service.sign_in.pages.assets import asset_routes
-from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
+from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.consent import Form, consent_page, identifier_of, name_of
-from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION
+from token_service.sign_in.pages.cookies import DEVICE, SESSION
 from token_service.sign_in.pages.languages import LANGUAGES
-from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
+from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
-from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
+from token_service.sign_in.pending import Pending
+from token_service.sign_in.pending_pages import (
+    ACCOUNT,
+    CANCEL,
+    CONSENT,
+    SIGN_IN,
+    SWITCH,
+    Answer,
+    PendingPages,
+    query_of,
+)
 from token_service.sign_in.recovery import FORGOTTEN
-from token_service.sign_in.redirect_uris import destination, with_parameters
+from token_service.sign_in.redirect_uris import destination
 from token_service.sign_in.registration import REGISTER
 from token_service.sign_in.request import (
     AuthorizationRequest,
     BadRequest,
     Parameters,
-    Refusal,
     state_of,
 )
 from token_service.sign_in.sessions import REMEMBERED_TTL_S
@@ -55,17 +55,9 @@ from token_service.sign_in.sign_ins import PasswordSignIn, SignInRefused
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"
-_SIGN_IN: Final = "/sign-in"
-_CANCEL: Final = "/sign-in/cancel"
-_ACCOUNT: Final = "/sign-in/account"
-_CONSENT: Final = "/consent"
-_SWITCH: Final = "/consent/switch"
 _SELECTIONS: Final = {"select-all": True, "select-none": False}
 """Form values that change the list of organizations; the page is shown again."""
-_PATHS: Final[dict[type[NextStep], str]] = {NeedsSignIn: _SIGN_IN, NeedsAccount: _ACCOUNT, NeedsConsent: _CONSENT}
 _MINUTE_S: Final = 60
-
-Answer = Response[str] | Response[None]
 
 
 class AuthorizationPages:
@@ -73,83 +65,75 @@ class AuthorizationPages:
 
     Args:
         flow: Decides the next step.
-        pending: Stores requests between pages.
-        waiting: Limits how many pending requests an address may have.
+        pages: What the pages of a pending request have in common.
         passwords: Signs users in.
         base_url: The base of links.
-        issuer: Sent with every authorization response (RFC 9207).
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
 
     def __init__(
         self,
         flow: SignInFlow,
-        pending: PendingAuthorizations,
-        waiting: SourceLimit,
+        pages: PendingPages,
         passwords: PasswordSignIn,
         *,
         base_url: str,
-        issuer: str,
         trusted_proxies: int,
         clock: Clock = now_ms,
     ) -> None:
         self._flow = flow
-        self._pending = pending
-        self._waiting = waiting
+        self._pages = pages
         self._passwords = passwords
         self._base_url = base_url
-        self._issuer = issuer
-        self._trusted_proxies = trusted_proxies
         self._proxies = ProxyWatch(trusted_proxies=trusted_proxies)
         self._clock = clock
-        self._cookies = Cookies(secure=base_url.startswith("https:"))
 
     def routes(self) -> list[HTTPRouteHandler]:
         """Return the routes."""
 
         @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def authorize(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._authorize(browser, browser.query())
 
         @post(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def authorize_by_form(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._authorize(browser, await browser.form(), is_form=True)
 
         @get(_ARRIVED, include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def authorize_arrived(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._begin_arrived(browser, browser.query().get("request") or "")
 
-        @get([_SIGN_IN, _ACCOUNT, _CONSENT], include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
+        @get([SIGN_IN, ACCOUNT, CONSENT], include_in_schema=False, exception_handlers=PROBLEMS, opt=UNSAFE_GET)
         async def show(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._show(browser, browser.query().get("request") or "")
 
-        @post(_SIGN_IN, include_in_schema=False, exception_handlers=PROBLEMS)
+        @post(SIGN_IN, include_in_schema=False, exception_handlers=PROBLEMS)
         async def sign_in(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._sign_in(browser, await browser.form())
 
-        @post(_CANCEL, include_in_schema=False, exception_handlers=PROBLEMS)
+        @post(CANCEL, include_in_schema=False, exception_handlers=PROBLEMS)
         async def cancel(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
-            return await self._cancel(browser, await browser.form())
+            browser = self._pages.browser(request)
+            return await self._pages.deny(browser, await browser.form())
 
-        @post(_ACCOUNT, include_in_schema=False, exception_handlers=PROBLEMS)
+        @post(ACCOUNT, include_in_schema=False, exception_handlers=PROBLEMS)
         async def select_account(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._select_account(browser, await browser.form())
 
-        @post(_CONSENT, include_in_schema=False, exception_handlers=PROBLEMS)
+        @post(CONSENT, include_in_schema=False, exception_handlers=PROBLEMS)
         async def consent(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._consent(browser, await browser.form())
 
-        @post(_SWITCH, include_in_schema=False, exception_handlers=PROBLEMS)
+        @post(SWITCH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def switch(request: AnyRequest) -> Answer:
-            browser = self._browser(request)
+            browser = self._pages.browser(request)
             return await self._switch(browser, await browser.form())
 
         endpoint = [authorize, authorize_by_form, authorize_arrived]
@@ -170,58 +154,28 @@ class AuthorizationPages:
                 return await self._keep_arrived(browser, request, language)
             return await self._begin(browser, request, language)
 
-        return await self._or_refuse(answer(), redirect_uri, state_of(parameters))
+        return await self._pages.or_refuse(answer(), redirect_uri, state_of(parameters))
 
     async def _keep_arrived(self, browser: Browser, request: AuthorizationRequest, language: str | None) -> Answer:
-        await self._require_place(browser, request)
-        pending_id = await self._pending.keep_arrived(request, now=self._clock())
-        query = _query(request=pending_id, client_id=request.client_id, ui_locales=language)
+        await self._pages.require_place(browser, request)
+        pending_id = await self._pages.pending.keep_arrived(request, now=self._clock())
+        query = query_of(request=pending_id, client_id=request.client_id, ui_locales=language)
         return redirect(f"{self._base_url}{_ARRIVED}?{query}")
 
     async def _begin_arrived(self, browser: Browser, pending_id: str) -> Answer:
-        pending = await self._pending.take_arrived(pending_id)
+        pending = await self._pages.pending.take_arrived(pending_id)
         if pending is None:
-            raise self._expired(browser)
-        await self._waiting.forgive(browser.address, weight=pending.weight)
+            raise self._pages.expired(browser)
+        await self._pages.forgive(browser, pending)
         request, language = pending.request, LANGUAGES.requested(browser.query().get("ui_locales"))
-        return await self._or_refuse(self._begin(browser, request, language), request.redirect_uri, request.state)
+        return await self._pages.or_refuse(self._begin(browser, request, language), request.redirect_uri, request.state)
 
     async def _begin(self, browser: Browser, request: AuthorizationRequest, language: str | None) -> Answer:
         who = await self._flow.signed_in(browser.session_cookie)
         step = await self._flow.begin(request, who)
         if not isinstance(step, Granted):
-            await self._require_place(browser, request)
-        return await self._continue(browser, request, step, language)
-
-    async def _or_refuse(self, answer: Awaitable[Answer], redirect_uri: str, state: str | None) -> Answer:
-        """Return the answer; an error goes to the client."""
-        try:
-            return await answer
-        except Refusal as refusal:
-            return self._refuse(redirect_uri, state, refusal.error, refusal.description)
-        except (NotYetThere, TemporarilyUnavailable) as failure:
-            return self._refuse(redirect_uri, state, oauth_error_of(failure).error, "try again in a moment")
-
-    async def _require_place(self, browser: Browser, request: AuthorizationRequest) -> None:
-        """Count a request that is about to be stored; refuse it beyond the limit of its address.
-
-        The client gets ``temporarily_unavailable`` (RFC 6749 section 4.1.2.1).
-        """
-        if await self._waiting.count(browser.address, weight=weight_of(request)) is not None:
-            raise Refusal("temporarily_unavailable", "too many requests from this address are waiting for a sign-in")
-
-    async def _continue(
-        self, browser: Browser, request: AuthorizationRequest, step: NextStep, language: str | None
-    ) -> Answer:
-        """Send the code, or store the request for this browser and redirect to the first page."""
-        if isinstance(step, Granted):
-            return self._grant(request, step)
-        secret = browser.secret or new_secret()
-        cookies = [] if browser.secret else [self._cookies.set(BROWSER, secret)]
-        pending_id = await self._pending.keep(
-            request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsConsent)
-        )
-        return redirect(self._address(step, pending_id, request.client_id, language), cookies=cookies)
+            await self._pages.require_place(browser, request)
+        return await self._pages.begin(browser, request, step, language)
 
     async def _show(self, browser: Browser, pending_id: str, *, select_all: bool | None = None) -> Answer:
         """Show the page that a pending request needs, regardless of the page that was opened.
@@ -231,8 +185,8 @@ class AuthorizationPages:
             pending_id: The request's id.
             select_all: Whether all organizations are ticked, or none is; None for those that were picked before.
         """
-        pending = await self._find(browser, pending_id)
-        application = await self._application(pending)
+        pending = await self._pages.find(browser, pending_id)
+        application = await self._pages.application(pending)
         who = await self._flow.signed_in(browser.session_cookie)
         step = await self._flow.resume(pending, who)
         if isinstance(step, NeedsSignIn):
@@ -241,12 +195,12 @@ class AuthorizationPages:
             return self._account_page(browser, pending_id, pending, application, step.who)
         if isinstance(step, NeedsConsent):
             return await self._consent_page(browser, pending_id, pending, application, step, select_all=select_all)
-        return await self._finish(browser, pending_id, pending, step)
+        return await self._pages.finish(browser, pending_id, pending, step)
 
     async def _sign_in(self, browser: Browser, form: Parameters) -> Answer:
         """Sign in with a password, and take the next step."""
-        pending_id, pending = await self._posted(browser, form)
-        application = await self._application(pending)
+        pending_id, pending = await self._pages.posted(browser, form)
+        application = await self._pages.application(pending)
         is_remembered = form.get("remember") is not None
         identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
         self._proxies.see(browser.address, is_forwarded=browser.is_forwarded)
@@ -263,32 +217,19 @@ class AuthorizationPages:
         except SignInRefused as refused:
             return self._sign_in_page(browser, pending_id, pending, application, identifier, refused)
         cookies = [
-            self._cookies.set(SESSION, begun.session_cookie, max_age_s=REMEMBERED_TTL_S if is_remembered else None),
-            self._cookies.set(DEVICE, begun.device_cookie, max_age_s=DEVICE_TTL_S),
+            self._pages.cookies.set(
+                SESSION, begun.session_cookie, max_age_s=REMEMBERED_TTL_S if is_remembered else None
+            ),
+            self._pages.cookies.set(DEVICE, begun.device_cookie, max_age_s=DEVICE_TTL_S),
         ]
         request, who = pending.request, begun.who
         if not request.accepts(who.person.user.id):
-            await self._take(browser, pending_id, pending)
+            await self._pages.take(browser, pending_id, pending)
             description = "the user who signed in is not the one of id_token_hint"
-            return self._refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
-        return await self._resume(browser, pending_id, pending, who, cookies=cookies)
-
-    async def _resume(
-        self,
-        browser: Browser,
-        pending_id: str,
-        pending: Pending,
-        who: SignedIn | None,
-        *,
-        cookies: list[Cookie] | None = None,
-    ) -> Answer:
-        """Send the code, or redirect to the next page."""
-        step = await self._flow.resume(pending, who)
-        if isinstance(step, Granted):
-            return await self._finish(browser, pending_id, pending, step, cookies=cookies)
-        if isinstance(step, NeedsConsent):
-            await self._pending.prolong(pending_id)
-        return redirect(self._next(browser, step, pending_id), cookies=cookies or [])
+            return self._pages.refuse(
+                request.redirect_uri, request.state, "login_required", description, cookies=cookies
+            )
+        return await self._pages.resume(browser, pending_id, pending, who, cookies=cookies)
 
     async def _select_account(self, browser: Browser, form: Parameters) -> Answer:
         """Handle the user's selection, which must be explicit.
@@ -296,54 +237,50 @@ class AuthorizationPages:
         Source:
             OpenID Connect Core 1.0 section 3.1.2.1 (an error, where no account is selected).
         """
-        pending_id, pending = await self._posted(browser, form)
+        pending_id, pending = await self._pages.posted(browser, form)
         decision = form.get("decision")
         if decision == "cancel":
-            await self._take(browser, pending_id, pending)
+            await self._pages.take(browser, pending_id, pending)
             request, description = pending.request, "the user did not select an account"
-            return self._refuse(request.redirect_uri, request.state, "account_selection_required", description)
+            return self._pages.refuse(request.redirect_uri, request.state, "account_selection_required", description)
         if decision == "another":
-            await self._pending.require_sign_in(pending_id, pending, now=self._clock())
-            return redirect(self._next(browser, NeedsSignIn(), pending_id))
+            await self._pages.pending.require_sign_in(pending_id, pending, now=self._clock())
+            return redirect(self._pages.next(browser, NeedsSignIn(), pending_id))
         if decision != "continue":
             raise BadRequest("decision must be continue, another or cancel")
         who = await self._flow.signed_in(browser.session_cookie)
         if who and who.person.user.id == form.get("account"):  # another may have signed in since the page was shown
-            pending = await self._pending.select_account(pending_id, pending, login_hint=identifier_of(who.person.user))
-        return await self._resume(browser, pending_id, pending, who)
-
-    async def _cancel(self, browser: Browser, form: Parameters) -> Answer:
-        pending_id, pending = await self._posted(browser, form)
-        await self._take(browser, pending_id, pending)
-        return self._deny(pending.request)
+            pending = await self._pages.pending.select_account(
+                pending_id, pending, login_hint=identifier_of(who.person.user)
+            )
+        return await self._pages.resume(browser, pending_id, pending, who)
 
     async def _consent(self, browser: Browser, form: Parameters) -> Answer:
         """Handle the user's decision, which must be explicit."""
-        pending_id, pending = await self._posted(browser, form)
         decision = form.get("decision")
         if decision == "deny":
-            await self._take(browser, pending_id, pending)
-            return self._deny(pending.request)
+            return await self._pages.deny(browser, form)
+        pending_id, pending = await self._pages.posted(browser, form)
         if decision in _SELECTIONS:
             return await self._show(browser, pending_id, select_all=_SELECTIONS[decision])
         who = acceptable(await self._flow.signed_in(browser.session_cookie), pending)
         if who is None:
-            return redirect(self._next(browser, NeedsSignIn(), pending_id))
-        application = await self._application(pending)
+            return redirect(self._pages.next(browser, NeedsSignIn(), pending_id))
+        application = await self._pages.application(pending)
         if decision != "allow":
             raise BadRequest("decision must be allow or deny")
         picked = await self._picked(pending.request, who, application, form)
-        await self._take(browser, pending_id, pending)
+        await self._pages.take(browser, pending_id, pending)
         step = await self._flow.agree(pending, who, application, organizations=picked)
-        return await self._continue(
+        return await self._pages.begin(
             browser, pending.request, step, LANGUAGES.requested(browser.query().get("ui_locales"))
         )
 
     async def _switch(self, browser: Browser, form: Parameters) -> Answer:
         """Ask for another sign-in; the session goes on until another user has signed in."""
-        pending_id, pending = await self._posted(browser, form)
-        await self._pending.require_sign_in(pending_id, pending, now=self._clock())
-        return redirect(self._next(browser, NeedsSignIn(), pending_id))
+        pending_id, pending = await self._pages.posted(browser, form)
+        await self._pages.pending.require_sign_in(pending_id, pending, now=self._clock())
+        return redirect(self._pages.next(browser, NeedsSignIn(), pending_id))
 
     async def _picked(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState, form: Parameters
@@ -353,47 +290,6 @@ class AuthorizationPages:
             return None
         shown = await self._flow.pickable(request, who, application)
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
-
-    async def _finish(
-        self,
-        browser: Browser,
-        pending_id: str,
-        pending: Pending,
-        step: Granted,
-        *,
-        cookies: list[Cookie] | None = None,
-    ) -> Answer:
-        await self._take(browser, pending_id, pending)
-        return self._grant(pending.request, step, cookies=cookies)
-
-    async def _take(self, browser: Browser, pending_id: str, pending: Pending) -> None:
-        if not await self._pending.take(pending_id):
-            raise self._expired(browser)
-        await self._waiting.forgive(browser.address, weight=pending.weight)
-
-    async def _find(self, browser: Browser, pending_id: str | None) -> Pending:
-        pending = await self._pending.find(pending_id, browser_secret=browser.secret)
-        if pending is None:
-            raise self._expired(browser)
-        return pending
-
-    def _expired(self, browser: Browser) -> Expired:
-        """Return the error for a page whose request is gone; only the page's address still names the application."""
-        return Expired(self._flow.known_application(browser.query().get("client_id")))
-
-    async def _posted(self, browser: Browser, form: Parameters) -> tuple[str, Pending]:
-        """Return the pending request of a form that this browser sent from our page."""
-        pending_id = form.get("request") or ""
-        pending = await self._find(browser, pending_id)
-        if form.repeated or not is_from_page(form, pending.csrf_token):
-            raise self._expired(browser)
-        return pending_id, pending
-
-    async def _application(self, pending: Pending) -> ApplicationState:
-        application = await self._flow.application(pending.request.client_id)
-        if application is None:
-            raise BadRequest("the application was deleted")
-        return application
 
     def _sign_in_page(
         self,
@@ -413,8 +309,8 @@ class AuthorizationPages:
             leads_elsewhere=True,
             has_script=True,
             headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
-            action=self._form_action(browser, _SIGN_IN, application),
-            cancel_action=self._form_action(browser, _CANCEL, application),
+            action=self._pages.form_action(browser, SIGN_IN, application),
+            cancel_action=self._pages.form_action(browser, CANCEL, application),
             forgotten=self._without_account(FORGOTTEN, browser, pending_id),
             register=self._without_account(REGISTER, browser, pending_id) if self._flow.offers_registration else None,
             request_id=pending_id,
@@ -433,7 +329,7 @@ class AuthorizationPages:
             browser.language(browser.query()),
             application=application,
             leads_elsewhere=True,
-            action=self._form_action(browser, _ACCOUNT, application),
+            action=self._pages.form_action(browser, ACCOUNT, application),
             request_id=pending_id,
             csrf_token=pending.csrf_token,
             account=user.id,
@@ -457,8 +353,8 @@ class AuthorizationPages:
         request = pending.request
         may_switch = request.hinted_user_id is None
         form = Form(
-            action=self._form_action(browser, _CONSENT, application),
-            switch_action=self._form_action(browser, _SWITCH, application) if may_switch else None,
+            action=self._pages.form_action(browser, CONSENT, application),
+            switch_action=self._pages.form_action(browser, SWITCH, application) if may_switch else None,
             destination=destination(request.redirect_uri, is_native=application.type == "Native"),
             request_id=pending_id,
             csrf_token=pending.csrf_token,
@@ -473,52 +369,8 @@ class AuthorizationPages:
             picked=picked,
         )
 
-    def _grant(self, request: AuthorizationRequest, granted: Granted, *, cookies: list[Cookie] | None = None) -> Answer:
-        parameters = {"code": granted.code} | _state(request.state) | {"iss": self._issuer}
-        return redirect(with_parameters(request.redirect_uri, parameters), cookies=cookies or [])
-
-    def _deny(self, request: AuthorizationRequest) -> Answer:
-        return self._refuse(request.redirect_uri, request.state, "access_denied", "the user denied the request")
-
-    def _refuse(
-        self,
-        redirect_uri: str,
-        state: str | None,
-        error: str,
-        description: str,
-        *,
-        cookies: list[Cookie] | None = None,
-    ) -> Answer:
-        parameters = {"error": error, "error_description": description} | _state(state) | {"iss": self._issuer}
-        return redirect(with_parameters(redirect_uri, parameters), cookies=cookies or [])
-
-    def _next(self, browser: Browser, step: NextStep, pending_id: str) -> str:
-        """Return the address of the page that follows one of our pages."""
-        query = browser.query()
-        return self._address(step, pending_id, query.get("client_id"), LANGUAGES.requested(query.get("ui_locales")))
-
-    def _address(self, step: NextStep, pending_id: str, client_id: str | None, language: str | None) -> str:
-        """Return the address of a page, with what the page needs even if the request is gone."""
-        path = _PATHS[type(step)]
-        return f"{self._base_url}{path}?{_query(request=pending_id, client_id=client_id, ui_locales=language)}"
-
     @staticmethod
     def _without_account(path: str, browser: Browser, pending_id: str) -> str:
         """Return the address of a page for people who cannot sign in, which leads back to this sign-in."""
         language = LANGUAGES.requested(browser.query().get("ui_locales"))
-        return f"{path}?{_query(request=pending_id, ui_locales=language)}"
-
-    def _form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:
-        language = LANGUAGES.requested(browser.query().get("ui_locales"))
-        return f"{path}?{_query(client_id=application.id, ui_locales=language)}"
-
-    def _browser(self, request: AnyRequest) -> Browser:
-        return Browser(request, self._cookies, trusted_proxies=self._trusted_proxies)
-
-
-def _query(**parameters: str | None) -> str:
-    return urlencode({name: value for name, value in parameters.items() if value is not None})
-
-
-def _state(state: str | None) -> dict[str, str]:
-    return {} if state is None else {"state": state}
+        return f"{path}?{query_of(request=pending_id, ui_locales=language)}"

@@ -1,0 +1,242 @@
+"""What the pages of a pending authorization request have in common.
+
+A form is accepted from the browser that sent the request, and from our own page only. The response leads to the page
+that the flow's next step needs, or back to the client.
+"""
+
+from collections.abc import Awaitable
+from typing import Final
+from urllib.parse import urlencode
+
+from litestar import Response
+from litestar.datastructures import Cookie
+
+from identity_common.clock import Clock, now_ms
+from identity_common.failures import NotYetThere, TemporarilyUnavailable
+from identity_common.identifiers import new_secret
+from identity_common.pages.cookies import Cookies
+from identity_common.stores.source_limit import SourceLimit
+from identity_common.wire.events import ApplicationState
+from token_service.grants.failures import oauth_error_of
+from token_service.sign_in.flow import (
+    Granted,
+    NeedsAccount,
+    NeedsConsent,
+    NeedsSignIn,
+    NextStep,
+    SignedIn,
+    SignInFlow,
+)
+from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
+from token_service.sign_in.pages.cookies import BROWSER
+from token_service.sign_in.pages.languages import LANGUAGES
+from token_service.sign_in.pages.problems import AnyRequest, Expired
+from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
+from token_service.sign_in.redirect_uris import with_parameters
+from token_service.sign_in.request import AuthorizationRequest, BadRequest, Parameters, Refusal
+
+SIGN_IN: Final = "/sign-in"
+CANCEL: Final = "/sign-in/cancel"
+ACCOUNT: Final = "/sign-in/account"
+CONSENT: Final = "/consent"
+SWITCH: Final = "/consent/switch"
+_PATHS: Final[dict[type[NextStep], str]] = {NeedsSignIn: SIGN_IN, NeedsAccount: ACCOUNT, NeedsConsent: CONSENT}
+
+Answer = Response[str] | Response[None]
+
+
+class PendingPages:
+    """Finds the request of a page, and continues it.
+
+    Args:
+        flow: Decides the next step.
+        pending: Stores requests between pages.
+        waiting: Limits how many pending requests an address may have.
+        base_url: The base of links.
+        issuer: Sent with every authorization response (RFC 9207).
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
+    """
+
+    def __init__(
+        self,
+        flow: SignInFlow,
+        pending: PendingAuthorizations,
+        waiting: SourceLimit,
+        *,
+        base_url: str,
+        issuer: str,
+        trusted_proxies: int,
+        clock: Clock = now_ms,
+    ) -> None:
+        self.pending = pending
+        self.cookies = Cookies(secure=base_url.startswith("https:"))
+        self._flow = flow
+        self._waiting = waiting
+        self._base_url = base_url
+        self._issuer = issuer
+        self._trusted_proxies = trusted_proxies
+        self._clock = clock
+
+    def browser(self, request: AnyRequest) -> Browser:
+        """Return the browser of a request."""
+        return Browser(request, self.cookies, trusted_proxies=self._trusted_proxies)
+
+    async def find(self, browser: Browser, pending_id: str | None) -> Pending:
+        """Return a pending request of this browser.
+
+        Raises:
+            Expired: It is unknown, expired or of another browser.
+        """
+        pending = await self.pending.find(pending_id, browser_secret=browser.secret)
+        if pending is None:
+            raise self.expired(browser)
+        return pending
+
+    async def posted(self, browser: Browser, form: Parameters) -> tuple[str, Pending]:
+        """Return the pending request of a form that this browser sent from our page.
+
+        Raises:
+            Expired: As ``find``, or the form is not from our page.
+        """
+        pending_id = form.get("request") or ""
+        pending = await self.find(browser, pending_id)
+        if form.repeated or not is_from_page(form, pending.csrf_token):
+            raise self.expired(browser)
+        return pending_id, pending
+
+    async def application(self, pending: Pending) -> ApplicationState:
+        """Return the client of a pending request.
+
+        Raises:
+            BadRequest: It was deleted.
+        """
+        application = await self._flow.application(pending.request.client_id)
+        if application is None:
+            raise BadRequest("the application was deleted")
+        return application
+
+    async def require_place(self, browser: Browser, request: AuthorizationRequest) -> None:
+        """Count a request that is about to be stored; refuse it beyond the limit of its address.
+
+        The client gets ``temporarily_unavailable`` (RFC 6749 section 4.1.2.1).
+        """
+        if await self._waiting.count(browser.address, weight=weight_of(request)) is not None:
+            raise Refusal("temporarily_unavailable", "too many requests from this address are waiting for a sign-in")
+
+    async def take(self, browser: Browser, pending_id: str, pending: Pending) -> None:
+        """Delete a pending request: it is being answered.
+
+        Raises:
+            Expired: It was answered already.
+        """
+        if not await self.pending.take(pending_id):
+            raise self.expired(browser)
+        await self.forgive(browser, pending)
+
+    async def forgive(self, browser: Browser, pending: Pending) -> None:
+        """No longer count a request that is not stored any more."""
+        await self._waiting.forgive(browser.address, weight=pending.weight)
+
+    def expired(self, browser: Browser) -> Expired:
+        """Return the error for a page whose request is gone; only the page's address still names the application."""
+        return Expired(self._flow.known_application(browser.query().get("client_id")))
+
+    async def begin(
+        self, browser: Browser, request: AuthorizationRequest, step: NextStep, language: str | None
+    ) -> Answer:
+        """Send the code, or store the request for this browser and redirect to the first page."""
+        if isinstance(step, Granted):
+            return self._grant(request, step)
+        secret = browser.secret or new_secret()
+        cookies = [] if browser.secret else [self.cookies.set(BROWSER, secret)]
+        pending_id = await self.pending.keep(
+            request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsConsent)
+        )
+        return redirect(self._address(step, pending_id, request.client_id, language), cookies=cookies)
+
+    async def resume(
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        who: SignedIn | None,
+        *,
+        cookies: list[Cookie] | None = None,
+    ) -> Answer:
+        """Send the code, or redirect to the next page."""
+        step = await self._flow.resume(pending, who)
+        if isinstance(step, Granted):
+            return await self.finish(browser, pending_id, pending, step, cookies=cookies)
+        if isinstance(step, NeedsConsent):
+            await self.pending.prolong(pending_id)
+        return redirect(self.next(browser, step, pending_id), cookies=cookies or [])
+
+    async def finish(
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        granted: Granted,
+        *,
+        cookies: list[Cookie] | None = None,
+    ) -> Answer:
+        """Send the code."""
+        await self.take(browser, pending_id, pending)
+        return self._grant(pending.request, granted, cookies=cookies)
+
+    async def deny(self, browser: Browser, form: Parameters) -> Answer:
+        """Answer a form that cancels the request."""
+        pending_id, pending = await self.posted(browser, form)
+        await self.take(browser, pending_id, pending)
+        request = pending.request
+        return self.refuse(request.redirect_uri, request.state, "access_denied", "the user denied the request")
+
+    async def or_refuse(self, answer: Awaitable[Answer], redirect_uri: str, state: str | None) -> Answer:
+        """Return the answer; an error goes to the client."""
+        try:
+            return await answer
+        except Refusal as refusal:
+            return self.refuse(redirect_uri, state, refusal.error, refusal.description)
+        except (NotYetThere, TemporarilyUnavailable) as failure:
+            return self.refuse(redirect_uri, state, oauth_error_of(failure).error, "try again in a moment")
+
+    def refuse(
+        self,
+        redirect_uri: str,
+        state: str | None,
+        error: str,
+        description: str,
+        *,
+        cookies: list[Cookie] | None = None,
+    ) -> Answer:
+        """Send an error to the client."""
+        parameters = {"error": error, "error_description": description} | _state(state) | {"iss": self._issuer}
+        return redirect(with_parameters(redirect_uri, parameters), cookies=cookies or [])
+
+    def next(self, browser: Browser, step: NextStep, pending_id: str) -> str:
+        """Return the address of the page that follows one of our pages."""
+        query = browser.query()
+        return self._address(step, pending_id, query.get("client_id"), LANGUAGES.requested(query.get("ui_locales")))
+
+    def form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:
+        """Return the address that a form of a page is sent to."""
+        language = LANGUAGES.requested(browser.query().get("ui_locales"))
+        return f"{path}?{query_of(client_id=application.id, ui_locales=language)}"
+
+    def _grant(self, request: AuthorizationRequest, granted: Granted, *, cookies: list[Cookie] | None = None) -> Answer:
+        parameters = {"code": granted.code} | _state(request.state) | {"iss": self._issuer}
+        return redirect(with_parameters(request.redirect_uri, parameters), cookies=cookies or [])
+
+    def _address(self, step: NextStep, pending_id: str, client_id: str | None, language: str | None) -> str:
+        """Return the address of a page, with what the page needs even if the request is gone."""
+        path = _PATHS[type(step)]
+        return f"{self._base_url}{path}?{query_of(request=pending_id, client_id=client_id, ui_locales=language)}"
+
+
+def query_of(**parameters: str | None) -> str:
+    """Return the query of an address; None leaves a parameter out."""
+    return urlencode({name: value for name, value in parameters.items() if value is not None})
+
+
+def _state(state: str | None) -> dict[str, str]:
+    return {} if state is None else {"state": state}
