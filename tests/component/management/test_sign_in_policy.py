@@ -13,7 +13,7 @@ NO_DOMAINS = [
     *("com", "*.example.com", "@example.com", "a b.example", "a..example"),
     *("-a.example", "example.com.", "a_b.example", "[::1]", ".example.com", "x@example.com"),
 ]
-OFF = {"registration": "off", "registrationDomains": []}
+OFF = {"registration": "off", "registrationDomains": [], "secondFactor": "optional"}
 
 
 async def changed(own: Management, **members: Any) -> dict[str, Any]:
@@ -30,15 +30,16 @@ async def published(own: Management) -> tuple[int, SignInPolicyState]:
 async def test_it_is_off_until_changed_kept_and_published_and_null_restores_the_default(own: Management) -> None:
     assert (await own.client.get(PATH)).json() == {"tenantId": own.tenant_id, **OFF}
     spelled = ["Example.COM", "bücher.example", "\uff22ÜCHER\uff0eexample", "xn--bcher-kva.example", "example.com"]
-    policy = {"registration": "domains", "registrationDomains": ["example.com", "xn--bcher-kva.example"]}
-    answer = await changed(own, registration="domains", registrationDomains=spelled)
+    domains = ["example.com", "xn--bcher-kva.example"]
+    policy = {"registration": "domains", "registrationDomains": domains, "secondFactor": "required"}
+    answer = await changed(own, registration="domains", registrationDomains=spelled, secondFactor="required")
     assert answer == {"tenantId": own.tenant_id, **policy}
 
     revision = await own.revision()
     assert await changed(own) == await changed(own, **policy) == (await own.client.get(PATH)).json()
     assert await own.revision() == revision
-    assert await published(own) == (revision, SignInPolicyState(registration="domains"))
-    assert await changed(own, registration=None, registrationDomains=None) == {"tenantId": own.tenant_id, **OFF}
+    assert await published(own) == (revision, SignInPolicyState(registration="domains", second_factor="required"))
+    assert await changed(own, **dict.fromkeys(OFF)) == {"tenantId": own.tenant_id, **OFF}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,8 @@ async def test_it_is_off_until_changed_kept_and_published_and_null_restores_the_
         ({"registrationDomains": ["x" * 64 + ".example"]}, {"registrationDomains[0]"}),
         ({"registrationDomains": ["x" * 254]}, {"registrationDomains[0]"}),
         ({"registrationDomains": [f"d{number}.example" for number in range(101)]}, {"registrationDomains"}),
-        ({"secondFactor": "required"}, {"secondFactor"}),
+        *(({"secondFactor": given}, {"secondFactor"}) for given in ("mfa", "", "Required", True, ["off"])),
+        ({"secondFactors": "off"}, {"secondFactors"}),
     ],
 )
 async def test_what_is_not_a_policy_is_refused_and_nothing_is_lost(

@@ -331,6 +331,7 @@ sign_in_policies = Table(
     tenant_id(),
     Column("registration", Key, nullable=False),
     Column("registration_domains", ARRAY(Text), nullable=False),
+    Column("second_factor", Key, nullable=False, server_default="optional"),
 )
 
 claims_functions = Table(

@@ -262,15 +262,27 @@ ROWS: list[Row] = [
         "GET",
         "/api/configs/sign-in",
         None,
-        {"tenantId": "default", "registration": "domains", "registrationDomains": ["example.com"]},
-        SignInPolicy(registration="domains", registration_domains=("example.com",)),
+        {
+            "tenantId": "default",
+            "registration": "domains",
+            "registrationDomains": ["example.com"],
+            "secondFactor": "required",
+        },
+        SignInPolicy(registration="domains", registration_domains=("example.com",), second_factor="required"),
     ),
     (
-        lambda c: c.sign_in_policy.update(registration=None, registration_domains=iter(["example.com"])),
+        lambda c: c.sign_in_policy.update(
+            registration=None, registration_domains=iter(["example.com"]), second_factor="off"
+        ),
         "PATCH",
         "/api/configs/sign-in",
-        {"registration": None, "registrationDomains": ["example.com"]},
-        {"tenantId": "default", "registration": "off", "registrationDomains": ["example.com"]},
-        SignInPolicy(registration_domains=("example.com",)),
+        {"registration": None, "registrationDomains": ["example.com"], "secondFactor": "off"},
+        {
+            "tenantId": "default",
+            "registration": "off",
+            "registrationDomains": ["example.com"],
+            "secondFactor": "off",
+        },
+        SignInPolicy(registration_domains=("example.com",), second_factor="off"),
     ),
 ]

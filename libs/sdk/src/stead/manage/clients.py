@@ -176,7 +176,7 @@ class ManagementClient(_Client[Run]):
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.
-        sign_in_policy: Who may register.
+        sign_in_policy: Who may register, and whether users need a second factor.
         my_account: A person's own account: with ``access_token``, which supplies their own token.
     """
 
@@ -326,7 +326,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         subject_tokens: One-time tokens that represent a user.
         impersonations: Impersonations, each of which begins with a subject token.
         impersonation_policy: What impersonations need, and which users they exclude.
-        sign_in_policy: Who may register.
+        sign_in_policy: Who may register, and whether users need a second factor.
         my_account: A person's own account: with ``access_token``, which supplies their own token.
     """
 

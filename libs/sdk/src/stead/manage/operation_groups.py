@@ -326,7 +326,7 @@ class ImpersonationPolicy(Group[R]):
 
 
 class SignInPolicy(Group[R]):
-    """``client.sign_in_policy``: who may register."""
+    """``client.sign_in_policy``: who may register, and whether users need a second factor."""
 
     get = _Method(sign_in_policy.get_sign_in_policy)
     update = _Method(sign_in_policy.update_sign_in_policy)

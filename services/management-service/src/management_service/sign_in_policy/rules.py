@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.failures import Issue, invalid_input
 from identity_common.fields import Body
-from identity_common.wire.events import RegistrationMode
+from identity_common.wire.events import RegistrationMode, SecondFactorMode
 
 MAX_DOMAINS: Final = 100
 MAX_DOMAIN: Final = 253
@@ -18,17 +18,19 @@ Domains = Annotated[tuple[Domain, ...], msgspec.Meta(max_length=MAX_DOMAINS)]
 
 
 class SignInPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may register.
+    """Who may register, and who needs a second factor.
 
     Attributes:
         tenant_id: The tenant.
         registration: Which addresses may register.
         registration_domains: Sorted domains, as A-labels in lower case.
+        second_factor: Whether users sign in with a second factor.
     """
 
     tenant_id: str
     registration: RegistrationMode = "off"
     registration_domains: tuple[str, ...] = ()
+    second_factor: SecondFactorMode = "optional"
 
 
 class SignInPolicyUpdate(Body):
@@ -38,10 +40,13 @@ class SignInPolicyUpdate(Body):
         registration: Which e-mail addresses may register: ``off`` by default; ``invited`` for those with an open
             invitation to an organization, ``domains`` for those of some domains, ``open`` for all.
         registration_domains: The domains of ``domains``, without their subdomains; none by default.
+        second_factor: Whether users sign in with a second factor: ``optional`` by default, with one that they have set
+            up; ``required``, all of them; ``off``, none can be set up.
     """
 
     registration: RegistrationMode | UnsetType | None = UNSET
     registration_domains: Domains | UnsetType | None = UNSET
+    second_factor: SecondFactorMode | UnsetType | None = UNSET
 
 
 def canonical_domain(domain: str) -> str | None:

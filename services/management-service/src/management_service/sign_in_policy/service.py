@@ -65,7 +65,8 @@ async def record_policy(tenant_id: str, transaction: Transaction, _: str) -> Non
 
 
 def _record(transaction: Transaction, policy: SignInPolicy) -> None:
-    transaction.record(AGGREGATE, (_ID,), "updated", SignInPolicyState(registration=policy.registration))
+    state = SignInPolicyState(registration=policy.registration, second_factor=policy.second_factor)
+    transaction.record(AGGREGATE, (_ID,), "updated", state)
 
 
 def _members(update: rules.SignInPolicyUpdate) -> dict[str, object]:
@@ -75,4 +76,6 @@ def _members(update: rules.SignInPolicyUpdate) -> dict[str, object]:
         members["registration"] = update.registration or "off"
     if update.registration_domains is not UNSET:
         members["registration_domains"] = rules.canonical_domains(update.registration_domains or ())
+    if update.second_factor is not UNSET:
+        members["second_factor"] = update.second_factor or "optional"
     return members

@@ -43,4 +43,5 @@ def _policy(row: RowMapping) -> SignInPolicy:
         tenant_id=row["tenant_id"],
         registration=row["registration"],
         registration_domains=tuple(row["registration_domains"]),
+        second_factor=row["second_factor"],
     )

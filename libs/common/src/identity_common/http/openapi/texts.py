@@ -28,6 +28,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "requireContext": ["reason", "ticketId"],
     "excludedRoles": ["c5z9l3jrx2kq0v8m4b7n1"],
     "registrationDomains": ["example.com"],
+    "secondFactor": "required",
     "secretName": "rotated in November",
     "name": "orders:read",
     "description": "May read orders",

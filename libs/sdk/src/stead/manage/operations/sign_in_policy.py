@@ -16,7 +16,7 @@ _PATH: Final = api_path("configs", "sign-in")
 
 
 def get_sign_in_policy() -> Operation[SignInPolicy]:
-    """Return who may register."""
+    """Return who may register, and whether users need a second factor."""
     return decode((yield json_request("GET", _PATH)), SignInPolicy)
 
 
@@ -24,6 +24,7 @@ def update_sign_in_policy(
     *,
     registration: Literal["off", "invited", "domains", "open"] | UnsetType | None = UNSET,
     registration_domains: Iterable[str] | UnsetType | None = UNSET,
+    second_factor: Literal["off", "optional", "required"] | UnsetType | None = UNSET,
     if_match: IfMatch = UNSET,
 ) -> Operation[SignInPolicy]:
     """Change the given members; None restores a default.
@@ -36,6 +37,8 @@ def update_sign_in_policy(
         registration: Which e-mail addresses may register: ``off``; ``invited`` for those with an open invitation to an
             organization, ``domains`` for those of some domains, ``open`` for all.
         registration_domains: The domains of ``domains``, without their subdomains.
+        second_factor: Whether users sign in with a second factor: ``off``, none can be set up; ``optional``, with one
+            that they have set up; ``required``, all of them.
         if_match: The ``etag`` of the policy as it was read.
 
     Raises:
@@ -46,5 +49,5 @@ def update_sign_in_policy(
     domains = registration_domains
     if domains is not UNSET and domains is not None:
         domains = list(domains)
-    body = patch_body(registration=registration, registrationDomains=domains)
+    body = patch_body(registration=registration, registrationDomains=domains, secondFactor=second_factor)
     return decode((yield json_request("PATCH", _PATH, body, if_match=if_match)), SignInPolicy)
