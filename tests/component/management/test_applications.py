@@ -20,6 +20,7 @@ DEFAULTS = {
     "alwaysIssueRefreshToken": False,
     "tokenEndpointAuthMethod": "client_secret_basic",
     "requirePkce": True,
+    "minimumAcr": None,
 }
 FIXED_METHOD = {"tokenEndpointAuthMethod": None}
 THIRD_PARTY = (422, "application.third_party_application_cannot_enable_token_exchange")
@@ -66,6 +67,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
             "allowTokenExchange": True,
             "allowManagementApi": True,
             "corsAllowedOrigins": ["https://example.com"],
+            "minimumAcr": "phr",
         },
         branding={"logoUri": "https://example.com/logo.svg", "primaryColor": "#2450C8"},
         customData={"team": "mobile"},
@@ -76,6 +78,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
         "allowTokenExchange": True,
         "allowManagementApi": True,
         "corsAllowedOrigins": ["https://example.com"],
+        "minimumAcr": "phr",
     }
     assert await management.event_data("application", application["id"]) == {
         "id": application["id"],
@@ -86,6 +89,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
         "redirect_uris": ["com.example.phone:/callback", "http://127.0.0.1:7/cb", "https://example.com/cb?a=1"],
         "post_logout_redirect_uris": ["com.example.phone://bye"],
         "id_token_ttl_s": 3600,
+        "minimum_acr": "phr",
         "cors_allowed_origins": ["https://example.com"],
         "logo_uri": "https://example.com/logo.svg",
         "primary_color": "#2450C8",
@@ -101,7 +105,12 @@ async def test_a_patch_merges_nested_settings_and_null_restores_their_defaults(
         name="Shop",
         type="SPA",
         oidcClientMetadata={"redirectUris": ["https://a.example/cb"], "postLogoutRedirectUris": ["https://a.example"]},
-        customClientMetadata={"idTokenTtl": 60, "allowTokenExchange": True, "allowManagementApi": True},
+        customClientMetadata={
+            "idTokenTtl": 60,
+            "allowTokenExchange": True,
+            "allowManagementApi": True,
+            "minimumAcr": "mfa",
+        },
     )
     path = f"/api/applications/{application['id']}"
     answer = await management.client.patch(
@@ -124,6 +133,7 @@ async def test_a_patch_merges_nested_settings_and_null_restores_their_defaults(
             "allowTokenExchange": True,
             "allowManagementApi": True,
             "refreshTokenTtlInDays": 30,
+            "minimumAcr": "mfa",
         },
         "updatedAt": changed["updatedAt"],
     }
@@ -378,6 +388,8 @@ async def test_a_secret_of_another_application_is_not_found(management: Manageme
         ({"name": "n", "type": "SPA", "customClientMetadata": {"corsAllowedOrigins": ["https://a.example/path"]}},
          {"customClientMetadata.corsAllowedOrigins[0]"}),
         ({"name": "n", "type": "SPA", "customClientMetadata": {"idTokenTtl": 0}}, {"customClientMetadata.idTokenTtl"}),
+        *(({"name": "n", "type": "SPA", "customClientMetadata": {"minimumAcr": given}},
+           {"customClientMetadata.minimumAcr"}) for given in ("password", "", "urn:identity:acr:mfa", True, ["mfa"])),
         ({"name": "n", "type": "SPA", "branding": {"logoUri": "http://a.example/l.png", "primaryColor": "#ffff00"}},
          {"branding.logoUri", "branding.primaryColor"}),
         ({"name": "n", "type": "SPA", "branding": {"logoUri": 1, "favicon": ""}}, {"branding.logoUri"}),
@@ -450,6 +462,7 @@ async def test_a_machine_has_nothing_of_a_sign_in(management: Management) -> Non
                 {"refreshTokenTtlInDays": 1},
                 {"rotateRefreshToken": False},
                 {"alwaysIssueRefreshToken": True},
+                {"minimumAcr": "mfa"},
             )
         ),
         {"branding": {"logoUri": "https://a.example/logo.svg"}},

@@ -129,6 +129,7 @@ SETTINGS = [
     {"oidcClientMetadata": {"postLogoutRedirectUris": ["https://a.example.com"]}},
     {"customClientMetadata": {"corsAllowedOrigins": ["https://a.example.com"]}},
     {"customClientMetadata": {"requirePkce": False}},
+    {"customClientMetadata": {"minimumAcr": "mfa"}},
     {"customClientMetadata": {"tokenEndpointAuthMethod": "client_secret_post"}},
     {"customClientMetadata": {"allowManagementApi": False, "requirePkce": False}},
     {"isThirdParty": True},

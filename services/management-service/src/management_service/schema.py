@@ -179,6 +179,7 @@ applications = Table(
     Column("always_issue_refresh_token", Boolean, nullable=False),
     Column("token_endpoint_auth_method", Text, nullable=False),
     Column("require_pkce", Boolean, nullable=False),
+    Column("minimum_acr", Text),
     Column("logo_uri", Text),
     Column("primary_color", Text),
     Column("custom_data", Text, nullable=False),

@@ -76,7 +76,7 @@ APPLICATION_JSON = {
     "name": "Shop",
     "type": "Traditional",
     "oidcClientMetadata": {"redirectUris": ["https://shop.example/cb"], "postLogoutRedirectUris": []},
-    "customClientMetadata": {"allowTokenExchange": True},
+    "customClientMetadata": {"allowTokenExchange": True, "minimumAcr": "mfa"},
     "isThirdParty": False,
 }
 APPLICATION = Application(
@@ -85,7 +85,7 @@ APPLICATION = Application(
     name="Shop",
     type="Traditional",
     oidc_client_metadata=OidcClientMetadata(redirect_uris=["https://shop.example/cb"]),
-    custom_client_metadata=CustomClientMetadata(allow_token_exchange=True),
+    custom_client_metadata=CustomClientMetadata(allow_token_exchange=True, minimum_acr="mfa"),
 )
 SECRET_JSON = {"applicationId": "a1", "name": "first", "value": "the-secret", "expiresAt": 5, "createdAt": 1}
 SECRET = ApplicationSecret(application_id="a1", name="first", value="the-secret", expires_at=5, created_at=1)

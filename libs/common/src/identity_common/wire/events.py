@@ -14,7 +14,6 @@ from identity_common.authentication import FactorKind
 from identity_common.revisions import Source
 from identity_common.wire.claims_function import TokenKind
 from stead.event_types import PUBLIC_PREFIX, CloudEvent, subject_of
-from stead.verify.acr import Level
 
 STREAM_INTERNAL: Final = "IDENTITY_INTERNAL"
 STREAM_EVENTS: Final = "IDENTITY_EVENTS"
@@ -29,6 +28,9 @@ RoleType = Literal["User", "MachineToMachine"]
 HolderKind = Literal["user", "application"]
 RegistrationMode = Literal["off", "invited", "domains", "open"]
 SecondFactorMode = Literal["off", "optional", "required"]
+DemandedLevel = Literal["mfa", "phr"]
+"""A level that can be demanded: more than the password of every sign-in."""
+
 NarrowedKind = Literal["scope", "user", "application"]
 SecretMethod = Literal["client_secret_basic", "client_secret_post"]
 
@@ -143,7 +145,7 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     always_issue_refresh_token: bool = False
     token_endpoint_auth_method: SecretMethod = "client_secret_basic"  # noqa: S105 - a method
     require_pkce: bool = True
-    minimum_acr: Level | None = None
+    minimum_acr: DemandedLevel | None = None
     redirect_uris: tuple[str, ...] = ()
     post_logout_redirect_uris: tuple[str, ...] = ()
     cors_allowed_origins: tuple[str, ...] = ()
@@ -236,7 +238,7 @@ class ImpersonationPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_d
     require_actor: bool = False
     excluded_role_ids: tuple[str, ...] = ()
     actor_max_age_s: int | None = None
-    actor_acr: Level | None = None
+    actor_acr: DemandedLevel | None = None
 
 
 class SignInPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

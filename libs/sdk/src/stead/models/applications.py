@@ -36,6 +36,8 @@ class CustomClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="ca
         token_endpoint_auth_method: How a Traditional application sends its secret: ``client_secret_basic``, by default,
             or ``client_secret_post``; None for other types.
         require_pkce: Whether authorization requests need PKCE; may be false for first-party Traditional applications.
+        minimum_acr: How strongly its users must have signed in: ``mfa``, with a second factor or a passkey; ``phr``,
+            with a passkey; None for what the policy of signing in demands.
     """
 
     allow_token_exchange: bool = False
@@ -47,6 +49,7 @@ class CustomClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     always_issue_refresh_token: bool = False
     token_endpoint_auth_method: str | None = None
     require_pkce: bool = True
+    minimum_acr: str | None = None
 
 
 class Application(Versioned, frozen=True, kw_only=True, rename="camel"):

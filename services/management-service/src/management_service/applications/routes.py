@@ -11,7 +11,7 @@ from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer, FreeForm, FreeFormAnswer
 from identity_common.http.listing import WHOLE, Listing
 from identity_common.http.openapi.declarations import Filter, documented
-from identity_common.wire.events import ApplicationType, SecretMethod
+from identity_common.wire.events import ApplicationType, DemandedLevel, SecretMethod
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, SecretCreation, SecretUpdate
 from management_service.applications.service import Applications
 from management_service.applications.store import Application, ApplicationFilter, Secret
@@ -72,6 +72,9 @@ class CustomClientMetadataAnswer(Answer):
         rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always for public
             clients.
         always_issue_refresh_token: Whether refresh tokens are issued even without ``offline_access``; false by default.
+        minimum_acr: How strongly the application's users must have signed in: ``mfa``, with a second factor or a
+            passkey; ``phr``, with a passkey; null for what the policy of signing in demands. Not for
+            machine-to-machine applications.
     """
 
     allow_token_exchange: bool
@@ -83,6 +86,7 @@ class CustomClientMetadataAnswer(Answer):
     always_issue_refresh_token: bool
     token_endpoint_auth_method: SecretMethod | None
     require_pkce: bool
+    minimum_acr: DemandedLevel | None
 
 
 class BrandingAnswer(Answer):
@@ -181,6 +185,7 @@ def application_answer(application: Application) -> ApplicationAnswer:
                 application.token_endpoint_auth_method if application.type == "Traditional" else None
             ),
             require_pkce=application.require_pkce,
+            minimum_acr=application.minimum_acr,
         ),
         is_third_party=application.is_third_party,
         branding=BrandingAnswer(logo_uri=application.logo_uri, primary_color=application.primary_color),

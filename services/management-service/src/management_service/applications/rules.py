@@ -13,7 +13,7 @@ from identity_common.fields import Body, Description, FreeForm, Name
 from identity_common.names import canonical_name
 from identity_common.pages.looks import color_problem, is_logo_uri
 from identity_common.uris import is_usable_uri
-from identity_common.wire.events import ApplicationType, SecretMethod
+from identity_common.wire.events import ApplicationType, DemandedLevel, SecretMethod
 
 MAX_SECRETS: Final = 100
 
@@ -71,6 +71,9 @@ class CustomClientMetadata(Body):
             default, not applicable to other types.
         require_pkce: Whether authorization requests need PKCE (RFC 7636); true by default, false only for first-party
             Traditional applications.
+        minimum_acr: How strongly the application's users must have signed in: ``mfa``, with a second factor or a
+            passkey; ``phr``, with a passkey; null, by default, for what the policy of signing in demands. Not for
+            machine-to-machine applications.
     """
 
     allow_token_exchange: bool | UnsetType | None = UNSET
@@ -82,6 +85,7 @@ class CustomClientMetadata(Body):
     always_issue_refresh_token: bool | UnsetType | None = UNSET
     token_endpoint_auth_method: SecretMethod | UnsetType | None = UNSET
     require_pkce: bool | UnsetType | None = UNSET
+    minimum_acr: DemandedLevel | UnsetType | None = UNSET
 
 
 class Branding(Body):

@@ -77,13 +77,14 @@ _CUSTOM_MEMBERS = {
     "always_issue_refresh_token": "always_issue_refresh_token",
     "token_endpoint_auth_method": "token_endpoint_auth_method",
     "require_pkce": "require_pkce",
+    "minimum_acr": "minimum_acr",
 }
-_CREDENTIALS = (*_LISTS, "token_endpoint_auth_method", "require_pkce", "is_third_party")
+_CREDENTIALS = (*_LISTS, "token_endpoint_auth_method", "require_pkce", "minimum_acr", "is_third_party")
 """The members that decide who gets the application's tokens."""
 
 _OF_SIGN_INS = (
     *(*_OIDC_MEMBERS, *_BRANDING_MEMBERS, "id_token_ttl_s", "refresh_token_ttl_days", "rotate_refresh_token"),
-    "always_issue_refresh_token",
+    *("always_issue_refresh_token", "minimum_acr"),
 )
 """The members that mean nothing without users who sign in."""
 
@@ -108,6 +109,7 @@ def application_state(application: Application, secrets: list[Secret]) -> Applic
         always_issue_refresh_token=application.always_issue_refresh_token,
         token_endpoint_auth_method=application.token_endpoint_auth_method,
         require_pkce=application.require_pkce,
+        minimum_acr=application.minimum_acr,
         redirect_uris=application.redirect_uris,
         post_logout_redirect_uris=application.post_logout_redirect_uris,
         cors_allowed_origins=application.cors_allowed_origins,
@@ -181,7 +183,7 @@ def _require_no_sign_ins(members: dict[str, Any], *, stored: Application | None 
         if members.get(name, _DEFAULTS[name]) not in kept:
             raise wrong_kind(
                 "A machine-to-machine application has no sign-ins, and therefore no redirect URIs, no branding, no ID "
-                "tokens and no refresh tokens."
+                "tokens, no refresh tokens and no minimumAcr."
             )
 
 

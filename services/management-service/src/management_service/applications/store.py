@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.paging import Page
 from identity_common.stores.database import PagedList, is_none_of
 from identity_common.stores.lookups import Lookups, key_lookup
-from identity_common.wire.events import ApplicationType, SecretMethod
+from identity_common.wire.events import ApplicationType, DemandedLevel, SecretMethod
 from management_service.schema import application_roles, application_secrets, applications
 
 
@@ -54,6 +54,7 @@ class Application(msgspec.Struct, frozen=True):
     always_issue_refresh_token: bool = False
     token_endpoint_auth_method: SecretMethod = "client_secret_basic"  # noqa: S105 - a method
     require_pkce: bool = True
+    minimum_acr: DemandedLevel | None = None
     logo_uri: str | None = None
     primary_color: str | None = None
     custom_data: str = "{}"

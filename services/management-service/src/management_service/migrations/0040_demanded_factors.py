@@ -1,4 +1,4 @@
-"""How strongly users must have signed in, as the policy of signing in demands it."""
+"""How strongly users must have signed in: what the policy of signing in and applications demand."""
 
 from alembic import op
 
@@ -8,7 +8,9 @@ down_revision = "0037"
 
 def upgrade() -> None:
     op.execute("""ALTER TABLE sign_in_policies ADD COLUMN second_factor text COLLATE "C" NOT NULL DEFAULT 'optional'""")
+    op.execute("ALTER TABLE applications ADD COLUMN minimum_acr text")
 
 
 def downgrade() -> None:
+    op.execute("ALTER TABLE applications DROP COLUMN minimum_acr")
     op.execute("ALTER TABLE sign_in_policies DROP COLUMN second_factor")

@@ -29,6 +29,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "excludedRoles": ["c5z9l3jrx2kq0v8m4b7n1"],
     "registrationDomains": ["example.com"],
     "secondFactor": "required",
+    "minimumAcr": "mfa",
     "secretName": "rotated in November",
     "name": "orders:read",
     "description": "May read orders",
