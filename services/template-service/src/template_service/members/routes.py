@@ -85,7 +85,7 @@ class MembershipAnswer(OrganizationAnswer):
 
 def _user_answer(member: Member, tenant_id: str) -> UserMemberAnswer:
     user = structs.asdict(decode_user(member.state))
-    del user["deleted"], user["tokens_valid_after"]
+    del user["deleted"], user["tokens_valid_after"], user["second_factors"]
     return UserMemberAnswer(tenant_id=tenant_id, organization_roles=member.roles, **user)
 
 
