@@ -1,7 +1,7 @@
 """Who may call what is about the caller: users themselves, by a userinfo token of their own sign-in.
 
 Owns the check of such a token, and the challenge to sign in again. Does not own which scope a route needs, nor how
-recent the sign-in must be: the route declares both (``OwnSignIn``).
+recent and how strong the sign-in must be: the route declares it (``OwnSignIn``).
 """
 
 from functools import partial
@@ -20,6 +20,7 @@ from identity_common.http.problems import ApiError
 from identity_common.http.query_parameters import require_declared
 from identity_common.oauth import SCOPE_ACCOUNT
 from stead import AccessToken
+from stead.verify.acr import Level, acr_of, level_of, satisfies
 
 RECENT_S: Final = 600
 """How long ago a sign-in may be for what changes how the user signs in, in seconds."""
@@ -27,6 +28,8 @@ ACCOUNT: Final = OwnSignIn(SCOPE_ACCOUNT)
 """The user's account."""
 ACCOUNT_SIGN_IN: Final = OwnSignIn(SCOPE_ACCOUNT, max_age_s=RECENT_S)
 """What changes how the user signs in."""
+ACCOUNT_FACTORS: Final = OwnSignIn(SCOPE_ACCOUNT, max_age_s=RECENT_S, level="mfa")
+"""What takes a second factor away: not for the password alone, which the factor is there to protect against."""
 
 
 def _forbidden(needed: OwnSignIn) -> ApiError:
@@ -34,25 +37,28 @@ def _forbidden(needed: OwnSignIn) -> ApiError:
     return ApiError(403, "auth.forbidden", f"This needs {needed}.", headers={"WWW-Authenticate": challenge})
 
 
-def _too_long_ago(max_age_s: int) -> ApiError:
-    """401: the user must sign in again.
+def _insufficient(needed: OwnSignIn, *, urn_namespace: str) -> ApiError:
+    """401: the user must sign in again, as recently and as strongly as the challenge says.
 
     Source:
         RFC 9470 section 3.
     """
-    message = f"This needs a sign-in at most {max_age_s} seconds ago. Sign in again."
-    challenge = (
-        'Bearer error="insufficient_user_authentication", '
-        f'error_description="a more recent sign-in is required", max_age="{max_age_s}"'
-    )
+    recently, recent = f" at most {needed.max_age_s} seconds ago", f', max_age="{needed.max_age_s}"'
+    if needed.level is None:
+        strongly, missing, strong = "", "a more recent sign-in is required", ""
+    else:
+        strongly, missing = " with a second factor", "a stronger or more recent sign-in is required"
+        strong = f', acr_values="{acr_of(needed.level, urn_namespace=urn_namespace)}"'
+    challenge = f'Bearer error="insufficient_user_authentication", error_description="{missing}"{strong}{recent}'
+    message = f"This needs a sign-in{strongly}{recently}. Sign in again."
     return ApiError(401, "auth.insufficient_user_authentication", message, headers={"WWW-Authenticate": challenge})
 
 
-def require_own(token: AccessToken, needed: OwnSignIn, *, clock: Clock = now_ms) -> None:
-    """Refuse every token except one of the user's own sign-in, with the scope, and recent enough.
+def require_own(token: AccessToken, needed: OwnSignIn, *, urn_namespace: str, clock: Clock = now_ms) -> None:
+    """Refuse every token except one of the user's own sign-in, with the scope, recent and strong enough.
 
     Raises:
-        ApiError: 403; 401 if the sign-in is too old, or the token does not say when it was.
+        ApiError: 403; 401 if the sign-in is too old or too weak, or the token does not say when or how it was.
 
     Source:
         RFC 6750 section 3.1, RFC 9470 section 3.
@@ -60,22 +66,28 @@ def require_own(token: AccessToken, needed: OwnSignIn, *, clock: Clock = now_ms)
     is_own = token.subject != token.client_id and token.actor is None and token.grant_type is None
     if not is_own or needed.scope not in token.scopes:
         raise _forbidden(needed)
-    if needed.max_age_s is not None:
-        _require_recent(auth_time_of(token), needed.max_age_s, clock)
+    is_recent = needed.max_age_s is None or _is_recent(auth_time_of(token), needed.max_age_s, clock)
+    if not is_recent or not satisfies(_level_of(token, urn_namespace), needed.level):
+        raise _insufficient(needed, urn_namespace=urn_namespace)
 
 
-def require_recent_sign_in(caller: Caller, *, max_age_s: int, clock: Clock = now_ms) -> None:
+def require_recent_sign_in(caller: Caller, *, clock: Clock = now_ms) -> None:
     """Refuse a caller of this part whose sign-in is too old for what the body of the request asks for.
 
     Raises:
         ApiError: 401.
     """
-    _require_recent(caller.auth_time, max_age_s, clock)
+    if not _is_recent(caller.auth_time, RECENT_S, clock):
+        raise _insufficient(ACCOUNT_SIGN_IN, urn_namespace="")
 
 
-def _require_recent(auth_time: int | None, max_age_s: int, clock: Clock) -> None:
-    if clock() // 1000 - (auth_time or 0) > max_age_s:
-        raise _too_long_ago(max_age_s)
+def _is_recent(auth_time: int | None, max_age_s: int, clock: Clock) -> bool:
+    return clock() // 1000 - (auth_time or 0) <= max_age_s
+
+
+def _level_of(token: AccessToken, urn_namespace: str) -> Level | None:
+    acr = token.claims.get("acr")
+    return level_of(acr, urn_namespace=urn_namespace) if isinstance(acr, str) else None
 
 
 async def require_own_sign_in(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -91,7 +103,8 @@ async def require_own_sign_in(connection: Connection, handler: BaseRouteHandler)
     access: Access = connection.app.state.person_access
     more = more_of(connection.route_handler)
     needed: OwnSignIn = more.own_sign_in  # type: ignore[assignment]  # of every handler with this guard
-    caller = await access.require(connection.scope, partial(require_own, needed=needed))
+    permit = partial(require_own, needed=needed, urn_namespace=connection.app.state.urn_namespace)
+    caller = await access.require(connection.scope, permit)
     caller = msgspec.structs.replace(caller, is_own_account=True)
     require_declared(connection.scope["query_string"], more, in_pages=is_list(connection.route_handler))
     access.admit(connection, handler, caller)

@@ -12,7 +12,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET
 
 from identity_common.access.management_api import admitted_caller
-from identity_common.access.own_sign_in import ACCOUNT, ACCOUNT_SIGN_IN, RECENT_S, require_recent_sign_in
+from identity_common.access.own_sign_in import ACCOUNT, ACCOUNT_SIGN_IN, require_recent_sign_in
 from identity_common.audited_request import audit_reason
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import PUBLISHES_NOTHING, documented
@@ -86,7 +86,7 @@ class MyAccountController(Controller):
         e-mail address or a telephone number must remain.
         """
         if data.username is not UNSET:
-            require_recent_sign_in(admitted_caller(request), max_age_s=RECENT_S)
+            require_recent_sign_in(admitted_caller(request))
         user = await my_accounts.update(_user_id(request), data)
         return _shown(user, can_change_email=my_accounts.can_change_email)
 

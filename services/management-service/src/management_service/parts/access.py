@@ -23,6 +23,7 @@ def access(settings: Settings, shared: Shared) -> Mapping[str, object]:
     tokens, authentication = shared.tokens, shared.authentication
     return {
         "management_access": Access(tokens.verify, authentication.is_live, trusted_proxies=settings.trusted_proxies),
+        "urn_namespace": settings.urn_namespace,
         "person_access": Access(
             functools.partial(tokens.verify, audience=f"{settings.issuer}/me"),
             authentication.is_live,

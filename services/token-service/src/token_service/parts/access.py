@@ -15,6 +15,7 @@ def access(settings: Settings, shared: Shared) -> Mapping[str, object]:
             api_verify(shared.directory, shared.live_tokens, audience=settings.management_api_resource),
             trusted_proxies=settings.trusted_proxies,
         ),
+        "urn_namespace": settings.urn_namespace,
         "person_access": Access(
             api_verify(shared.directory, shared.live_tokens, audience=shared.live_tokens.userinfo_audience),
             trusted_proxies=settings.trusted_proxies,

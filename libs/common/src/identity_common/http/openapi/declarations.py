@@ -15,6 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.routes import ASGIRoute, HTTPRoute
 
 from identity_common.http.pagination import MAX_SEARCH_CHARACTERS
+from stead.verify.acr import Level
 
 JSON: Final = "application/json"
 
@@ -76,14 +77,17 @@ class OwnSignIn(msgspec.Struct, frozen=True):
     Attributes:
         scope: Of the token.
         max_age_s: Seconds that may have passed since the sign-in; None for any number.
+        level: How strong the sign-in must be: with a second factor, for example, and recent too; None for any level.
     """
 
     scope: str
     max_age_s: int | None = None
+    level: Level | None = None
 
     def __str__(self) -> str:
+        strongly = " with a second factor" if self.level else ""
         recently = f" at most {self.max_age_s} seconds ago" if self.max_age_s else ""
-        return f"a userinfo token of the user's own sign-in{recently} with the scope {self.scope}"
+        return f"a userinfo token of the user's own sign-in{strongly}{recently} with the scope {self.scope}"
 
 
 class Documented(msgspec.Struct, frozen=True, kw_only=True):
