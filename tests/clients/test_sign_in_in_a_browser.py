@@ -42,7 +42,7 @@ async def test_a_form_of_another_site_signs_out(visitor: Visitor, site: Applicat
     await visitor.open(site.client(site.ours))
     await visitor.sign_in()
     await visitor.is_back()
-    await visitor.page.goto(f"{site.origin.replace('127.0.0.1', 'localhost')}/leave")
+    await visitor.page.goto(f"{site.origin}/leave")
     await visitor.press("Leave")
     await visitor.sees("Sign out?")
     await visitor.press("Sign out")
@@ -390,7 +390,7 @@ async def test_a_form_of_another_site_finds_the_session(visitor: Visitor, site: 
         await visitor.open(site.client(site.ours))
         await visitor.sign_in()
         await visitor.is_back()
-        await visitor.page.goto(f"{site.origin.replace('127.0.0.1', 'localhost')}/start")
+        await visitor.page.goto(f"{site.origin}/start")
         await visitor.press("Start")
         await visitor.is_back()
         assert client.handle_callback(visitor.page.url)["sub"] == visitor.person.user_id

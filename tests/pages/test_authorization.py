@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2 as httpx
 import pytest
 
-from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading
+from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading, plant
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.waiting import eventually
 from tests.support.world import MANAGEMENT_API, Client, World
@@ -364,7 +364,7 @@ def test_the_session_has_a_new_secret_after_every_sign_in(person: Person, spa: C
     after = person.browser.cookies["identity-session"]
     assert before != after
     thief = person.new_browser()
-    thief.cookies.set("identity-session", before, domain="127.0.0.1")
+    plant(thief, "identity-session", before)
     person.browser = thief
     assert "/sign-in" in person.authorize(spa).headers["Location"]
 

@@ -11,7 +11,7 @@ from markupsafe import escape
 
 from identity_common.identifiers import new_id
 from identity_common.pages.cookies import Cookies
-from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading, is_signed_in
+from tests.support.at_a_browser import PASSWORD, Form, Person, application, callback, heading, is_signed_in, plant
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.world import Client, World
 from token_service.sign_in.pages.cookies import SESSION
@@ -89,10 +89,10 @@ class TestSessionFixation:
 
     def test_an_invented_session_is_not_a_session(self, victim: Person, ours: Client) -> None:
         planted = "a" * 43
-        victim.browser.cookies.set(SESSION, planted, domain="127.0.0.1")
+        plant(victim.browser, SESSION, planted)
         victim.code(ours)
         thief = victim.new_browser()
-        thief.cookies.set(SESSION, planted, domain="127.0.0.1")
+        plant(thief, SESSION, planted)
         victim.browser = thief
         assert not is_signed_in(victim, ours)
 
@@ -102,7 +102,7 @@ class TestSessionFixation:
         """Signed in over another's session: the secret is new, and the old one is over."""
         attacker.code(ours)
         planted = attacker.browser.cookies[SESSION]
-        victim.browser.cookies.set(SESSION, planted, domain="127.0.0.1")
+        plant(victim.browser, SESSION, planted)
         code, verifier = victim.code(ours, prompt="login")
         claims = world.claims(victim.redeem(ours, code, verifier)["access_token"], f"{world.stack.issuer}/me")
         assert claims["sub"] == victim.user_id
@@ -114,7 +114,7 @@ class TestSessionFixation:
         """The attacker knows the cookie that binds a request to a browser, and opens the request meanwhile."""
         link = attacker.authorize(partner).headers["Location"]
         for name, value in attacker.browser.cookies.items():
-            victim.browser.cookies.set(name, value, domain="127.0.0.1")
+            plant(victim.browser, name, value)
         consent = victim.follow(victim.sign_in(victim.browser.get(link)))
         assert heading(consent) == "Allow access?"
         assert heading(attacker.browser.get(link)) == "Sign in"

@@ -12,7 +12,7 @@ import pytest
 
 from provision import ServerAddresses
 from stead import NotFound
-from tests.support.at_a_browser import PASSWORD, Person, application, callback
+from tests.support.at_a_browser import PASSWORD, Person, application, callback, plant
 from tests.support.lengths import length
 from tests.support.world import Client, World, own_world
 from token_service.sign_in.pages.cookies import DEVICE, SESSION
@@ -146,8 +146,7 @@ def test_a_forged_device_cookie_is_ignored(under_attack: tuple[Person, str], spa
         "without a signature": payload,
         "empty": ".",
     }[change]
-    person.browser.cookies.delete(DEVICE)
-    person.browser.cookies.set(DEVICE, forged, domain="127.0.0.1", path="/")
+    plant(person.browser, DEVICE, forged)
     assert sign_in_again(person, spa).status_code == 429
 
 

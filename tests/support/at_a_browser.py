@@ -161,6 +161,11 @@ def application(
     return Client(created.id)
 
 
+def plant(browser: httpx.Client, name: str, value: str) -> None:
+    """Put a cookie into a browser, or replace it, as if the services had set it."""
+    browser.cookies.set(name, value, domain="localhost.local")  # what http.cookiejar calls localhost
+
+
 def is_signed_in(person: Person, client: Client) -> bool:
     """Tell whether the browser gets a code without being asked anything."""
     return "code" in callback(person.authorize(client, prompt="none"))

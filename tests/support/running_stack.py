@@ -73,7 +73,7 @@ class RunningStack:
         self.tenant_id = tenant_id
         self.addresses = addresses
         port = free_port()
-        self.base_url = f"http://127.0.0.1:{port}"
+        self.base_url = f"http://localhost:{port}"
         self.issuer = f"{self.base_url}/oidc"
         self.http = httpx.Client(base_url=self.base_url, timeout=30)
         self.recorder = recorder or Recorder()
