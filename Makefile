@@ -43,7 +43,7 @@ $(INSTALLED): $(RUNNABLE) requirements.lock
 	@$(PIP) --no-compile --require-hashes -r requirements.lock
 	@touch $@
 
-run: $(RUNNABLE) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
+run: $(RUNNABLE) ## start the whole system on http://localhost:3000 (PORT= changes it)
 	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT) --directory $(DIRECTORY)
 
 # The commit and its time: building the same tree again gives the same image, and its containers are kept.

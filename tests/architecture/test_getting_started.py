@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_shows_the_walkthrough_that_is_printed() -> None:
-    printed = walkthrough("http://127.0.0.1:3000", Path.cwd() / ".local", Path.cwd() / ".venv/bin/python")
+    printed = walkthrough("http://localhost:3000", Path.cwd() / ".local", Path.cwd() / ".venv/bin/python")
     shown = (
         (ROOT / "docs/getting-started.md")
         .read_text()

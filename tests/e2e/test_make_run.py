@@ -45,7 +45,7 @@ class Running:
     def __init__(self, directory: Path, cwd: Path, settings: Mapping[str, str], *, stderr: int | None = None) -> None:
         self.directory = directory
         port = free_port()
-        self.base_url = f"http://127.0.0.1:{port}"
+        self.base_url = f"http://localhost:{port}"
         self.process = subprocess.Popen(
             [sys.executable, "-m", "all_in_one", "--port", str(port), "--directory", directory],
             cwd=cwd,
@@ -97,6 +97,15 @@ def test_the_settings_of_the_services_come_from_the_environment(running: Running
         assert management.subject_tokens.create(demo["users"][1]["id"]).expires_in == 300
     metadata = httpx.get(f"{running.base_url}/oidc/.well-known/openid-configuration").json()
     assert "urn:acme:scope:organizations" in metadata["scopes_supported"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+def test_programs_are_answered_at_each_address_and_browsers_sent_to_the_name(running: Running, address: str) -> None:
+    by_address = running.base_url.replace("localhost", address)
+    metadata = httpx.get(f"{by_address}/oidc/.well-known/openid-configuration").json()
+    assert metadata["issuer"] == f"{running.base_url}/oidc"
+    opened = httpx.get(f"{by_address}/console", headers={"Sec-Fetch-Mode": "navigate"})
+    assert (opened.status_code, opened.headers["Location"]) == (307, f"{running.base_url}/console")
 
 
 class Page(HTMLParser):

@@ -95,11 +95,17 @@ def test_an_application_that_has_the_name_of_the_console_is_left_alone(stack: Ru
     assert seeded_again(stack).console == console
 
 
-def test_the_console_of_an_earlier_version_gets_the_addresses_of_the_account_page(stack: RunningStack) -> None:
+@pytest.mark.parametrize("address", [None, "http://127.0.0.1:3000"])
+def test_the_console_of_an_earlier_version_gets_the_present_addresses(
+    stack: RunningStack, address: str | None
+) -> None:
+    """It had no account page, or its clients were at an IP address."""
     applications, console = stack.management.applications, stack.credentials.console
     addresses = applications.get(console.client_id).oidc_client_metadata
-    earlier = {"redirectUris": addresses.redirect_uris[:1], "postLogoutRedirectUris": []}
-    applications.update(console.client_id, oidc_client_metadata=earlier)
+    callback = f"{address or stack.base_url}/console/callback"
+    applications.update(
+        console.client_id, oidc_client_metadata={"redirectUris": [callback], "postLogoutRedirectUris": []}
+    )
     assert seeded_again(stack).console == console
     assert applications.get(console.client_id).oidc_client_metadata == addresses
 

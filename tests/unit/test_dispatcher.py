@@ -53,6 +53,30 @@ async def test_metrics_are_for_this_machine_alone(client: str, headers: dict[str
         assert (await http.get("/metrics", headers=headers)).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("host", "method", "mode", "moves"),
+    [
+        ("127.0.0.1:3000", "GET", "navigate", True),
+        ("[::1]:3000", "GET", "navigate", True),
+        ("localhost:3000", "GET", "navigate", False),
+        ("127.0.0.1:3001", "GET", "navigate", False),
+        ("localhost.example.com:3000", "GET", "navigate", False),
+        ("127.0.0.1:3000", "POST", "navigate", False),
+        ("127.0.0.1:3000", "GET", "cors", False),
+        ("127.0.0.1:3000", "GET", None, False),
+    ],
+)
+async def test_a_browser_that_opens_a_page_by_an_ip_address_is_sent_to_the_name(
+    host: str, method: str, mode: str | None, moves: bool
+) -> None:
+    transport = httpx.ASGITransport(Dispatcher({}, base_url="http://localhost:3000"))
+    headers = {"Host": host, **({"Sec-Fetch-Mode": mode} if mode else {})}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000") as http:
+        answer = await http.request(method, "/health//else/%0d%0a?a=%26&b", headers=headers)
+    location = "http://localhost:3000/health//else/%0d%0a?a=%26&b"
+    assert (answer.status_code, answer.headers.get("Location")) == ((307, location) if moves else (404, None))
+
+
 async def test_an_app_that_fails_to_stop_does_not_keep_another_from_stopping() -> None:
     stopped: list[str] = []
 

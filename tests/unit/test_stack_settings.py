@@ -19,7 +19,7 @@ ADDRESSES = ServerAddresses(
         if f"{service}_{server}_url" in ServerAddresses.__struct_fields__
     }
 )  # fmt: skip
-BASE_URL = "http://127.0.0.1:3000"
+BASE_URL = "http://localhost:3000"
 
 
 def stack(directory: Path, **environment: str) -> Stack:

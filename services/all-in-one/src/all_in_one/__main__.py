@@ -24,7 +24,7 @@ from all_in_one.embedded import (
 )
 from all_in_one.errors import StackError
 from all_in_one.home import announcement
-from all_in_one.listening import listening_socket
+from all_in_one.listening import listening_sockets
 from identity_common.telemetry.logs import configure_logs
 from identity_common.version import VERSION
 from provision import ProvisionError
@@ -43,7 +43,7 @@ def port(text: str) -> int:
     return number
 
 
-def run(listener: socket.socket, directory: Path, *, base_url: str) -> None:
+def run(listeners: list[socket.socket], directory: Path, *, base_url: str) -> None:
     """Start the servers, migrate, and serve until a signal arrives.
 
     Raises:
@@ -59,7 +59,7 @@ def run(listener: socket.socket, directory: Path, *, base_url: str) -> None:
         (directory / "log").mkdir(mode=0o700, exist_ok=True)
         with (directory / "log" / "services.log").open("a") as log:
             configure_logs(service="all-in-one", stream=log)
-            _serve(servers, addresses, listener, directory, base_url=base_url)
+            _serve(servers, addresses, listeners, directory, base_url=base_url)
     except (EmbeddedError, StackError, ProvisionError, OSError) as error:
         if (failure := may_be_why(directory, error)) is None:
             raise
@@ -71,7 +71,7 @@ def run(listener: socket.socket, directory: Path, *, base_url: str) -> None:
 def _serve(
     servers: EmbeddedServers | ExternalServers,
     addresses: ServerAddresses,
-    listener: socket.socket,
+    listeners: list[socket.socket],
     directory: Path,
     *,
     base_url: str,
@@ -91,7 +91,7 @@ def _serve(
     stack.log_start()
     stack.migrate()
     announce = announcement(base_url, directory)
-    uvloop.run(serve(stack, listener, announce=announce, watch=watch(servers, directory)))
+    uvloop.run(serve(stack, listeners, announce=announce, watch=watch(servers, directory)))
 
 
 def main() -> int:
@@ -103,11 +103,10 @@ def main() -> int:
     options = parser.parse_args()
     if parent := os.environ.get("STOP_WITH_PARENT"):
         die_with_parent(int(parent), signal.SIGTERM)
-    base_url = f"http://127.0.0.1:{options.port}"
+    base_url = f"http://localhost:{options.port}"
     directory = options.directory.absolute()
     try:
-        listener = listening_socket(options.port)
-        run(listener, directory, base_url=base_url)
+        run(listening_sockets(options.port), directory, base_url=base_url)
     except (StackError, EmbeddedError, ProvisionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

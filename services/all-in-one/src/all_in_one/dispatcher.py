@@ -8,6 +8,7 @@ import ipaddress
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from all_in_one.home import HOME_HEADERS
 from all_in_one.metrics import CONTENT_TYPE, merged
@@ -22,6 +23,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_LOOPBACK: Final = ("127.0.0.1", "[::1]")
 _JSON: Final[Mapping[str, str]] = {"content-type": "application/json"}
 _NOT_FOUND: Final = b'{"code":"entity.not_found","message":"Nothing exists at this path."}'
 
@@ -32,16 +34,24 @@ class Dispatcher:
     Args:
         apps: The services.
         home: The page at ``/``.
+        base_url: Browsers that open a page by an IP address of the same server are sent there: cookies and passkeys
+            belong to a name. Programs are answered at each address.
     """
 
-    def __init__(self, apps: Mapping[Service, AsgiApp], *, home: bytes = b"") -> None:
+    def __init__(self, apps: Mapping[Service, AsgiApp], *, home: bytes = b"", base_url: str = "") -> None:
         self._apps = apps
         self._home = home
+        self._base_url = base_url
+        address = urlsplit(base_url)
+        self._other_hosts = {f"{each}:{address.port}".encode() for each in _LOOPBACK} - {address.netloc.encode()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+            return
+        if self._is_opened_by_address(scope):
+            await _answer(scope, send, 307, b"", {"location": self._base_url + _target(scope)})
             return
         path = routed_path(scope)
         service = service_for(path)
@@ -57,6 +67,11 @@ class Dispatcher:
             await _answer(scope, send, 200, merged(text), {"content-type": CONTENT_TYPE})
         else:
             await _answer(scope, send, 404, _NOT_FOUND)
+
+    def _is_opened_by_address(self, scope: Scope) -> bool:
+        headers = dict(scope["headers"])
+        is_opened = scope["method"] == "GET" and headers.get(b"sec-fetch-mode") == b"navigate"
+        return is_opened and headers.get(b"host") in self._other_hosts
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Start the apps together; stop those that started together, even if one fails to start or to stop."""
@@ -134,6 +149,12 @@ async def _call(app: AsgiApp, scope: Scope) -> tuple[int, bytes]:
 
     await app({**scope, "method": "GET", "state": {}}, receive, send)
     return status, body
+
+
+def _target(scope: Scope) -> str:
+    """Return the path and the query as they were sent."""
+    query = scope["query_string"].decode("ascii")
+    return scope["raw_path"].decode("ascii") + (f"?{query}" if query else "")
 
 
 def _is_local(scope: Scope) -> bool:

@@ -143,6 +143,7 @@ class Stack:
                 "console": console.app.create_app(self.console),  # type: ignore[dict-item]
             },
             home=home_page(self._base_url, self._directory),
+            base_url=self._base_url,
         )
 
     def _token_app(self) -> AsgiApp:
@@ -249,12 +250,14 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(stack: Stack, listener: socket.socket, *, announce: str, watch: Coroutine[None, None, None]) -> None:
+async def serve(
+    stack: Stack, listeners: list[socket.socket], *, announce: str, watch: Coroutine[None, None, None]
+) -> None:
     """Serve until SIGINT or SIGTERM; seed as soon as everything is ready, then print the announcement.
 
     Args:
         stack: The services.
-        listener: The socket.
+        listeners: The sockets.
         announce: Printed once everything is ready.
         watch: Runs beside the services; what it raises ends them.
 
@@ -273,7 +276,7 @@ async def serve(stack: Stack, listener: socket.socket, *, announce: str, watch: 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=listeners))
     waiting = asyncio.create_task(stopping.wait())
     watching = asyncio.create_task(watch)
     try:
