@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead import AccessToken, AccessTokenVerifier, TokenInvalid
+from stead import AccessToken, AccessTokenVerifier, ActorAuthentication, TokenInvalid
 from stead.verify.access_tokens import Expectations, TokenChecker, read_token
 from stead.verify.keys import KeySet
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, SigningKey, b64, claims, compact, jwks, token
@@ -40,7 +40,10 @@ def test_a_good_token_says_what_it_says(key: SigningKey) -> None:
     act = {"sub": "user00000002", "act": {"sub": "user00000003"}}
     gty = "urn:ietf:params:oauth:grant-type:token-exchange"
 
-    verified = verify(token(key, act=act, gty=gty, organization_id="org000000001", nbf=int(NOW), ticket="T-1"))
+    said = {"auth_time": int(NOW) - 60, "amr": ["otp", "pwd"], "acr": "urn:service:acr:mfa"}
+    more = {"auth_time": NOW - 90.5, "amr": ["pwd"], "acr": "urn:service:acr:password", "actor_authentication": said}
+
+    verified = verify(token(key, act=act, gty=gty, organization_id="org000000001", nbf=int(NOW), **more))
 
     assert verified == AccessToken(
         id="token-1",
@@ -55,7 +58,13 @@ def test_a_good_token_says_what_it_says(key: SigningKey) -> None:
         actor=act,
         grant_type=gty,
         organization_id="org000000001",
-        claims=claims(act=act, gty=gty, organization_id="org000000001", nbf=int(NOW), ticket="T-1"),
+        auth_time=NOW - 90.5,
+        amr=("pwd",),
+        acr="urn:service:acr:password",
+        actor_authentication=ActorAuthentication(
+            auth_time=int(NOW) - 60, amr=("otp", "pwd"), acr="urn:service:acr:mfa"
+        ),
+        claims=claims(act=act, gty=gty, organization_id="org000000001", nbf=int(NOW), **more),
     )
 
 
@@ -68,6 +77,7 @@ def test_a_token_without_optional_claims_grants_nothing_and_has_no_actor() -> No
         None,
         None,
     )
+    assert (verified.auth_time, verified.amr, verified.acr, verified.actor_authentication) == (None, (), None, None)
 
 
 class TestForm:
@@ -360,7 +370,12 @@ class TestClaims:
 
     @pytest.mark.parametrize(
         "changes",
-        [{"scope": ["read:things"]}, {"scope": 7}, {"act": "user"}, {"act": []}, {"gty": 1}, {"organization_id": 1}],
+        [
+            *({"scope": ["read:things"]}, {"scope": 7}, {"act": "user"}, {"act": []}, {"gty": 1}),
+            *({"organization_id": 1}, {"auth_time": "1800000000"}, {"auth_time": True}, {"auth_time": -1}, {"acr": 1}),
+            *({"amr": "pwd"}, {"amr": [1]}, {"amr": {}}, {"actor_authentication": "phr"}),
+            *({"actor_authentication": each} for each in ({"acr": 1}, {"auth_time": "x"}, {"amr": "pwd"}, [])),
+        ],
     )
     def test_an_optional_claim_of_a_wrong_type_is_refused(self, changes: dict[str, Any]) -> None:
         """An unreadable act must not count as an absent one."""

@@ -116,7 +116,9 @@ class TestToken:
         self, service: Service, client: ManagementClient
     ) -> None:
         """RFC 9470 section 3: the person has to sign in again."""
-        challenge = 'Bearer error="insufficient_user_authentication", error_description="too old", max_age="600"'
+        challenge = (
+            'Bearer error="insufficient_user_authentication", acr_values="urn:service:acr:mfa phr", max_age="600"'
+        )
         refusal = {"code": "auth.insufficient_user_authentication", "message": "Sign in again."}
         service.will_answer(
             "POST", "/api/my-account/password", refusal, status=401, headers={"WWW-Authenticate": challenge}
@@ -124,6 +126,7 @@ class TestToken:
         with pytest.raises(RecentSignInRequired) as refused:
             client.my_account.set_password("a new password", current_password="an old one")
         assert (refused.value.code, refused.value.max_age_s) == ("auth.insufficient_user_authentication", 600)
+        assert refused.value.acr_values == ("urn:service:acr:mfa", "phr")
         assert len(service.calls) == 1
 
     def test_an_attempt_too_many_says_when_to_come_back(self, service: Service, client: ManagementClient) -> None:

@@ -32,6 +32,7 @@ from stead import (
     NotFound,
     OAuthError,
     RecentSignInRequired,
+    StepUpRequired,
     SubjectToken,
     TokenInvalid,
     TokenResponse,
@@ -57,6 +58,7 @@ def test_the_public_names_are_these() -> None:
         "AccessToken",
         "AccessTokenMiddleware",
         "AccessTokenVerifier",
+        "ActorAuthentication",
         "AffectedMember",
         "AffectedMembers",
         "ApiError",
@@ -117,6 +119,7 @@ def test_the_public_names_are_these() -> None:
         "ProxiedCaller",
         "RecentSignInRequired",
         "Recording",
+        "Requires",
         "Resource",
         "ResourceConsent",
         "ResourceReference",
@@ -129,6 +132,7 @@ def test_the_public_names_are_these() -> None:
         "SignInRequired",
         "SignInSession",
         "SignedHead",
+        "StepUpRequired",
         "Storage",
         "SubjectToken",
         "TemplatePermission",
@@ -214,6 +218,7 @@ def test_the_errors_are_one_tree() -> None:
     of_api = (InvalidInput, Unauthenticated, Forbidden, NotFound, VersionMismatch, Conflict, TooManyAttempts)
     assert {kind.__base__ for kind in of_api} == {ApiError}
     assert RecentSignInRequired.__base__ is Unauthenticated
+    assert StepUpRequired.__base__ is TokenInvalid
     assert IdentityError.__base__ is Exception
 
 

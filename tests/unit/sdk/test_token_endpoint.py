@@ -161,6 +161,28 @@ def test_a_refusal_is_an_oauth_error(service: Service, status: int, error: str) 
 
 
 @pytest.mark.parametrize(
+    ("members", "acr_values", "max_age_s"),
+    [
+        ({}, (), None),
+        ({"max_age": 900}, (), 900),
+        ({"acr_values": "urn:service:acr:mfa phr"}, ("urn:service:acr:mfa", "phr"), None),
+        ({"acr_values": "phr", "max_age": 0}, ("phr",), 0),
+    ],
+)
+def test_a_refusal_says_how_the_user_must_sign_in(
+    service: Service, members: dict[str, Any], acr_values: tuple[str, ...], max_age_s: int | None
+) -> None:
+    service.token_answer = Answer(403, json.dumps({"error": "access_denied", **members}).encode())
+    with pytest.raises(OAuthError) as refused:
+        exchange(service)
+    assert (refused.value.error, refused.value.acr_values, refused.value.max_age_s) == (
+        "access_denied",
+        acr_values,
+        max_age_s,
+    )
+
+
+@pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b"{}", b'{"error":7}', b'{"error":null}', b"\xff", b"[" * 5000]
 )
 def test_a_malformed_refusal_is_an_oauth_error_as_well(service: Service, body: bytes) -> None:

@@ -38,6 +38,7 @@ from stead.errors import (
     OAuthError,
     RecentSignInRequired,
     SignInRequired,
+    StepUpRequired,
     TokenInvalid,
     TooManyAttempts,
     Unauthenticated,
@@ -115,21 +116,23 @@ from stead.sign_in.token_endpoint import (
     client_credentials,
     exchange_subject_token,
 )
-from stead.verify.access_tokens import AccessToken
+from stead.verify.access_tokens import AccessToken, ActorAuthentication
 from stead.verify.feed import NotValidFeed
-from stead.verify.middleware import Access, AccessTokenMiddleware, OrganizationAware, access_token_of
+from stead.verify.middleware import Access, AccessTokenMiddleware, OrganizationAware, Requires, access_token_of
 from stead.verify.proxied import ProxiedCaller, proxied_caller
 from stead.verify.verifiers import AccessTokenVerifier, AsyncAccessTokenVerifier
 
 __all__ = [
     # verification
     "AccessToken",
+    "ActorAuthentication",
     "AccessTokenVerifier",
     "AsyncAccessTokenVerifier",
     "NotValidFeed",
     "AccessTokenMiddleware",
     "Access",
     "OrganizationAware",
+    "Requires",
     "access_token_of",
     "ProxiedCaller",
     "proxied_caller",
@@ -224,5 +227,6 @@ __all__ = [
     "SignInRequired",
     "Unavailable",
     "TokenInvalid",
+    "StepUpRequired",
     "CallerUnknown",
 ]

@@ -13,6 +13,7 @@
     ├── OAuthError            the token endpoint refused the request (RFC 6749 section 5.2)
     ├── Unavailable           no answer in time, or the service asked for a later retry
     ├── TokenInvalid          a verifier rejected a token
+    │   └── StepUpRequired    … until its user signs in again, or with a second factor
     ├── CallerUnknown         a request lacks a header of the verifier at the proxy
     └── SignInRequired        no user is signed in: redirect the browser to ``sign_in_url``
 
@@ -33,6 +34,7 @@ use of the library, such as an empty issuer, is a ``ValueError``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -59,10 +61,14 @@ TokenInvalidReason = Literal[
     "ended_organization",
     "ended_member",
     "stale_permissions",
+    "insufficient_user_authentication",
 ]
 
 
 _MAX_SHOWN_ISSUES: Final = 10
+_INSUFFICIENT: Final = "insufficient_user_authentication"
+_ACR_VALUES: Final = re.compile(r'acr_values="([^"]*)"')
+_MAX_AGE: Final = re.compile(r'max_age="?([0-9]{1,9})')
 
 
 class IdentityError(Exception):
@@ -125,13 +131,17 @@ class Unauthenticated(ApiError):  # noqa: N818
 
 
 class RecentSignInRequired(Unauthenticated):
-    """401: the person signed in too long ago for this; let them sign in again, and repeat the request (RFC 9470).
+    """401: the person signed in too long ago for this, or too weakly (RFC 9470).
+
+    Redirect the browser to ``sign_in_url`` with both attributes, and repeat the request.
 
     Attributes:
-        max_age_s: How long ago the sign-in may be, in seconds; None if the response does not say so.
+        max_age_s: How long ago the sign-in may be, in seconds; None for any time.
+        acr_values: The required ``acr`` of the sign-in; empty for any.
     """
 
     max_age_s: int | None = None
+    acr_values: tuple[str, ...] = ()
 
 
 class Forbidden(ApiError):  # noqa: N818
@@ -170,6 +180,9 @@ class TooManyAttempts(ApiError):  # noqa: N818
 class OAuthError(IdentityError):
     """The token endpoint refused the request (RFC 6749 section 5.2, RFC 8693 section 2.2.2).
 
+    ``access_denied`` with ``acr_values`` or ``max_age_s``: the user, in an exchange the actor, must sign in again.
+    Redirect the browser to ``sign_in_url`` with both, and repeat the request; a subject token is still usable.
+
     Attributes:
         error: The error code, such as ``invalid_grant``; ``unexpected_answer`` if the response does not come from a
             token endpoint.
@@ -177,6 +190,8 @@ class OAuthError(IdentityError):
         status: The HTTP status.
         retry_after: Seconds to wait before a retry; None if unknown.
         request_id: The ``X-Request-Id``; None if absent.
+        acr_values: The required ``acr`` of the sign-in; empty if another sign-in would not help, or any would.
+        max_age_s: How long ago the sign-in may be, in seconds; None for any time.
     """
 
     def __init__(
@@ -187,12 +202,16 @@ class OAuthError(IdentityError):
         status: int,
         retry_after: float | None = None,
         request_id: str | None = None,
+        acr_values: tuple[str, ...] = (),
+        max_age_s: int | None = None,
     ) -> None:
         self.error = error
         self.description = description
         self.status = status
         self.retry_after = retry_after
         self.request_id = request_id
+        self.acr_values = acr_values
+        self.max_age_s = max_age_s
         super().__init__(f"{error}: {description}" if description else error)
 
 
@@ -224,8 +243,47 @@ class TokenInvalid(IdentityError):  # noqa: N818
         super().__init__(reason)
 
 
+class StepUpRequired(TokenInvalid):
+    """The token is valid, but its user signed in too long ago or too weakly for this.
+
+    An API answers 401 with ``challenge``. Its client reads that, and redirects the browser to ``sign_in_url`` with both
+    attributes::
+
+        required = StepUpRequired.read(answer.headers.get("WWW-Authenticate", ""))
+        if required is not None:
+            redirect(client.sign_in_url(callback, acr_values=required.acr_values, max_age=required.max_age_s))
+
+    Attributes:
+        acr_values: The accepted values of ``acr`` of the sign-in; empty for any.
+        max_age_s: How long ago the sign-in may be, in seconds; None for any time.
+    """
+
+    def __init__(self, *, acr_values: tuple[str, ...] = (), max_age_s: int | None = None) -> None:
+        self.acr_values = acr_values
+        self.max_age_s = max_age_s
+        super().__init__(_INSUFFICIENT)
+
+    @property
+    def challenge(self) -> str:
+        """The value of ``WWW-Authenticate`` (RFC 9470 section 3)."""
+        acr_values = f', acr_values="{" ".join(self.acr_values)}"' if self.acr_values else ""
+        max_age = "" if self.max_age_s is None else f', max_age="{self.max_age_s}"'
+        return f'Bearer error="{_INSUFFICIENT}"{acr_values}{max_age}'
+
+    @classmethod
+    def read(cls, challenge: str) -> StepUpRequired | None:
+        """Return what the value of ``WWW-Authenticate`` of a 401 requires; None if it is another challenge."""
+        if f'error="{_INSUFFICIENT}"' not in challenge:
+            return None
+        acr_values, max_age = _ACR_VALUES.search(challenge), _MAX_AGE.search(challenge)
+        return cls(
+            acr_values=tuple(acr_values[1].split()) if acr_values else (),
+            max_age_s=int(max_age[1]) if max_age else None,
+        )
+
+
 class CallerUnknown(IdentityError):  # noqa: N818
-    """A request behind a proxy lacks a header that names its caller, or has it empty or twice.
+    """A request behind a proxy lacks a header that tells who its caller is, or has it empty or twice.
 
     Attributes:
         header: Which one.
@@ -233,7 +291,7 @@ class CallerUnknown(IdentityError):  # noqa: N818
 
     def __init__(self, header: str) -> None:
         self.header = header
-        super().__init__(f"{header} is missing, empty or repeated")
+        super().__init__(f"{header} is missing, empty, repeated or malformed")
 
 
 class SignInRequired(IdentityError):  # noqa: N818

@@ -21,6 +21,7 @@ from stead.errors import (
     InvalidInput,
     NotFound,
     RecentSignInRequired,
+    StepUpRequired,
     TooManyAttempts,
     Unauthenticated,
     VersionMismatch,
@@ -39,8 +40,6 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     429: TooManyAttempts,
 }
 UNEXPECTED_ANSWER: Final = "unexpected_answer"
-_TOO_OLD: Final = 'error="insufficient_user_authentication"'
-_MAX_AGE: Final = re.compile(r'max_age="?([0-9]{1,9})')
 _PATH: Final = re.compile(r"/[\x21-\x7e]*")
 _CONDITION: Final = re.compile(r"[\x20-\x7e]+")
 
@@ -163,7 +162,8 @@ def require_success(answer: httpx.Response) -> None:
         body = msgspec.json.decode(answer.content, type=_ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         body = _UNEXPECTED
-    kind = RecentSignInRequired if asks_for_a_recent_sign_in(answer) else _BY_STATUS.get(answer.status_code, ApiError)
+    step_up = _required_step_up(answer)
+    kind = _BY_STATUS.get(answer.status_code, ApiError) if step_up is None else RecentSignInRequired
     error = kind(
         body.message,
         status=answer.status_code,
@@ -173,9 +173,8 @@ def require_success(answer: httpx.Response) -> None:
     )
     if isinstance(error, TooManyAttempts):
         error.retry_after = retry_after(answer)
-    if isinstance(error, RecentSignInRequired):
-        max_age = _MAX_AGE.search(answer.headers["WWW-Authenticate"])
-        error.max_age_s = int(max_age[1]) if max_age else None
+    if step_up is not None and isinstance(error, RecentSignInRequired):
+        error.max_age_s, error.acr_values = step_up.max_age_s, step_up.acr_values
     raise error
 
 
@@ -185,7 +184,11 @@ def asks_for_a_recent_sign_in(answer: httpx.Response) -> bool:
     Source:
         RFC 9470 section 3.
     """
-    return answer.status_code == 401 and _TOO_OLD in answer.headers.get("WWW-Authenticate", "")
+    return _required_step_up(answer) is not None
+
+
+def _required_step_up(answer: httpx.Response) -> StepUpRequired | None:
+    return StepUpRequired.read(answer.headers.get("WWW-Authenticate", "")) if answer.status_code == 401 else None
 
 
 def unexpected_answer(message: str, answer: httpx.Response) -> ApiError:

@@ -154,7 +154,8 @@ def exchange_subject_token(
         http: Client for the request; you close it. The default has a timeout of 10 s.
 
     Raises:
-        OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent.
+        OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent;
+            ``access_denied`` with ``acr_values`` or ``max_age_s`` if the actor must sign in again first.
         Unavailable: The service did not answer, or asked for a later retry.
         ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
@@ -216,7 +217,8 @@ async def async_exchange_subject_token(
     """Exchange a one-time subject token for an access token; see ``exchange_subject_token``.
 
     Raises:
-        OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent.
+        OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent;
+            ``access_denied`` with ``acr_values`` or ``max_age_s`` if the actor must sign in again first.
         Unavailable: The service did not answer, or asked for a later retry.
         ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
@@ -348,6 +350,8 @@ def _scope(scope: str | Iterable[str]) -> str:
 class _Refusal(msgspec.Struct, frozen=True):
     error: str
     error_description: str = ""
+    acr_values: str = ""
+    max_age: int | None = None
 
 
 _UNEXPECTED: Final = _Refusal("unexpected_answer", "the response does not come from a token endpoint")
@@ -371,6 +375,8 @@ def _read(answer: httpx.Response, *, secrets: Iterable[str | None]) -> TokenResp
         status=answer.status_code,
         retry_after=retry_after(answer),
         request_id=request_id(answer),
+        acr_values=tuple(refusal.acr_values.split()),
+        max_age_s=refusal.max_age,
     )
 
 

@@ -23,6 +23,20 @@ ACCESS_TOKEN_TYPES: Final = frozenset({"at+jwt", "application/at+jwt"})
 """``typ`` of an access token (RFC 9068 section 2.1)."""
 
 
+class ActorAuthentication(msgspec.Struct, frozen=True, kw_only=True):
+    """How the actor of an impersonation has signed in: the claim ``actor_authentication``.
+
+    Attributes:
+        auth_time: When, seconds since the epoch; None if unknown.
+        amr: The methods (RFC 8176), such as ``pwd``; may be empty.
+        acr: How strongly: ``urn:service:acr:password``, ``urn:service:acr:mfa`` or ``phr``; None if unknown.
+    """
+
+    auth_time: float | None = None
+    amr: tuple[str, ...] = ()
+    acr: str | None = None
+
+
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     """The claims of a verified access token (RFC 9068 section 2.2).
 
@@ -46,6 +60,11 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
         actor: ``act`` (RFC 8693 section 4.1): the user who acts as the subject; None without impersonation.
         grant_type: ``gty``: the grant that issued the token, set by token exchange; None otherwise.
         organization_id: The only organization in which the scopes are valid; None if they are valid everywhere.
+        auth_time: When the subject signed in, seconds since the epoch (section 2.2.1). None, like ``acr``, in a token
+            that no user of its own has signed in for: of an application itself, or from an exchange.
+        amr: The methods of that sign-in (RFC 8176), such as ``pwd`` and ``otp``; may be empty.
+        acr: How strong it was: ``urn:service:acr:password``, ``urn:service:acr:mfa`` or ``phr``.
+        actor_authentication: How the actor has signed in; None without impersonation, or if that is unknown.
         claims: All claims, including custom ones. A copy that the caller may change.
     """
 
@@ -62,6 +81,10 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     grant_type: str | None
     organization_id: str | None
     claims: dict[str, Any]
+    auth_time: float | None = None
+    amr: tuple[str, ...] = ()
+    acr: str | None = None
+    actor_authentication: ActorAuthentication | None = None
 
     def __repr__(self) -> str:
         return f"AccessToken(id={self.id!r}, subject={self.subject!r}, client_id={self.client_id!r})"
@@ -231,7 +254,7 @@ def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> 
         TokenInvalid: A claim is missing, has the wrong type, or does not match.
 
     Source:
-        RFC 9068 sections 2.2 (the required claims) and 4; RFC 7519 sections 4.1.1 to 4.1.7.
+        RFC 9068 sections 2.2 (the claims, 2.2.1 those of the sign-in) and 4; RFC 7519 sections 4.1.1 to 4.1.7.
     """
     try:
         claims = _claims_decoder.decode(signed.payload)
@@ -266,6 +289,10 @@ def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> 
         grant_type=_optional_string(claims, "gty"),
         organization_id=_optional_string(claims, "organization_id"),
         claims=claims,
+        auth_time=_optional_date(claims, "auth_time"),
+        amr=_methods(claims),
+        acr=_optional_string(claims, "acr"),
+        actor_authentication=_actor_authentication(claims),
     )
 
 
@@ -302,3 +329,27 @@ def _optional_string(claims: dict[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TokenInvalid("invalid_claims")
     return value
+
+
+def _optional_date(claims: dict[str, Any], name: str) -> float | None:
+    return None if claims.get(name) is None else numeric_date(claims, name)
+
+
+def _methods(claims: dict[str, Any]) -> tuple[str, ...]:
+    methods = claims.get("amr")
+    if methods is None:
+        return ()
+    if not isinstance(methods, list) or not all(isinstance(method, str) for method in methods):
+        raise TokenInvalid("invalid_claims")
+    return tuple(methods)
+
+
+def _actor_authentication(claims: dict[str, Any]) -> ActorAuthentication | None:
+    said = claims.get("actor_authentication")
+    if said is None:
+        return None
+    if not isinstance(said, dict):
+        raise TokenInvalid("invalid_claims")
+    return ActorAuthentication(
+        auth_time=_optional_date(said, "auth_time"), amr=_methods(said), acr=_optional_string(said, "acr")
+    )

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from stead.errors import StepUpRequired
+
 _Scope: TypeAlias = MutableMapping[str, Any]
 _Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
@@ -80,6 +82,12 @@ def insufficient_scope(required: frozenset[str]) -> Refusal:
     scope = " ".join(sorted(required))
     challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
     return Refusal(403, "insufficient_scope", f"The access token must have the scope: {scope}", challenge=challenge)
+
+
+def step_up(required: StepUpRequired) -> Refusal:
+    """Return the response to a token whose user must sign in again, or more strongly (RFC 9470 section 3)."""
+    description = "The user must sign in again, or with a second factor, as the challenge says."
+    return Refusal(401, required.reason, description, challenge=required.challenge)
 
 
 def unavailable(retry_after: float | None) -> Refusal:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote_plus
 
-from stead.errors import TokenInvalid, Unavailable
+from stead.errors import StepUpRequired, TokenInvalid, Unavailable
 from stead.verify.access_tokens import AccessToken
 from stead.verify.bearer import (
     INVALID_TOKEN,
@@ -20,12 +20,14 @@ from stead.verify.bearer import (
     bearer_token,
     insufficient_scope,
     invalid_request,
+    step_up,
     unavailable,
 )
-from stead.verify.routes import Access, Declared, OrganizationAware, Routes
+from stead.verify.routes import Access, Declared, OrganizationAware, Requires, Routes
+from stead.verify.step_up import SignInDemand
 from stead.verify.verifiers import AsyncAccessTokenVerifier
 
-__all__ = ["Access", "AccessTokenMiddleware", "OrganizationAware", "access_token_of"]
+__all__ = ["Access", "AccessTokenMiddleware", "OrganizationAware", "Requires", "access_token_of"]
 
 _log = logging.getLogger("stead")
 
@@ -84,6 +86,8 @@ class AccessTokenMiddleware:
     answered 403, unless the route is declared ``OrganizationAware``; its handler must then check that the request is
     about that organization.
 
+    A route that is declared ``Requires`` needs a recent or a strong sign-in of the user besides.
+
     Handlers read the token with ``access_token_of(request.scope)``, or from ``scope["state"]["access_token"]``, which
     frameworks expose as ``request.state.access_token``.
 
@@ -100,7 +104,8 @@ class AccessTokenMiddleware:
             app: Any ASGI application.
             verifier: Configured with the issuer and the audience of this API.
             routes: What each route requires: scope tokens separated by single spaces, all of which the token must
-                have; ``Access.ANY_TOKEN``; ``Access.PUBLIC``; or ``OrganizationAware`` around one of the first two.
+                have; ``Access.ANY_TOKEN``; ``Access.PUBLIC``; or ``OrganizationAware`` or ``Requires`` around one of
+                the first two, or ``Requires`` around ``OrganizationAware``.
 
         Raises:
             ValueError: A route is not of the form ``GET /path/{parameter}``, is declared twice, or its requirement is
@@ -154,7 +159,18 @@ class AccessTokenMiddleware:
             return _no_such_route(self._routes.methods(path) if method else [])
         if token.organization_id is not None and not required.organization_aware:
             return ONE_ORGANIZATION
-        return token if required.scopes <= token.scopes else insufficient_scope(required.scopes)
+        if not required.scopes <= token.scopes:
+            return insufficient_scope(required.scopes)
+        return token if required.sign_in is None else self._signed_in(token, required.sign_in)
+
+    def _signed_in(self, token: AccessToken, demand: SignInDemand) -> AccessToken | Refusal:
+        try:
+            self._verifier.require_sign_in(
+                token, max_age_s=demand.max_age_s, acr=demand.acr, accepts_actor=demand.accepts_actor
+            )
+        except StepUpRequired as required:
+            return step_up(required)
+        return token
 
 
 _TWO_METHODS: Final = invalid_request("The request has an access token in the header and in the query.")

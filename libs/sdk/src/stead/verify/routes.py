@@ -13,6 +13,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from stead.verify.step_up import SignInDemand
+
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[^{}/\s%?#*]+")
 _PARAMETER: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(?::([a-z]+))?\}")
@@ -52,7 +54,27 @@ class OrganizationAware(msgspec.Struct, frozen=True):
     demanded: str | Access
 
 
-Declared: TypeAlias = str | Access | OrganizationAware
+class Requires(SignInDemand, frozen=True):
+    """Declares that a route needs a recent or a strong sign-in of the user, besides what it demands of the token.
+
+    A request without it is answered 401 ``insufficient_user_authentication``, with ``acr_values`` and ``max_age``, by
+    which the client lets the user sign in again (RFC 9470).
+
+    ::
+
+        "POST /payouts": Requires("write:payouts", max_age_s=600, acr="urn:service:acr:mfa")
+
+    Attributes:
+        demanded: The required scope tokens, ``Access.ANY_TOKEN``, or ``OrganizationAware`` around one of these.
+
+    Raises:
+        ValueError: Neither ``max_age_s`` nor ``acr`` is given, or one is invalid.
+    """
+
+    demanded: str | Access | OrganizationAware
+
+
+Declared: TypeAlias = str | Access | OrganizationAware | Requires
 """Declared requirement of a route."""
 
 
@@ -62,10 +84,12 @@ class TokenDemand(msgspec.Struct, frozen=True):
     Attributes:
         scopes: The token must have all of them; may be empty.
         organization_aware: Whether a token that is valid within one organization only is accepted.
+        sign_in: How its user must have signed in; None for any way.
     """
 
     scopes: frozenset[str]
     organization_aware: bool = False
+    sign_in: SignInDemand | None = None
 
 
 Demand: TypeAlias = TokenDemand | Literal[Access.PUBLIC]
@@ -136,14 +160,16 @@ class Routes:
 def _read_demand(declared: object) -> Demand:
     if declared is Access.PUBLIC:
         return Access.PUBLIC
-    organization_aware = isinstance(declared, OrganizationAware)
-    demanded = declared.demanded if isinstance(declared, OrganizationAware) else declared
+    sign_in, demanded = (declared, declared.demanded) if isinstance(declared, Requires) else (None, declared)
+    organization_aware = isinstance(demanded, OrganizationAware)
+    if isinstance(demanded, OrganizationAware):
+        demanded = demanded.demanded
     if demanded is Access.ANY_TOKEN:
-        return TokenDemand(frozenset(), organization_aware)
+        return TokenDemand(frozenset(), organization_aware, sign_in)
     scopes = demanded.split(" ") if isinstance(demanded, str) else []
     if not scopes or not all(_SCOPE_TOKEN.fullmatch(scope) for scope in scopes):
         raise ValueError("a route requires scope tokens separated by single spaces, or an Access")
-    return TokenDemand(frozenset(scopes), organization_aware)
+    return TokenDemand(frozenset(scopes), organization_aware, sign_in)
 
 
 def _read_route(route: str) -> tuple[str | None, str]:

@@ -20,6 +20,7 @@ from stead.verify.feed import NotValidFeed
 from stead.verify.feed.entries import MAX_LEEWAY_S
 from stead.verify.key_source import KeyFreshness, KeySource
 from stead.verify.keys import SUPPORTED_ALGORITHMS
+from stead.verify.step_up import SignInDemand
 
 __all__ = ["AccessTokenVerifier", "AsyncAccessTokenVerifier"]
 
@@ -91,6 +92,7 @@ class AccessTokenVerifier:
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
+        self._leeway_s = leeway_s
         self._check = _check_of(feed, leeway_s=leeway_s, reject_stale_permissions=reject_stale_permissions)
         self._source = KeySource(
             jwks_url or f"{issuer}/jwks",
@@ -133,6 +135,31 @@ class AccessTokenVerifier:
             organization_aware=organization_aware,
         )
         return self._check(run(verification, self._send))
+
+    def require_sign_in(
+        self, token: AccessToken, *, max_age_s: int | None = None, acr: str | None = None, accepts_actor: bool = False
+    ) -> None:
+        """Raise unless the user of a verified token has signed in recently or strongly enough; nothing is sent.
+
+        ::
+
+            verifier.require_sign_in(access_token, max_age_s=600, acr="urn:service:acr:mfa")
+
+        Check the scopes first: a new sign-in does not help a user without them.
+
+        Args:
+            token: From ``verify``.
+            max_age_s: How long ago the sign-in may be, in seconds; the tolerated clock difference is added.
+            acr: The weakest accepted ``acr``: ``urn:service:acr:mfa``, in the namespace of the service, or ``phr``.
+            accepts_actor: Whether the sign-in of an impersonation's actor counts. Without it exchanged tokens are
+                refused, since their subject has not signed in.
+
+        Raises:
+            StepUpRequired: Answer 401, with its ``challenge`` in ``WWW-Authenticate`` (RFC 9470).
+            ValueError: Neither ``max_age_s`` nor ``acr`` is given, or one is invalid.
+        """
+        demand = SignInDemand(max_age_s=max_age_s, acr=acr, accepts_actor=accepts_actor)
+        demand.judge(token, now=self._clock(), leeway_s=self._leeway_s)
 
     def fetch_keys(self) -> None:
         """Fetch the issuer's keys unless they are known, as a readiness probe does.
@@ -180,6 +207,7 @@ class AsyncAccessTokenVerifier:
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
+        self._leeway_s = leeway_s
         self._check = _check_of(feed, leeway_s=leeway_s, reject_stale_permissions=reject_stale_permissions)
         self._source = KeySource(
             jwks_url or f"{issuer}/jwks",
@@ -214,6 +242,18 @@ class AsyncAccessTokenVerifier:
             organization_aware=organization_aware,
         )
         return self._check(await async_run(verification, self._send))
+
+    def require_sign_in(
+        self, token: AccessToken, *, max_age_s: int | None = None, acr: str | None = None, accepts_actor: bool = False
+    ) -> None:
+        """Raise unless the user has signed in recently or strongly enough; see ``AccessTokenVerifier.require_sign_in``.
+
+        Raises:
+            StepUpRequired: Answer 401, with its ``challenge`` in ``WWW-Authenticate`` (RFC 9470).
+            ValueError: Neither ``max_age_s`` nor ``acr`` is given, or one is invalid.
+        """
+        demand = SignInDemand(max_age_s=max_age_s, acr=acr, accepts_actor=accepts_actor)
+        demand.judge(token, now=self._clock(), leeway_s=self._leeway_s)
 
     async def fetch_keys(self) -> None:
         """Fetch the issuer's keys unless they are known, as a readiness probe does.
