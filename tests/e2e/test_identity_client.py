@@ -66,6 +66,20 @@ def test_a_callback_is_accepted_once_and_only_by_the_client_that_began(
     assert error.value.reason == "invalid_request"
 
 
+def test_a_demand_that_the_browser_removes_is_noticed(world: World, person: Person, client_id: str) -> None:
+    """OpenID Connect Core 1.0 section 3.1.3.7, step 12."""
+    with identity_client(world, client_id) as client:
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        before = client.claims()
+        asked = client.sign_in_url(REDIRECT_URI, acr_values="phr", max_age=600)
+        with pytest.raises(SignInRequired) as error:
+            client.handle_callback(person.go(asked.replace("&acr_values=phr", "")))
+        assert error.value.reason == "sign_in_too_weak"
+        assert client.claims() == before
+        recent = client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI, max_age=600)))
+        assert recent["auth_time"] == before["auth_time"]
+
+
 async def test_a_token_for_some_of_the_scopes(world: World, person: Person, client_id: str) -> None:
     """RFC 6749 section 6: where a token cannot hold all scopes, or need not."""
     name = unique("large")

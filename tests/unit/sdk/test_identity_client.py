@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, TokenInvalid
-from stead.sign_in.id_token import check_id_token, read_id_token
+from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, SignInRequired, TokenInvalid
+from stead.sign_in.id_token import check_id_token, read_id_token, require_requested_sign_in
 from stead.verify.keys import KeySet
 from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, jwks, token
 
@@ -73,3 +73,46 @@ def test_a_request_that_is_too_long_for_a_url_is_a_form(kind: type[IdentityClien
     short = kind("https://id.example.com", CLIENT_ID, resources=resources, storage=storage)
     url = urlsplit(short.sign_in_url(back))
     assert [name for name, _ in parse_qsl(url.query)] == [name for name, _ in short.sign_in_form(back).fields]
+
+
+@pytest.mark.parametrize("kind", [IdentityClient, AsyncIdentityClient])
+@pytest.mark.parametrize("acr_values", ["urn:service:acr:mfa phr", ["urn:service:acr:mfa", "phr"]])
+def test_a_sign_in_may_have_to_be_recent_and_strong(
+    kind: type[IdentityClient | AsyncIdentityClient], acr_values: str | list[str]
+) -> None:
+    """OpenID Connect Core 1.0 section 3.1.2.1; 0 is an age, too."""
+    client, back = kind("https://id.example.com", CLIENT_ID), "https://app.example.com/callback"
+    asked = dict(parse_qsl(urlsplit(client.sign_in_url(back, acr_values=acr_values, max_age=0)).query))
+    assert (asked["acr_values"], asked["max_age"]) == ("urn:service:acr:mfa phr", "0")
+    assert {"acr_values", "max_age"}.isdisjoint(dict(client.sign_in_form(back).fields))
+
+
+MFA = "urn:service:acr:mfa"
+
+
+@pytest.mark.parametrize(
+    ("said", "acr_values", "max_age", "reason"),
+    [
+        ({}, (), None, None),
+        ({"acr": MFA, "auth_time": NOW - 660}, (MFA,), 600, None),
+        ({"acr": "phr"}, (MFA,), None, None),
+        ({"acr": "gold"}, ("gold", MFA), None, None),
+        ({"auth_time": NOW - 61}, (), 0, "sign_in_too_old"),
+        ({"auth_time": NOW - 661, "acr": MFA}, (MFA,), 600, "sign_in_too_old"),
+        ({}, (), 600, "invalid_claims"),
+        ({"auth_time": "now"}, (), 600, "invalid_claims"),
+        ({"acr": "urn:service:acr:password"}, (MFA, "phr"), None, "sign_in_too_weak"),
+        ({"acr": [MFA]}, (MFA,), None, "sign_in_too_weak"),
+        ({}, (MFA,), None, "sign_in_too_weak"),
+    ],
+)
+def test_a_sign_in_that_is_older_or_weaker_than_requested_is_refused(
+    said: dict[str, Any], acr_values: tuple[str, ...], max_age: int | None, reason: str | None
+) -> None:
+    """OpenID Connect Core 1.0 section 3.1.3.7, steps 12 and 13: the browser can change the request."""
+    try:
+        require_requested_sign_in(said, acr_values=acr_values, max_age=max_age, now=NOW)
+    except (SignInRequired, TokenInvalid) as refused:
+        assert refused.reason == reason
+    else:
+        assert reason is None

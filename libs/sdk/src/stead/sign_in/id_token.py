@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from stead.errors import TokenInvalid
+from stead.errors import SignInRequired, TokenInvalid
+from stead.verify.acr import meets
 from stead.verify.keys import SUPPORTED_ALGORITHMS, KeySet
 from stead.verify.signed_tokens import UnverifiedToken, numeric_date, read_jws, verify_signature
 
@@ -85,6 +86,31 @@ def issued_claims(token: UnverifiedToken, *, keys: KeySet, issuer: str) -> dict[
     if claims.get("iss") != issuer:
         raise TokenInvalid("wrong_issuer")
     return claims
+
+
+def require_requested_sign_in(
+    claims: Mapping[str, Any], *, acr_values: Collection[str], max_age: int | None, now: float, leeway_s: float = 60.0
+) -> None:
+    """Require that a sign-in is as recent and as strong as was requested: the browser could change the request.
+
+    Args:
+        claims: Of the ID token.
+        acr_values: The requested values of ``acr``, one of which must be met; empty for any.
+        max_age: How long ago the sign-in may be, in seconds; None for any time.
+        now: Seconds since the epoch.
+        leeway_s: Tolerated clock difference in seconds.
+
+    Raises:
+        SignInRequired: It is not.
+        TokenInvalid: ``max_age`` was requested, and ``auth_time`` is missing or not a date.
+
+    Source:
+        OpenID Connect Core 1.0 section 3.1.3.7, steps 12 and 13.
+    """
+    if max_age is not None and now - numeric_date(dict(claims), "auth_time") > max_age + leeway_s:
+        raise SignInRequired("sign_in_too_old", f"the user signed in more than {max_age} s ago")
+    if acr_values and not any(meets(claims.get("acr"), wanted) for wanted in acr_values):
+        raise SignInRequired("sign_in_too_weak", f"the user did not sign in as required: {' '.join(acr_values)}")
 
 
 def _same(claim: object, expected: str) -> bool:

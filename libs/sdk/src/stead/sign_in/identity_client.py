@@ -20,7 +20,7 @@ from stead._transport.operations import Steps, T, async_run, run
 from stead._transport.tls import default_ssl_context
 from stead.errors import Unavailable
 from stead.sign_in.operations import OidcOperations, ScopesWatch, target_of
-from stead.sign_in.state import ClientState, MemoryStorage, SignInForm, Storage
+from stead.sign_in.state import ClientState, MemoryStorage, SignInForm, Storage, sign_in_options
 
 __all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "SignInForm", "Storage"]
 
@@ -57,7 +57,15 @@ class _Client:
         )
         self._operations = OidcOperations(self.state, client_secret, lock=lock)
 
-    def sign_in_url(self, redirect_uri: str, prompt: str | None = None, *, login_hint: str | None = None) -> str:
+    def sign_in_url(
+        self,
+        redirect_uri: str,
+        prompt: str | None = None,
+        *,
+        login_hint: str | None = None,
+        acr_values: str | Iterable[str] = (),
+        max_age: int | None = None,
+    ) -> str:
         """Begin a sign-in: return the address to which to redirect the browser.
 
         Args:
@@ -66,14 +74,25 @@ class _Client:
                 were added; ``select_account`` offers the user another account; ``none`` never shows a page. Several are
                 separated by spaces.
             login_hint: Prefills the user name.
+            acr_values: How strongly the user must sign in: one or more values of ``acr``, such as
+                ``urn:service:acr:mfa``, of which the sign-in must meet one. ``handle_callback`` refuses a weaker one.
+            max_age: How long ago the sign-in may be, in seconds. ``handle_callback`` refuses an older one.
 
         Raises:
             ValueError: The address is longer than proxies accept: use ``sign_in_form``.
         """
-        return self.state.begin_by_url(redirect_uri, prompt=prompt, login_hint=login_hint)
+        return self.state.begin_by_url(
+            redirect_uri, sign_in_options(prompt, login_hint=login_hint, acr_values=acr_values, max_age=max_age)
+        )
 
     def sign_in_form(
-        self, redirect_uri: str, prompt: str | None = None, *, login_hint: str | None = None
+        self,
+        redirect_uri: str,
+        prompt: str | None = None,
+        *,
+        login_hint: str | None = None,
+        acr_values: str | Iterable[str] = (),
+        max_age: int | None = None,
     ) -> SignInForm:
         """Begin a sign-in: return the form that a page of the application posts, however many scopes it asks for.
 
@@ -81,8 +100,12 @@ class _Client:
             redirect_uri: The callback address, registered for the application.
             prompt: See ``sign_in_url``.
             login_hint: Prefills the user name.
+            acr_values: See ``sign_in_url``.
+            max_age: See ``sign_in_url``.
         """
-        return self.state.begin(redirect_uri, prompt=prompt, login_hint=login_hint)
+        return self.state.begin(
+            redirect_uri, sign_in_options(prompt, login_hint=login_hint, acr_values=acr_values, max_age=max_age)
+        )
 
     def is_signed_in(self) -> bool:
         """Tell whether a user is signed in, according to the storage; nothing is sent."""
@@ -193,7 +216,9 @@ class IdentityClient(_Client):
             url: The full address of the callback request, with its query.
 
         Raises:
-            SignInRequired: The user or the service refused, or this client did not begin the sign-in.
+            SignInRequired: The user or the service refused, this client did not begin the sign-in, or it is older
+                (``sign_in_too_old``) or weaker (``sign_in_too_weak``) than was requested: then the user who signed in
+                before is still the current one.
             OAuthError: The code was refused.
             TokenInvalid: The ID token was rejected.
             Unavailable: The service did not answer.
@@ -224,7 +249,8 @@ class IdentityClient(_Client):
         Raises:
             SignInRequired: No user is signed in, or the session has ended.
             OAuthError: The service refused: the resource or a scope was not requested at sign-in, the scopes are more
-                than a token holds, or the user is not a member.
+                than a token holds, or the user is not a member. With ``acr_values`` or ``max_age_s``: the user must
+                sign in again, or with a second factor.
             Unavailable: The service did not answer.
             ValueError: ``scope`` is empty.
         """

@@ -13,7 +13,7 @@ from stead._transport.http import raise_if_unavailable
 from stead._transport.operations import Operation, Request, Steps, exclusively
 from stead._transport.revisions import HEADER as REVISION_HEADER
 from stead.errors import Conflict, NotFound, OAuthError, SignInRequired
-from stead.sign_in.id_token import check_id_token, read_id_token
+from stead.sign_in.id_token import check_id_token, read_id_token, require_requested_sign_in
 from stead.sign_in.state import ClientState
 from stead.sign_in.token_endpoint import TokenResponse, request_code, request_refresh
 from stead.verify.key_source import KeyFreshness, KeySource
@@ -124,7 +124,8 @@ class OidcOperations:
         """Redeem the code of a callback, and store the signed-in user; return the claims of the ID token.
 
         Raises:
-            SignInRequired: The callback is refused, or the service issued no ID token.
+            SignInRequired: The callback is refused, the service issued no ID token, or the sign-in is older or weaker
+                than requested.
             OAuthError: The code was refused.
             TokenInvalid: The ID token was rejected.
         """
@@ -140,6 +141,7 @@ class OidcOperations:
         if response.id_token is None:
             raise SignInRequired("no_id_token", "the service issued no ID token")
         claims = yield from self._claims(response.id_token, response, nonce=sign_in.nonce)
+        require_requested_sign_in(claims, acr_values=sign_in.acr_values, max_age=sign_in.max_age, now=requested_at)
         target = self.state.target_key(None, None)
         self.state.sign_in(response, target=target, claims=claims, requested_at=requested_at)
         return claims

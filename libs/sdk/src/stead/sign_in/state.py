@@ -76,11 +76,48 @@ class MemoryStorage:
 
 
 class SignIn(msgspec.Struct, frozen=True):
-    """A pending sign-in, stored under its ``state``."""
+    """A pending sign-in, stored under its ``state``.
+
+    Attributes:
+        acr_values: The requested values of ``acr``, of which the ID token must meet one; empty for any.
+        max_age: How long ago the sign-in may be, in seconds; None for any time.
+    """
 
     code_verifier: str
     nonce: str
     redirect_uri: str
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
+
+
+class SignInOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an application may ask of a sign-in; see ``IdentityClient.sign_in_url``."""
+
+    prompt: str | None = None
+    login_hint: str | None = None
+    acr_values: tuple[str, ...] = ()
+    max_age: int | None = None
+
+    def fields(self) -> list[tuple[str, str]]:
+        """Return the parameters of the authorization request (OpenID Connect Core 1.0 section 3.1.2.1)."""
+        return [
+            (name, str(value))
+            for name, value in (
+                ("prompt", self.prompt),
+                ("login_hint", self.login_hint),
+                ("acr_values", " ".join(self.acr_values)),
+                ("max_age", self.max_age),
+            )
+            if value not in (None, "")
+        ]
+
+
+def sign_in_options(
+    prompt: str | None, *, login_hint: str | None, acr_values: str | Iterable[str], max_age: int | None
+) -> SignInOptions:
+    """Return the options of a sign-in; ``acr_values`` may be one string, separated by spaces."""
+    values = acr_values.split() if isinstance(acr_values, str) else tuple(acr_values)
+    return SignInOptions(prompt=prompt, login_hint=login_hint, acr_values=tuple(values), max_age=max_age)
 
 
 class StoredToken(msgspec.Struct, frozen=True):
@@ -153,19 +190,19 @@ class ClientState:
         holder = f"{self.base_url}\n{client_id}"
         self._key = f"identity:{hashlib.sha256(holder.encode()).hexdigest()[:32]}"
 
-    def begin(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> SignInForm:
+    def begin(self, redirect_uri: str, options: SignInOptions) -> SignInForm:
         """Store a pending sign-in; return its authorization request as a form."""
-        sign_in, form = self._requested(redirect_uri, prompt=prompt, login_hint=login_hint)
+        sign_in, form = self._requested(redirect_uri, options)
         self._keep_sign_in(sign_in, form)
         return form
 
-    def begin_by_url(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> str:
+    def begin_by_url(self, redirect_uri: str, options: SignInOptions) -> str:
         """Store a pending sign-in; return the address of its authorization request.
 
         Raises:
             ValueError: The address is too long to be sent; nothing is stored.
         """
-        sign_in, form = self._requested(redirect_uri, prompt=prompt, login_hint=login_hint)
+        sign_in, form = self._requested(redirect_uri, options)
         url = f"{form.action}?{urlencode(form.fields)}"
         if len(url) > _MAX_URL_CHARS:
             raise ValueError(f"a URL of {len(url)} characters is too long for proxies: use sign_in_form")
@@ -178,7 +215,7 @@ class ClientState:
             sign_ins[dict(form.fields)["state"]] = sign_in
             self._storage.set(f"{self._key}:sign-ins", _encode(sign_ins).decode())
 
-    def _requested(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> tuple[SignIn, SignInForm]:
+    def _requested(self, redirect_uri: str, options: SignInOptions) -> tuple[SignIn, SignInForm]:
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         fields = (
@@ -191,9 +228,10 @@ class ClientState:
             ("nonce", nonce),
             ("code_challenge", challenge),
             ("code_challenge_method", "S256"),
-            *((name, value) for name, value in (("prompt", prompt), ("login_hint", login_hint)) if value),
+            *options.fields(),
         )
-        return SignIn(verifier, nonce, redirect_uri), SignInForm(f"{self.issuer}/auth", fields)
+        sign_in = SignIn(verifier, nonce, redirect_uri, options.acr_values, options.max_age)
+        return sign_in, SignInForm(f"{self.issuer}/auth", fields)
 
     def answered(self, url: str) -> tuple[SignIn, str]:
         """Return the pending sign-in of a callback, and its code. A callback cannot be replayed.
