@@ -141,6 +141,8 @@ TOLD = {
     "X-Auth-Actor": "agent0000001",
     "X-Auth-Scope": "read:orders",
     "X-Auth-Organization": "-",
+    "X-Auth-Acr": "-",
+    "X-Auth-Time": "-",
 }
 
 

@@ -34,7 +34,15 @@ NOBODY_HAS = "a%2Fb:50%25"
 """The scope ``a/b:50%`` as it stands in the path of a check: every proxy but Caddy passes it on as it is."""
 
 SPOOFED = dict.fromkeys(
-    ("X-Auth-Subject", "X_Auth_Subject", "X-Auth_Actor", "x_auth-scope", "X-Auth-Organization", "X_AUTH_ACTOR"),
+    (
+        "X-Auth-Subject",
+        "X_Auth_Subject",
+        "X-Auth_Actor",
+        "x_auth-scope",
+        "X-Auth-Organization",
+        "X-Auth-Acr",
+        "X_AUTH_ACTOR",
+    ),
     "spoofed",
 )
 HOP_BY_HOP: dict[str, Sequence[str]] = {
@@ -241,6 +249,8 @@ async def test_the_api_sees_who_the_verifier_names_and_nothing_that_a_client_say
         "x-auth-actor": world.agent,
         "x-auth-scope": "read:things",
         "x-auth-organization": "-",
+        "x-auth-acr": "-",
+        "x-auth-time": "-",
     }
     assert {name for name in received.headers if name.replace("_", "-").startswith("x-auth-")} <= set(HEADERS)
     assert "spoofed" not in received.headers.values()

@@ -11,12 +11,16 @@ TOLD = {
     "X-Auth-Actor": "agent0000001",
     "X-Auth-Scope": "read:things write:things",
     "X-Auth-Organization": "-",
+    "X-Auth-Acr": "urn:service:acr:mfa",
+    "X-Auth-Time": "1800000000",
 }
 CALLER = ProxiedCaller(
     subject="user00000001",
     actor="agent0000001",
     scopes=frozenset({"read:things", "write:things"}),
     organization_id=None,
+    acr="urn:service:acr:mfa",
+    auth_time=1_800_000_000,
 )
 
 
@@ -44,6 +48,17 @@ def test_a_header_that_is_repeated_is_refused(header: str, spelled: type[str]) -
         for fields in ([*TOLD.items(), (spelled(header), again)], [(spelled(header), again), *TOLD.items()]):
             with pytest.raises(CallerUnknown):
                 proxied_caller(fields)
+
+
+@pytest.mark.parametrize("value", ["now", "-1", "1.5", "1e9", "\N{ARABIC-INDIC DIGIT ONE}", "9" * 17])
+def test_a_time_that_the_verifier_never_sends_is_refused(value: str) -> None:
+    with pytest.raises(CallerUnknown, match="x-auth-time"):
+        proxied_caller((TOLD | {"X-Auth-Time": value}).items())
+
+
+def test_a_caller_who_has_not_signed_in_has_neither_time_nor_strength() -> None:
+    caller = proxied_caller((TOLD | {"X-Auth-Acr": "-", "X-Auth-Time": "-"}).items())
+    assert (caller.acr, caller.auth_time) == (None, None)
 
 
 def test_a_caller_without_a_subject_is_refused() -> None:

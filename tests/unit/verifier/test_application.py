@@ -51,7 +51,7 @@ def identity(answer: httpx.Response) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "PROPFIND"])
-async def test_a_good_token_is_answered_with_all_four_headers_each_with_a_value(
+async def test_a_good_token_is_answered_with_all_headers_each_with_a_value(
     verifier: httpx.AsyncClient, method: str
 ) -> None:
     answer = await verifier.request(method, "/check/read:things", headers=bearing(GOOD), content=b"ignored")
@@ -61,12 +61,28 @@ async def test_a_good_token_is_answered_with_all_four_headers_each_with_a_value(
         "x-auth-actor": "-",
         "x-auth-scope": "read:things write:things",
         "x-auth-organization": "-",
+        "x-auth-acr": "-",
+        "x-auth-time": "-",
     }
 
 
 async def test_an_impersonation_names_its_actor(verifier: httpx.AsyncClient) -> None:
     answer = await verifier.get("/check/-", headers=bearing(IMPERSONATED))
     assert identity(answer)["x-auth-actor"] == "agent0000001"
+
+
+async def test_a_user_who_signed_in_is_told_apart_from_an_impersonation(verifier: httpx.AsyncClient) -> None:
+    """The sign-in of an actor is not the subject's."""
+    signed_in = {"auth_time": 1_799_999_900.5, "amr": ["pwd"], "acr": "urn:service:acr:password"}
+    for claims, acr, auth_time in (
+        (signed_in, "urn:service:acr:password", "1799999900"),
+        ({"act": {"sub": "agent0000001"}, "actor_authentication": signed_in}, "-", "-"),
+        ({"acr": "a,b"}, "a%2Cb", "-"),
+    ):
+        answer = await verifier.get("/check/-", headers=bearing(token(KEY, **claims)))
+        told = identity(answer)
+        assert (told["x-auth-acr"], told["x-auth-time"]) == (acr, auth_time)
+        assert proxied_caller(answer.headers.multi_items()).acr == (None if acr == "-" else claims["acr"])
 
 
 async def test_a_token_of_one_organization_needs_a_check_that_expects_it(verifier: httpx.AsyncClient) -> None:
@@ -84,6 +100,8 @@ async def test_no_claim_can_end_a_header(verifier: httpx.AsyncClient) -> None:
         "x-auth-actor": "a%20b%2Cc",
         "x-auth-scope": "50%25 %C3%BC",
         "x-auth-organization": "-",
+        "x-auth-acr": "-",
+        "x-auth-time": "-",
     }
 
 

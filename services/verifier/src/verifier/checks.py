@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from stead import AccessToken
-from stead.verify.proxied import ACTOR, ORGANIZATION, SCOPE, SUBJECT, written, written_scopes
+from stead.verify.proxied import ACR, ACTOR, ORGANIZATION, SCOPE, SUBJECT, TIME, written, written_scopes
 
 _CHECK: Final = re.compile(rb"/check(-in-organization)?/([^/?]+)(?:/~(?:/.*)?)?", re.DOTALL)
 _SCOPE_TOKEN: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 section 3.3
@@ -55,7 +55,7 @@ def _check(scopes: bytes, organization_aware: bool) -> Check | None:
 
 
 def identity_headers(token: AccessToken) -> list[tuple[bytes, bytes]]:
-    """Return the headers that identify the caller: always all four, each with a value.
+    """Return the headers that tell who the caller is, and how it signed in: always all, each with a value.
 
     An omitted or empty one could not be told from one that an intermediary deleted because a client listed it in
     ``Connection``, and some proxies would forward the client's own in its place.
@@ -65,5 +65,7 @@ def identity_headers(token: AccessToken) -> list[tuple[bytes, bytes]]:
         ACTOR: written(None if token.actor is None else token.actor["sub"]),
         SCOPE: written_scopes(token.scopes),
         ORGANIZATION: written(token.organization_id),
+        ACR: written(token.acr),
+        TIME: written(None if token.auth_time is None else str(int(token.auth_time))),
     }
     return [(name.encode(), value.encode()) for name, value in told.items()]

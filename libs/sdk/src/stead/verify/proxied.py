@@ -1,11 +1,13 @@
 """The caller of a request behind a proxy that asked the verifier process (docs/guides/proxy.md).
 
-Owns the four headers that tell who it is: their names, how values are written, and reading them. A header is never told
-by its absence: intermediaries delete what a client lists in ``Connection`` (RFC 9110 section 7.6.1).
+Owns the headers that tell who it is and how they signed in: their names, how values are written, and reading them. A
+header is never told by its absence: intermediaries delete what a client lists in ``Connection`` (RFC 9110 section
+7.6.1).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, unquote
@@ -18,12 +20,15 @@ SUBJECT: Final = "x-auth-subject"
 ACTOR: Final = "x-auth-actor"
 SCOPE: Final = "x-auth-scope"
 ORGANIZATION: Final = "x-auth-organization"
-HEADERS: Final = (SUBJECT, ACTOR, SCOPE, ORGANIZATION)
+ACR: Final = "x-auth-acr"
+TIME: Final = "x-auth-time"
+HEADERS: Final = (SUBJECT, ACTOR, SCOPE, ORGANIZATION, ACR, TIME)
 
 NONE: Final = "-"
 """Value of a header without one; a value that is itself ``-`` is written as ``%2D``."""
 
 _NONE_ESCAPED: Final = "%2D"
+_SECONDS: Final = re.compile(r"[0-9]{1,16}")
 # A comma would be indistinguishable from a header that is repeated, which servers and proxies join with commas.
 _AS_IT_IS: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "").replace(",", "")
 
@@ -36,12 +41,17 @@ class ProxiedCaller(msgspec.Struct, frozen=True, kw_only=True):
         actor: ``act.sub``: the user who acts as the subject; None without impersonation.
         scopes: Of the token; may be empty.
         organization_id: The only organization in which the scopes are valid; None if they are valid everywhere.
+        acr: How strongly the subject signed in: ``urn:service:acr:password``, ``urn:service:acr:mfa`` or ``phr``; None
+            if it did not, as with applications and impersonations.
+        auth_time: When the subject signed in, seconds since the epoch; None if it did not.
     """
 
     subject: str
     actor: str | None
     scopes: frozenset[str]
     organization_id: str | None
+    acr: str | None = None
+    auth_time: int | None = None
 
 
 def proxied_caller(headers: Iterable[tuple[str, str] | tuple[bytes, bytes]]) -> ProxiedCaller:
@@ -51,8 +61,8 @@ def proxied_caller(headers: Iterable[tuple[str, str] | tuple[bytes, bytes]]) -> 
         headers: All header fields of the request: ``scope["headers"]`` in ASGI, ``request.headers.items()`` elsewhere.
 
     Raises:
-        CallerUnknown: One of the four headers is missing, empty or repeated. Answer 403: another token would not help
-            the client, and a client can cause it, so it is not an error of the server.
+        CallerUnknown: One of the headers is missing, empty, repeated or malformed. Answer 403: another token would not
+            help the client, and a client can cause it, so it is not an error of the server.
     """
     told: dict[str, str] = {}
     for name, value in (map(_text, field) for field in headers):
@@ -61,14 +71,18 @@ def proxied_caller(headers: Iterable[tuple[str, str] | tuple[bytes, bytes]]) -> 
     for name in HEADERS:
         if not told.get(name) or "," in told[name]:
             raise CallerUnknown(name)
-    subject, actor, scope, organization = (told[name] for name in HEADERS)
+    subject, actor, scope, organization, acr, auth_time = (told[name] for name in HEADERS)
     if subject == NONE:
         raise CallerUnknown(SUBJECT)
+    if auth_time != NONE and not _SECONDS.fullmatch(auth_time):
+        raise CallerUnknown(TIME)
     return ProxiedCaller(
         subject=unquote(subject),
         actor=_read(actor),
         scopes=frozenset() if scope == NONE else frozenset(map(unquote, scope.split())),
         organization_id=_read(organization),
+        acr=_read(acr),
+        auth_time=None if auth_time == NONE else int(auth_time),
     )
 
 
