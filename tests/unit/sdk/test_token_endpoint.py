@@ -180,6 +180,7 @@ def test_a_refusal_says_how_the_user_must_sign_in(
         acr_values,
         max_age_s,
     )
+    assert refused.value.requires_sign_in == bool(members)
 
 
 @pytest.mark.parametrize(

@@ -180,8 +180,8 @@ class TooManyAttempts(ApiError):  # noqa: N818
 class OAuthError(IdentityError):
     """The token endpoint refused the request (RFC 6749 section 5.2, RFC 8693 section 2.2.2).
 
-    ``access_denied`` with ``acr_values`` or ``max_age_s``: the user, in an exchange the actor, must sign in again.
-    Redirect the browser to ``sign_in_url`` with both, and repeat the request; a subject token is still usable.
+    If it ``requires_sign_in``, redirect the browser to ``sign_in_url`` with ``acr_values`` and ``max_age_s``, and repeat
+    the request afterwards: in an exchange with the same subject token, which was not spent.
 
     Attributes:
         error: The error code, such as ``invalid_grant``; ``unexpected_answer`` if the response does not come from a
@@ -190,8 +190,8 @@ class OAuthError(IdentityError):
         status: The HTTP status.
         retry_after: Seconds to wait before a retry; None if unknown.
         request_id: The ``X-Request-Id``; None if absent.
-        acr_values: The required ``acr`` of the sign-in; empty if another sign-in would not help, or any would.
-        max_age_s: How long ago the sign-in may be, in seconds; None for any time.
+        acr_values: The accepted values of ``acr`` of a sign-in; empty for any.
+        max_age_s: How long ago a sign-in may be, in seconds; None for any time.
     """
 
     def __init__(
@@ -213,6 +213,11 @@ class OAuthError(IdentityError):
         self.acr_values = acr_values
         self.max_age_s = max_age_s
         super().__init__(f"{error}: {description}" if description else error)
+
+    @property
+    def requires_sign_in(self) -> bool:
+        """Whether the user, in an exchange the actor, must sign in again, or more strongly."""
+        return bool(self.acr_values) or self.max_age_s is not None
 
 
 class Unavailable(IdentityError):  # noqa: N818

@@ -249,8 +249,7 @@ class IdentityClient(_Client):
         Raises:
             SignInRequired: No user is signed in, or the session has ended.
             OAuthError: The service refused: the resource or a scope was not requested at sign-in, the scopes are more
-                than a token holds, or the user is not a member. With ``acr_values`` or ``max_age_s``: the user must
-                sign in again, or with a second factor.
+                than a token holds, the user is not a member, or must sign in more strongly (``requires_sign_in``).
             Unavailable: The service did not answer.
             ValueError: ``scope`` is empty.
         """

@@ -155,7 +155,7 @@ def exchange_subject_token(
 
     Raises:
         OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent;
-            ``access_denied`` with ``acr_values`` or ``max_age_s`` if the actor must sign in again first.
+            ``requires_sign_in`` if the actor must sign in again first.
         Unavailable: The service did not answer, or asked for a later retry.
         ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
@@ -218,7 +218,7 @@ async def async_exchange_subject_token(
 
     Raises:
         OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent;
-            ``access_denied`` with ``acr_values`` or ``max_age_s`` if the actor must sign in again first.
+            ``requires_sign_in`` if the actor must sign in again first.
         Unavailable: The service did not answer, or asked for a later retry.
         ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
     """
