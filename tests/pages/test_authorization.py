@@ -266,7 +266,6 @@ def test_a_request_may_be_a_form_and_have_parameters_that_mean_nothing_here(
     optional = {
         "scope": "openid unknown:things",
         "display": "touch",
-        "acr_values": "0",
         "claims_locales": "xx",
         "claims": "{}",
         "audience": "x",

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.authentication import UsedFactor
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.stores.database import create_database_engine
@@ -90,6 +91,7 @@ def code_for(
     redirect_uri: str = REDIRECT_URI,
     revision: int = 0,
     code_challenge: str | None = "",
+    factors: tuple[UsedFactor, ...] = (),
 ) -> Code:
     """Return the content of a code; its challenge is that of the verifier, unless another one or none is given."""
     authorization = Authorization(
@@ -100,6 +102,7 @@ def code_for(
         auth_time=now_ms() if auth_time is None else auth_time,
         consented=consented,
         first_party=False,
+        factors=factors,
     )
     return Code(
         authorization=authorization,

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
+from identity_common.authentication import Authentication, UsedFactor
 from identity_common.failures import StoreUnavailable
 from identity_common.stores.redis import Argument, RedisCommands, connect_redis
 from provision import ServerAddresses
@@ -141,6 +142,7 @@ async def test_a_session_says_where_and_when_the_user_signed_in(redis: Redis, te
         expires_at=9_000 + REMEMBERED_TTL_S * 1000,
         address="192.0.2.1",
         user_agent="Firefox",
+        factors=(UsedFactor("password", 9_000),),
     )
 
 
@@ -186,6 +188,33 @@ async def test_ends_and_sign_ins_in_turn_leave_no_session_that_is_not_listed(ses
         _, session = await sessions.sign_in("ada", tokens_valid_after=0)
 
 
+async def test_a_second_factor_continues_the_session_under_a_new_secret(redis: Redis, sessions: Sessions) -> None:
+    cookie, begun = await sessions.sign_in("ada", tokens_valid_after=0, address="192.0.2.1", is_remembered=True)
+    assert begun.authentication == Authentication((UsedFactor("password", begun.signed_in_at),))
+    added_cookie, added = await sessions.add_factor(begun, "authenticator") or ("", begun)
+    assert (await sessions.find(cookie), await sessions.find(added_cookie)) == (None, added)
+    first, second = added.authentication.factors
+    assert (first, second.method, added.authentication.level) == (begun.factors[0], "authenticator", "mfa")
+    assert added == msgspec.structs.replace(begun, secret_sha256=added.secret_sha256, factors=(first, second))
+    left_s = await redis.ttl(sessions._key(begun.id))
+    assert REMEMBERED_TTL_S - 60 < left_s <= REMEMBERED_TTL_S
+
+    _, again = await sessions.sign_in("ada", tokens_valid_after=0, earlier=added)
+    assert again.authentication.level == "password", "a new sign-in begins from nothing"
+
+
+async def test_of_factors_added_at_once_or_to_what_has_ended_none_revives_a_session(sessions: Sessions) -> None:
+    _, begun = await sessions.sign_in("ada", tokens_valid_after=0)
+    adding = await asyncio.gather(*(sessions.add_factor(begun, "passkey") for _ in range(50)))
+    assert sum(added is not None for added in adding) == 1
+    [kept] = [added[1] for added in adding if added is not None]
+    _, again = await sessions.sign_in("ada", tokens_valid_after=0, earlier=kept)
+    assert await sessions.add_factor(kept, "passkey") is None, "the user has signed in again"
+    await sessions.end(again)
+    assert await sessions.add_factor(again, "passkey") is None
+    assert not await sessions.is_alive(again)
+
+
 async def test_sessions_of_the_previous_version_are_valid_and_listed_once_they_are_used(
     redis: Redis, sessions: Sessions, tenant_id: str
 ) -> None:
@@ -201,7 +230,8 @@ async def test_sessions_of_the_previous_version_are_valid_and_listed_once_they_a
     assert await sessions.find(f"{session.id}.wrong") is None
     assert await listed(sessions) == (0, [])
     found = await sessions.find(cookie)
-    assert found == msgspec.structs.replace(session, created_at=0, expires_at=0, user_agent="")
+    assert found == msgspec.structs.replace(session, created_at=0, expires_at=0, user_agent="", factors=())
+    assert found.authentication == session.authentication
     assert await listed(sessions) == (1, [session.id])
     _, renewed = await sessions.sign_in("ada", tokens_valid_after=0, earlier=found)
     assert (renewed.id, renewed.created_at) == (session.id, session.signed_in_at)

@@ -18,10 +18,10 @@ GOOD = {
 }
 
 
-def judged(**changed: str | list[str] | None) -> object:
+def judged(**changed: str | list[str] | None) -> AuthorizationRequest:
     parameters = {name: value for name, value in (GOOD | changed).items() if value is not None}
     parsed = parse_parameters(urlencode(parameters, doseq=True).encode())
-    return judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"])
+    return judge(parsed, client_id="c1", urn_namespace="service", redirect_uri=GOOD["redirect_uri"])
 
 
 def refusal(**changed: str | list[str] | None) -> str:
@@ -34,7 +34,13 @@ def judged_without_pkce(**changed: str | None) -> AuthorizationRequest:
     parameters = GOOD | {"code_challenge": None, "code_challenge_method": None, "nonce": "n1"} | changed
     encoded = urlencode({name: value for name, value in parameters.items() if value is not None}).encode()
     redirect_uri = str(GOOD["redirect_uri"])
-    return judge(parse_parameters(encoded), client_id="c1", redirect_uri=redirect_uri, requires_pkce=False)
+    return judge(
+        parse_parameters(encoded),
+        client_id="c1",
+        redirect_uri=redirect_uri,
+        urn_namespace="service",
+        requires_pkce=False,
+    )
 
 
 def test_a_client_that_may_do_without_pkce_needs_openid_and_a_nonce_instead() -> None:
@@ -64,8 +70,10 @@ def test_a_hint_counts_only_for_the_client_that_got_it() -> None:
     parsed = parse_parameters(urlencode(GOOD | {"id_token_hint": "x"}).encode())
     for hint in (None, Hint("ada", "c2")):
         with pytest.raises(Refusal, match="invalid_request"):
-            judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"], hint=hint)
-    request = judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"], hint=Hint("ada", "c1"))
+            judge(parsed, client_id="c1", urn_namespace="service", redirect_uri=GOOD["redirect_uri"], hint=hint)
+    request = judge(
+        parsed, client_id="c1", urn_namespace="service", redirect_uri=GOOD["redirect_uri"], hint=Hint("ada", "c1")
+    )
     assert (request.hinted_user_id, request.accepts("ada"), request.accepts("bob")) == ("ada", True, False)
 
 
@@ -93,6 +101,7 @@ def test_a_valid_request_is_parsed() -> None:
         ),
         client_id="c1",
         redirect_uri=GOOD["redirect_uri"],
+        urn_namespace="service",
     )
     assert (request.scopes, request.resources, request.prompts, request.max_age_s) == (
         frozenset({"openid", "profile"}),
@@ -119,6 +128,11 @@ def test_a_valid_request_is_parsed() -> None:
         ({"prompt": "create"}, "invalid_request"),
         ({"max_age": "-1"}, "invalid_request"),
         ({"max_age": "soon"}, "invalid_request"),
+        ({"acr_values": "urn:other:acr:mfa 2"}, "unmet_authentication_requirements"),
+        ({"acr_values": "urn:service:acr:mfa" + " x" * 600}, "invalid_request"),
+        ({"acr_values": ["phr", "phr"]}, "invalid_request"),
+        ({"action": "add-passkeys"}, "invalid_request"),
+        ({"action": "add-passkey", "prompt": "none"}, "invalid_request"),
         ({"request": "eyJ..."}, "request_not_supported"),
         ({"request_uri": "https://evil.example.com/r"}, "request_uri_not_supported"),
         ({"scope": ["openid", "profile"]}, "invalid_request"),
@@ -126,6 +140,26 @@ def test_a_valid_request_is_parsed() -> None:
 )
 def test_an_error_is_reported_at_the_redirect_uri(changed: dict[str, str | list[str] | None], error: str) -> None:
     assert refusal(**changed) == error
+
+
+@pytest.mark.parametrize(
+    ("acr_values", "level"),
+    [
+        (None, None),
+        ("", None),
+        ("urn:service:acr:mfa", "mfa"),
+        ("2  urn:service:acr:mfa phr", "mfa"),
+        ("phr urn:service:acr:password", "phr"),
+    ],
+)
+def test_the_first_known_acr_value_is_wanted(acr_values: str | None, level: str | None) -> None:
+    assert judged(acr_values=acr_values).acr == level
+
+
+@pytest.mark.parametrize(("max_age", "most"), [(None, 600), ("60", 60), ("86400", 600)])
+def test_an_action_needs_a_recent_sign_in(max_age: str | None, most: int) -> None:
+    request = judged(action="new-recovery-codes", max_age=max_age)
+    assert (request.action, request.max_age_s) == ("new-recovery-codes", most)
 
 
 @pytest.mark.parametrize("encoded", [b"state=%00", b"state=%ff", b"state=" + b"x" * 200_000, b"&".join([b"a=1"] * 65)])

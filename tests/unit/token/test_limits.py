@@ -37,13 +37,18 @@ ROWS = {
 
 def request(changes: dict[str, str | list[str]]) -> AuthorizationRequest:
     parsed = parse_parameters(urlencode(GOOD | changes, doseq=True).encode())
-    return judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"])
+    return judge(parsed, client_id="c1", urn_namespace="service", redirect_uri=GOOD["redirect_uri"])
 
 
 def padded(size: int) -> None:
     """Judge a request of this size, most of which is an unknown parameter."""
     encoded = urlencode(GOOD).encode() + b"&unknown="
-    judge(parse_parameters(encoded.ljust(size, b"x")), client_id="c1", redirect_uri=GOOD["redirect_uri"])
+    judge(
+        parse_parameters(encoded.ljust(size, b"x")),
+        client_id="c1",
+        urn_namespace="service",
+        redirect_uri=GOOD["redirect_uri"],
+    )
 
 
 def stored(size: int) -> None:

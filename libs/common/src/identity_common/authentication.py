@@ -40,6 +40,11 @@ class Authentication(msgspec.Struct, frozen=True):
 
     factors: tuple[UsedFactor, ...]
 
+    @classmethod
+    def of(cls, factors: tuple[UsedFactor, ...], *, auth_time: int) -> "Authentication":
+        """Return a sign-in; without factors it was by password, as all were before they were stored."""
+        return cls(factors or (UsedFactor("password", auth_time),))
+
     @property
     def auth_time(self) -> int:
         """When the first factor was used, milliseconds since the epoch."""
@@ -67,6 +72,10 @@ class Authentication(msgspec.Struct, frozen=True):
         """
         names = {name for factor in self.factors for name in _AMR[factor.method]}
         return tuple(sorted(names | {"mfa"} if self.level != "password" else names))
+
+    def used(self, method: FactorMethod) -> bool:
+        """Return whether a factor of this kind was used."""
+        return any(factor.method == method for factor in self.factors)
 
     def adding(self, factor: UsedFactor) -> "Authentication":
         """Return the sign-in with another factor, in place of an earlier use of the same method."""

@@ -45,6 +45,7 @@ authorizations = Table(
     Column("tokens_expire_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
     Column("first_party", Boolean, nullable=False),
+    Column("factors", Text),
     Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),
     Index("authorizations_by_session", "tenant_id", "session_id"),
     Index("authorizations_by_expiry", "tenant_id", "tokens_expire_at"),

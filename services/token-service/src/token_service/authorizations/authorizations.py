@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.audited_request import audited_request
+from identity_common.authentication import UsedFactor
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
@@ -50,6 +51,7 @@ _FORGET_EVERY_S: Final = 600
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode_consented: Final = msgspec.json.Decoder(Consented).decode
+_decode_factors: Final = msgspec.json.Decoder(tuple[UsedFactor, ...]).decode
 
 _THIS: Final = (authorizations.c.tenant_id == bindparam("tenant"), authorizations.c.id == bindparam("authorization"))
 _INSERT: Final = insert(authorizations)
@@ -116,6 +118,11 @@ def consented_from(text: str) -> Consented:
     return _decode_consented(text)
 
 
+def factors_from(text: str | None) -> tuple[UsedFactor, ...]:
+    """Decode the column ``factors``."""
+    return _decode_factors(text) if text else ()
+
+
 async def prolong(connection: AsyncConnection, tenant_id: str, authorization_id: str, *, until: int) -> None:
     """Record when an access token will expire (milliseconds since the epoch), before it is signed."""
     values = {"tenant": tenant_id, "authorization": authorization_id, "until": until + EXPIRY_MARGIN_MS}
@@ -154,6 +161,7 @@ class Agreement:
             **msgspec.structs.asdict(authorization),
             "tenant_id": self._tenant_id,
             "consented": _encode(consented).decode(),
+            "factors": _encode(authorization.factors).decode(),
             "begun_at": now,
             "tokens_expire_at": now,  # no token yet
         }

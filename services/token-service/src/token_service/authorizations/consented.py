@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from identity_common.authentication import Authentication, UsedFactor
+
 
 class Consented(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Access that a user has consented to, by name, whether or not the user holds it now.
@@ -43,10 +45,11 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: Safe to log; ``jti`` of every access token that descends from it begins with it and a dot.
         session_id: The sign-in session, if there was one.
-        auth_time: When the user signed in, milliseconds; never before the user's tokensValidAfter, by whose clock it
-            may be in the future (docs/decisions/0004).
+        auth_time: When the user last signed in to the session, milliseconds; never before the user's tokensValidAfter,
+            by whose clock it may be in the future (docs/decisions/0004).
         consented: The consented access when the code was issued.
         first_party: Whether the application was first-party, so that no consent page was needed.
+        factors: Those that the user had used in the session; none if it began before they were stored.
     """
 
     id: str
@@ -56,3 +59,9 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     auth_time: int
     consented: Consented
     first_party: bool
+    factors: tuple[UsedFactor, ...] = ()
+
+    @property
+    def authentication(self) -> Authentication:
+        """How the user signed in."""
+        return Authentication.of(self.factors, auth_time=self.auth_time)

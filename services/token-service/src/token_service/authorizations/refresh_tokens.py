@@ -20,7 +20,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
 from identity_common.stores.database import database_answers
 from identity_common.telemetry.logs import get_logger
-from token_service.authorizations.authorizations import Authorizations, consented_from, prolong
+from token_service.authorizations.authorizations import Authorizations, consented_from, factors_from, prolong
 from token_service.authorizations.consented import Authorization
 from token_service.schema import authorizations, refresh_tokens
 
@@ -38,6 +38,7 @@ _FIND: Final = (
         authorizations.c.auth_time,
         authorizations.c.consented,
         authorizations.c.first_party,
+        authorizations.c.factors,
         refresh_tokens.c.generation,
         refresh_tokens.c.issued_at,
         refresh_tokens.c.expires_at,
@@ -178,6 +179,7 @@ class RefreshTokens:
             auth_time=row.auth_time,
             consented=consented_from(row.consented),
             first_party=row.first_party,
+            factors=factors_from(row.factors),
         )
         return FoundRefreshToken(
             authorization=authorization,

@@ -19,7 +19,7 @@ from token_service.sign_in.pending_pages import PendingPages
 from token_service.sign_in.recovery import RecoveryPages
 from token_service.sign_in.registration import RegistrationPages
 from token_service.sign_in.routes import AuthorizationPages
-from token_service.sign_in.sign_ins import PasswordSignIn
+from token_service.sign_in.sign_ins import SignIns
 from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.verification import VerificationPages
 from token_service.tokens.id_token_hints import IdTokenHints
@@ -73,7 +73,7 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,
     )
-    passwords = PasswordSignIn(
+    sign_ins = SignIns(
         flow,
         sessions,
         PasswordCheck(shared.connections.bus, tenant_id=tenant_id),
@@ -91,7 +91,7 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         trusted_proxies=settings.trusted_proxies,
     )
     authorization = AuthorizationPages(
-        flow, pages, passwords, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
+        flow, pages, sign_ins, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
     )
     end_session = EndSession(
         flow,
@@ -104,7 +104,7 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         trusted_proxies=settings.trusted_proxies,
     )
     recovery, verification = RecoveryPages(link_pages, requested_links), VerificationPages(link_pages)
-    registration = RegistrationPages(link_pages, requested_links, flow, passwords)
+    registration = RegistrationPages(link_pages, requested_links, flow, sign_ins)
     invitations = InvitationPages(link_pages, flow)
     of_links = [*recovery.routes(), *verification.routes(), *registration.routes(), *invitations.routes()]
     return [*authorization.routes(), *end_session.routes(), *of_links]

@@ -1,7 +1,7 @@
-"""The next step of an authorization request: sign-in, consent, a code, or a refusal.
+"""The next step of an authorization request: sign-in, a second factor, consent, a code, or a refusal.
 
 The decision is made again when the request arrives, after a sign-in and after a consent, from stored state only: the
-session, the pending request, the consents.
+session, the pending request, the consents, what the user has set up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,21 @@ import msgspec
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import ApplicationState
+from identity_common.wire.events import ApplicationState, UserState
 from stead.event_types import OrganizationState
+from stead.verify.acr import Level, satisfies
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
 from token_service.grants.authorization_code import requires_pkce
+from token_service.grants.demanded_levels import demanded_at_sign_in, demanded_of_user
 from token_service.grants.targets import MANAGEMENT_API_CLOSED
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.sign_in.ending import SessionEnds
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
 from token_service.sign_in.request import (
+    ACTION_MAX_AGE_S,
+    Action,
     AuthorizationRequest,
     BadRequest,
     Parameters,
@@ -76,6 +80,35 @@ class NeedsAccount(msgspec.Struct, frozen=True):
     who: SignedIn
 
 
+class NeedsFactor(msgspec.Struct, frozen=True):
+    """The user must use another factor of those that they have set up.
+
+    Attributes:
+        level: What the sign-in then has to be: with ``phr``, a passkey; else any second factor, or a recovery code.
+    """
+
+    who: SignedIn
+    level: Level
+
+
+class NeedsEnrolment(msgspec.Struct, frozen=True):
+    """The user, who has signed in a moment ago and as strongly as they can, must set up a factor.
+
+    Attributes:
+        level: What the sign-in then has to be: with ``phr``, a passkey; else any second factor.
+    """
+
+    who: SignedIn
+    level: Level
+
+
+class NeedsAction(msgspec.Struct, frozen=True):
+    """The user, who has signed in a moment ago and as strongly as they can, is asked to do something."""
+
+    who: SignedIn
+    action: Action
+
+
 class NeedsConsent(msgspec.Struct, frozen=True):
     """The user must consent.
 
@@ -95,7 +128,10 @@ class Granted(msgspec.Struct, frozen=True):
     code: str
 
 
-NextStep = NeedsSignIn | NeedsAccount | NeedsConsent | Granted
+NeedsMore = NeedsFactor | NeedsEnrolment | NeedsAction
+"""What comes between signing in and consent."""
+
+NextStep = NeedsSignIn | NeedsAccount | NeedsMore | NeedsConsent | Granted
 
 
 class SignInFlow:
@@ -184,9 +220,12 @@ class SignInFlow:
             parameters,
             client_id=application.id,
             redirect_uri=redirect_uri,
+            urn_namespace=self._urn_namespace,
             hint=hint,
             requires_pkce=requires_pkce(application),
         )
+        if request.action is not None and application.is_third_party:
+            raise Refusal("invalid_request", "only first-party applications may ask for an action")
         for indicator in request.resources:
             if indicator == organizations_resource(self._urn_namespace):
                 continue
@@ -218,7 +257,8 @@ class SignInFlow:
         """Return the next step of a request that has just arrived.
 
         Raises:
-            Refusal: ``login_required`` or ``consent_required``: no page may be shown (``prompt=none``).
+            Refusal: ``login_required`` or ``consent_required``: no page may be shown (``prompt=none``);
+                ``unmet_authentication_requirements``: no page would help.
         """
         step: NextStep = NeedsSignIn()
         if who and request.accepts(who.person.user.id):
@@ -226,20 +266,42 @@ class SignInFlow:
                 step = NeedsAccount(who)
             elif not self._must_sign_in_again(who, request):
                 step = await self._after_sign_in(request, who)
-        if "none" in request.prompts and isinstance(step, NeedsSignIn):
+        if "none" in request.prompts and isinstance(step, NeedsSignIn | NeedsMore):
             raise Refusal("login_required", "no sign-in at this browser satisfies the request")
         if "none" in request.prompts and isinstance(step, NeedsConsent):
             raise Refusal("consent_required", "the user has not consented to this yet")
         return step
 
     async def resume(self, pending: Pending, who: SignedIn | None) -> NextStep:
-        """Return the next step of a pending request."""
+        """Return the next step of a pending request.
+
+        Raises:
+            Refusal: ``unmet_authentication_requirements``: no page would help.
+        """
         accepted = acceptable(who, pending)
         if accepted is not None:
             return await self._after_sign_in(pending.request, accepted)
         if who and pending.request.accepts(who.person.user.id) and "select_account" in pending.request.prompts:
             return NeedsAccount(who)
         return NeedsSignIn()
+
+    def before_consent(
+        self, pending: Pending, who: SignedIn | None, application: ApplicationState
+    ) -> SignedIn | NeedsSignIn | NeedsMore:
+        """Return the user who may decide about consent, or what is missing before.
+
+        Raises:
+            Refusal: As ``resume``.
+        """
+        accepted = acceptable(who, pending)
+        if accepted is None:
+            return NeedsSignIn()
+        return self._missing(pending.request, accepted, application) or accepted
+
+    def is_usual(self, who: SignedIn) -> bool:
+        """Return whether a sign-in is as strong as every sign-in of its user must be."""
+        demanded = demanded_of_user(self._directory.in_memory.sign_in_policy, who.person.user)
+        return satisfies(who.session.authentication.level, demanded)
 
     async def agree(
         self,
@@ -329,6 +391,9 @@ class SignInFlow:
         application = await self.application(request.client_id)
         if application is None:
             raise Refusal("unauthorized_client", "the application was deleted")
+        missing = self._missing(request, who, application)
+        if missing is not None:
+            return missing
         wanted = self.wanted(request, application)
         shown = await self._concerning(wanted, who)
         wanted = shown if application.is_third_party else wanted
@@ -340,6 +405,38 @@ class SignInFlow:
             authorization = _authorization(application, who, msgspec.structs.replace(wanted, organizations=picked))
             await agreement.begin(authorization, implicit=not application.is_third_party)
         return await self._issue_code(request, who, authorization)
+
+    def _missing(
+        self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState
+    ) -> NeedsSignIn | NeedsMore | None:
+        """Return what is missing between signing in and consent, if anything.
+
+        Raises:
+            Refusal: ``unmet_authentication_requirements``.
+        """
+        policy, user, signed_in = self._directory.in_memory.sign_in_policy, who.person.user, who.session.authentication
+        demanded = demanded_at_sign_in(policy, user, application, request.acr)
+        lacking = None if satisfies(signed_in.level, demanded) else demanded
+        if lacking is not None and _has_set_up(user, lacking) and not signed_in.used("recovery-code"):
+            return NeedsFactor(who, lacking)
+        wanted: NeedsEnrolment | NeedsAction
+        if lacking is not None:
+            wanted = NeedsEnrolment(who, lacking)
+        elif request.action is not None:
+            wanted = NeedsAction(who, request.action)
+        else:
+            return None
+        if policy.second_factor == "off":
+            raise Refusal("unmet_authentication_requirements", "the tenant's policy lets no factor be set up")
+        return self._before_change(who) or wanted
+
+    def _before_change(self, who: SignedIn) -> NeedsSignIn | NeedsFactor | None:
+        """Return what is missing before a user may change how they sign in: a stolen session must not be enough."""
+        signed_in = who.session.authentication
+        is_recent = self._clock() - signed_in.latest < ACTION_MAX_AGE_S * _MS
+        if who.person.user.second_factors and not (is_recent and signed_in.level != "password"):
+            return NeedsFactor(who, "mfa")
+        return None if is_recent else NeedsSignIn()
 
     async def _concerning(self, wanted: Consented, who: SignedIn) -> Consented:
         """Return the access that applies to a user: a user without organizations is not asked about them."""
@@ -387,8 +484,14 @@ def _authorization(application: ApplicationState, who: SignedIn, consented: Cons
         auth_time=who.session.signed_in_at,
         consented=consented,
         first_party=not application.is_third_party,
+        factors=who.session.authentication.factors,
     )
 
 
+def _has_set_up(user: UserState, level: Level) -> bool:
+    """Return whether a user has a factor that makes a sign-in as strong as this."""
+    return "passkey" in user.second_factors if level == "phr" else bool(user.second_factors)
+
+
 def _is_too_old(session: Session, max_age_s: int | None, now: int) -> bool:
-    return max_age_s is not None and now - session.signed_in_at >= max_age_s * _MS
+    return max_age_s is not None and now - session.authentication.auth_time >= max_age_s * _MS

@@ -130,6 +130,16 @@ class PendingAuthorizations:
         await self._replace(pending_id, selected)
         return selected
 
+    async def finish_action(self, pending_id: str, pending: Pending) -> Pending:
+        """Record that the user has done what the request's ``action`` asks for; a no-op if the request has expired.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        finished = msgspec.structs.replace(pending, request=msgspec.structs.replace(pending.request, action=None))
+        await self._replace(pending_id, finished)
+        return finished
+
     async def find(self, pending_id: str | None, *, browser_secret: str | None) -> Pending | None:
         """Return a request of this browser; none if it is unknown or expired.
 

@@ -21,7 +21,11 @@ from token_service.grants.failures import oauth_error_of
 from token_service.sign_in.flow import (
     Granted,
     NeedsAccount,
+    NeedsAction,
     NeedsConsent,
+    NeedsEnrolment,
+    NeedsFactor,
+    NeedsMore,
     NeedsSignIn,
     NextStep,
     SignedIn,
@@ -40,7 +44,16 @@ CANCEL: Final = "/sign-in/cancel"
 ACCOUNT: Final = "/sign-in/account"
 CONSENT: Final = "/consent"
 SWITCH: Final = "/consent/switch"
-_PATHS: Final[dict[type[NextStep], str]] = {NeedsSignIn: SIGN_IN, NeedsAccount: ACCOUNT, NeedsConsent: CONSENT}
+FACTOR: Final = "/sign-in/factor"
+SET_UP: Final = "/sign-in/set-up"
+_PATHS: Final[dict[type[NextStep], str]] = {
+    NeedsSignIn: SIGN_IN,
+    NeedsAccount: ACCOUNT,
+    NeedsFactor: FACTOR,
+    NeedsEnrolment: SET_UP,
+    NeedsAction: SET_UP,
+    NeedsConsent: CONSENT,
+}
 
 Answer = Response[str] | Response[None]
 
@@ -150,7 +163,7 @@ class PendingPages:
         secret = browser.secret or new_secret()
         cookies = [] if browser.secret else [self.cookies.set(BROWSER, secret)]
         pending_id = await self.pending.keep(
-            request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsConsent)
+            request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsMore | NeedsConsent)
         )
         return redirect(self._address(step, pending_id, request.client_id, language), cookies=cookies)
 
@@ -164,10 +177,13 @@ class PendingPages:
         cookies: list[Cookie] | None = None,
     ) -> Answer:
         """Send the code, or redirect to the next page."""
-        step = await self._flow.resume(pending, who)
+        try:
+            step = await self._flow.resume(pending, who)
+        except Refusal as refusal:
+            return await self.refuse_pending(browser, pending_id, pending, refusal, cookies=cookies)
         if isinstance(step, Granted):
             return await self.finish(browser, pending_id, pending, step, cookies=cookies)
-        if isinstance(step, NeedsConsent):
+        if isinstance(step, NeedsMore | NeedsConsent):
             await self.pending.prolong(pending_id)
         return redirect(self.next(browser, step, pending_id), cookies=cookies or [])
 
@@ -199,6 +215,20 @@ class PendingPages:
             return self.refuse(redirect_uri, state, refusal.error, refusal.description)
         except (NotYetThere, TemporarilyUnavailable) as failure:
             return self.refuse(redirect_uri, state, oauth_error_of(failure).error, "try again in a moment")
+
+    async def refuse_pending(
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        refusal: Refusal,
+        *,
+        cookies: list[Cookie] | None = None,
+    ) -> Answer:
+        """Send the error of a pending request to the client."""
+        await self.take(browser, pending_id, pending)
+        request = pending.request
+        return self.refuse(request.redirect_uri, request.state, refusal.error, refusal.description, cookies=cookies)
 
     def refuse(
         self,

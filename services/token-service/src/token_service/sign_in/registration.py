@@ -18,14 +18,13 @@ from identity_common.wire.account_links import (
     Registered,
     RequestRegistration,
 )
-from token_service.sign_in.devices import DEVICE_TTL_S
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.link_pages import LinkPages, WayBack, language_of, visitor
 from token_service.sign_in.pages.browser import Browser, redirect
-from token_service.sign_in.pages.cookies import DEVICE, REGISTRATION, SESSION
+from token_service.sign_in.pages.cookies import REGISTRATION, of_sign_in
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
-from token_service.sign_in.sign_ins import PasswordSignIn, SignInRefused
+from token_service.sign_in.sign_ins import SignInRefused, SignIns
 
 REGISTER: Final = "/sign-in/register"
 _REGISTRATION: Final = "/sign-in/registration"
@@ -39,15 +38,15 @@ class RegistrationPages:
         pages: What the pages of links have in common.
         limit: Limits requests for links by the address of the browser.
         flow: Knows whether people may register.
-        passwords: Begins the session of a new account.
+        sign_ins: Begins the session of a new account.
     """
 
-    def __init__(self, pages: LinkPages, limit: SourceLimit, flow: SignInFlow, passwords: PasswordSignIn) -> None:
+    def __init__(self, pages: LinkPages, limit: SourceLimit, flow: SignInFlow, sign_ins: SignIns) -> None:
         self._pages = pages
         self._links = pages.links
         self._limit = limit
         self._flow = flow
-        self._passwords = passwords
+        self._sign_ins = sign_ins
 
     def routes(self) -> list[HTTPRouteHandler]:
         """Return the routes."""
@@ -178,7 +177,7 @@ class RegistrationPages:
         if way_back.sign_in is None:
             return None
         try:
-            begun = await self._passwords.begin(
+            begun = await self._sign_ins.begin(
                 registered.user_id,
                 tokens_valid_after=0,
                 revision=registered.revision,
@@ -189,9 +188,4 @@ class RegistrationPages:
             )
         except SignInRefused:
             return None
-        set_cookie = self._pages.cookies.set
-        cookies = [
-            set_cookie(SESSION, begun.session_cookie),
-            set_cookie(DEVICE, begun.device_cookie, max_age_s=DEVICE_TTL_S),
-        ]
-        return redirect(way_back.sign_in, cookies=cookies)
+        return redirect(way_back.sign_in, cookies=of_sign_in(begun, self._pages.cookies))

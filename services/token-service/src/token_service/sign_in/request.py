@@ -11,17 +11,24 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from stead.verify.acr import Level, level_of
 from token_service.tokens.id_token_hints import Hint
 from token_service.tokens.scopes import is_scope, parse_scope
 
 Prompt = Literal["none", "login", "consent", "select_account"]
 PROMPTS: Final[tuple[Prompt, ...]] = get_args(Prompt)
 
+Action = Literal["add-passkey", "add-authenticator", "new-recovery-codes"]
+"""What a first-party application has the user do between signing in and the answer to its request."""
+_ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+ACTION_MAX_AGE_S: Final = 600
+"""How long ago, in seconds, the user may have signed in who changes how they sign in."""
+
 MAX_BYTES: Final = 192 * 1024
 """Of a query or form as sent, where each byte of a value may be encoded as three."""
 _MAX_PARAMETERS: Final = 64
 _ORGANIZATION: Final = b"organization="  # a user may pick many: only their size is limited
-_MAX_CHARACTERS: Final = {"nonce": 512, "login_hint": 512}
+_MAX_CHARACTERS: Final = {"nonce": 512, "login_hint": 512, "acr_values": 1024}
 _MAX_STATE_BYTES: Final = 8 * 1024
 _MAX_SCOPES: Final = 500
 _MAX_SCOPE_BYTES: Final = 48 * 1024
@@ -85,6 +92,8 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
         resources: Indicators.
         code_challenge: The PKCE challenge, method S256; None if the client need not use PKCE and did not.
         max_age_s: The maximum age of the sign-in, seconds.
+        acr: How strongly the user must have signed in, at least.
+        action: What the user is asked to do before the answer.
         login_hint: Prefills the sign-in page.
         hinted_user_id: The only accepted user; None accepts any.
     """
@@ -98,6 +107,8 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     nonce: str | None = None
     prompts: frozenset[str] = frozenset()
     max_age_s: int | None = None
+    acr: Level | None = None
+    action: Action | None = None
     login_hint: str | None = None
     hinted_user_id: str | None = None
 
@@ -153,6 +164,7 @@ def judge(
     *,
     client_id: str,
     redirect_uri: str,
+    urn_namespace: str,
     hint: Hint | None = None,
     requires_pkce: bool = True,
 ) -> AuthorizationRequest:
@@ -162,6 +174,7 @@ def judge(
         parameters: As sent.
         client_id: Validated.
         redirect_uri: Validated.
+        urn_namespace: The setting: ``service``.
         hint: From ``id_token_hint``; None without one, and for one that was not issued here.
         requires_pkce: Whether a request without a code challenge is refused.
 
@@ -183,6 +196,9 @@ def judge(
         raise Refusal("invalid_scope", "scope is malformed")
     if parameters.get("id_token_hint") is not None and (hint is None or hint.client_id != client_id):
         raise Refusal("invalid_request", "id_token_hint is not an ID token that was issued to this client")
+    prompts, action = _prompts(parameters.get("prompt")), _action(parameters.get("action"))
+    if action is not None and "none" in prompts:
+        raise Refusal("invalid_request", "action cannot be combined with prompt none")
     request = AuthorizationRequest(
         client_id=client_id,
         redirect_uri=redirect_uri,
@@ -191,8 +207,10 @@ def judge(
         resources=parameters.resources,
         code_challenge=_code_challenge(parameters, is_required=requires_pkce),
         nonce=parameters.get("nonce"),
-        prompts=_prompts(parameters.get("prompt")),
-        max_age_s=_max_age(parameters.get("max_age")),
+        prompts=prompts,
+        max_age_s=_max_age(parameters.get("max_age"), action),
+        acr=_acr(parameters.get("acr_values"), urn_namespace),
+        action=action,
         login_hint=parameters.get("login_hint"),
         hinted_user_id=hint.user_id if hint else None,
     )
@@ -250,9 +268,31 @@ def _prompts(prompt: str | None) -> frozenset[str]:
     return prompts
 
 
-def _max_age(max_age: str | None) -> int | None:
+def _max_age(max_age: str | None, action: Action | None) -> int | None:
+    at_most = None if action is None else ACTION_MAX_AGE_S
     if max_age is None:
-        return None
+        return at_most
     if re.fullmatch(r"[0-9]{1,9}", max_age) is None:
         raise Refusal("invalid_request", "max_age must be a number of seconds")
-    return int(max_age)
+    return int(max_age) if at_most is None else min(int(max_age), at_most)
+
+
+def _action(action: str | None) -> Action | None:
+    known = next((each for each in _ACTIONS if each == action), None)
+    if known is None and action is not None:
+        raise Refusal("invalid_request", f"action may be {', '.join(_ACTIONS)}")
+    return known
+
+
+def _acr(acr_values: str | None, urn_namespace: str) -> Level | None:
+    """Return the level of the first known value: the values are in the client's order of preference.
+
+    Source:
+        OpenID Connect Core 1.0 section 3.1.2.1 (``acr_values``); OpenID Connect Core Error Code
+        unmet_authentication_requirements 1.0; RFC 9470 section 5.
+    """
+    levels = [level_of(value, urn_namespace=urn_namespace) for value in (acr_values or "").split(" ") if value]
+    known = next((level for level in levels if level is not None), None)
+    if levels and known is None:
+        raise Refusal("unmet_authentication_requirements", "none of the acr_values is supported")
+    return known

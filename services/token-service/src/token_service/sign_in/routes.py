@@ -13,20 +13,19 @@ from identity_common.clock import Clock, now_ms
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.client_address import ProxyWatch
-from token_service.sign_in.devices import DEVICE_TTL_S
 from token_service.sign_in.flow import (
     Granted,
     NeedsAccount,
     NeedsConsent,
+    NeedsMore,
     NeedsSignIn,
     SignedIn,
     SignInFlow,
-    acceptable,
 )
 from token_service.sign_in.pages.assets import asset_routes
 from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.consent import Form, consent_page, identifier_of, name_of
-from token_service.sign_in.pages.cookies import DEVICE, SESSION
+from token_service.sign_in.pages.cookies import of_sign_in
 from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
@@ -48,10 +47,10 @@ from token_service.sign_in.request import (
     AuthorizationRequest,
     BadRequest,
     Parameters,
+    Refusal,
     state_of,
 )
-from token_service.sign_in.sessions import REMEMBERED_TTL_S
-from token_service.sign_in.sign_ins import PasswordSignIn, SignInRefused
+from token_service.sign_in.sign_ins import SignInRefused, SignIns
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"
@@ -66,7 +65,7 @@ class AuthorizationPages:
     Args:
         flow: Decides the next step.
         pages: What the pages of a pending request have in common.
-        passwords: Signs users in.
+        sign_ins: Signs users in.
         base_url: The base of links.
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
@@ -75,7 +74,7 @@ class AuthorizationPages:
         self,
         flow: SignInFlow,
         pages: PendingPages,
-        passwords: PasswordSignIn,
+        sign_ins: SignIns,
         *,
         base_url: str,
         trusted_proxies: int,
@@ -83,7 +82,7 @@ class AuthorizationPages:
     ) -> None:
         self._flow = flow
         self._pages = pages
-        self._passwords = passwords
+        self._sign_ins = sign_ins
         self._base_url = base_url
         self._proxies = ProxyWatch(trusted_proxies=trusted_proxies)
         self._clock = clock
@@ -188,7 +187,12 @@ class AuthorizationPages:
         pending = await self._pages.find(browser, pending_id)
         application = await self._pages.application(pending)
         who = await self._flow.signed_in(browser.session_cookie)
-        step = await self._flow.resume(pending, who)
+        try:
+            step = await self._flow.resume(pending, who)
+        except Refusal as refusal:
+            return await self._pages.refuse_pending(browser, pending_id, pending, refusal)
+        if isinstance(step, NeedsMore):
+            return redirect(self._pages.next(browser, step, pending_id))
         if isinstance(step, NeedsSignIn):
             return self._sign_in_page(browser, pending_id, pending, application, pending.request.login_hint or "")
         if isinstance(step, NeedsAccount):
@@ -205,7 +209,7 @@ class AuthorizationPages:
         identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
         self._proxies.see(browser.address, is_forwarded=browser.is_forwarded)
         try:
-            begun = await self._passwords.sign_in(
+            begun = await self._sign_ins.sign_in(
                 identifier,
                 form.get("password") or "",
                 origin=browser.origin,
@@ -216,13 +220,7 @@ class AuthorizationPages:
             )
         except SignInRefused as refused:
             return self._sign_in_page(browser, pending_id, pending, application, identifier, refused)
-        cookies = [
-            self._pages.cookies.set(
-                SESSION, begun.session_cookie, max_age_s=REMEMBERED_TTL_S if is_remembered else None
-            ),
-            self._pages.cookies.set(DEVICE, begun.device_cookie, max_age_s=DEVICE_TTL_S),
-        ]
-        request, who = pending.request, begun.who
+        cookies, request, who = of_sign_in(begun, self._pages.cookies), pending.request, begun.who
         if not request.accepts(who.person.user.id):
             await self._pages.take(browser, pending_id, pending)
             description = "the user who signed in is not the one of id_token_hint"
@@ -263,10 +261,14 @@ class AuthorizationPages:
         pending_id, pending = await self._pages.posted(browser, form)
         if decision in _SELECTIONS:
             return await self._show(browser, pending_id, select_all=_SELECTIONS[decision])
-        who = acceptable(await self._flow.signed_in(browser.session_cookie), pending)
-        if who is None:
-            return redirect(self._pages.next(browser, NeedsSignIn(), pending_id))
         application = await self._pages.application(pending)
+        signed_in = await self._flow.signed_in(browser.session_cookie)
+        try:
+            who = self._flow.before_consent(pending, signed_in, application)
+        except Refusal as refusal:
+            return await self._pages.refuse_pending(browser, pending_id, pending, refusal)
+        if not isinstance(who, SignedIn):
+            return redirect(self._pages.next(browser, who, pending_id))
         if decision != "allow":
             raise BadRequest("decision must be allow or deny")
         picked = await self._picked(pending.request, who, application, form)

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from redis.asyncio import Redis
 
+from identity_common.authentication import Authentication, FactorMethod, UsedFactor
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.stores.redis import RedisCommands, execute_on_replicas
@@ -40,6 +41,16 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
     redis.call('ZADD', KEYS[2], ARGV[1], ARGV[2])
     redis.call('EXPIRE', KEYS[2], ARGV[3])
 end
+"""
+# KEYS: the session. ARGV: the hash of the secret that it has had so far, the record. Returns 0 if the session has ended
+# or has another secret: it was signed in to again, or another factor was added.
+_ADD_FACTOR: Final = """
+local stored = redis.call('GET', KEYS[1])
+if not stored or cjson.decode(stored).secret_sha256 ~= ARGV[1] then
+    return 0
+end
+redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
+return 1
 """
 # KEYS: the session, the index of its user. ARGV: the id.
 _END: Final = """
@@ -72,13 +83,15 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
     Attributes:
         id: Part of ID tokens (``sid``) and authorizations; not a secret.
         user_id: Who signed in.
-        signed_in_at: The last sign-in, milliseconds since the epoch; becomes ``auth_time``.
+        signed_in_at: The last sign-in, milliseconds since the epoch.
         secret_sha256: Hash of the browser's secret.
         created_at: The first sign-in, milliseconds since the epoch; 0 in records of an earlier version, which have none
             of the following either.
         expires_at: Milliseconds since the epoch.
         address: Of the browser at the last sign-in.
         user_agent: Of the browser at the last sign-in, shortened.
+        factors: Those of the last sign-in, in the order of their use; none in records of an earlier version, whose
+            sign-ins were by password.
     """
 
     id: str
@@ -89,6 +102,17 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
     expires_at: int = 0
     address: str = ""
     user_agent: str = ""
+    factors: tuple[UsedFactor, ...] = ()
+
+    @property
+    def authentication(self) -> Authentication:
+        """How the user signed in."""
+        return Authentication.of(self.factors, auth_time=self.signed_in_at)
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether it outlives the browser's session."""
+        return self.expires_at - self.signed_in_at > SESSION_TTL_S * 1000
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -124,6 +148,7 @@ class Sessions:
         is_remembered: bool = False,
         address: str = "",
         user_agent: str = "",
+        method: FactorMethod = "password",
     ) -> tuple[str, Session]:
         """Begin a session, or continue one of the same user; return the cookie and the session.
 
@@ -137,6 +162,7 @@ class Sessions:
             is_remembered: Whether it outlives the browser's session.
             address: Of the browser.
             user_agent: Of the browser; printable.
+            method: What the user signed in with; factors of the earlier sign-in do not count any more.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -153,6 +179,7 @@ class Sessions:
             expires_at=now + ttl_s * 1000,
             address=address[:_MAX_ADDRESS],
             user_agent=user_agent[:_MAX_USER_AGENT],
+            factors=(UsedFactor(method, signed_in_at),),
         )
         if earlier is not None and earlier.user_id == user_id:
             begun = earlier.created_at or earlier.signed_in_at
@@ -161,6 +188,20 @@ class Sessions:
                 return f"{renewed.id}.{secret}", renewed
         await self._keep(session, "NX", ttl_s)
         return f"{session.id}.{secret}", session
+
+    async def add_factor(self, session: Session, method: FactorMethod) -> tuple[str, Session] | None:
+        """Add a factor that the user has just used, under a new secret; return the cookie and the session.
+
+        None if the session has ended meanwhile, or was changed by another request of the browser.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        secret, earlier = new_secret(), session.authentication
+        factors = earlier.adding(UsedFactor(method, max(self._clock(), earlier.latest))).factors
+        added = msgspec.structs.replace(session, secret_sha256=_sha256(secret), factors=factors)
+        command = ("EVAL", _ADD_FACTOR, 1, self._key(session.id), session.secret_sha256, _encode(added))
+        return (f"{session.id}.{secret}", added) if await self._commands.execute(*command) else None
 
     async def find(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie; none if it is unknown, expired or ended.

@@ -1,17 +1,19 @@
-"""Signing in with a password: throttle, check, session."""
+"""Signing in: throttle and check of a password, the session that a first factor begins and others continue."""
 
 from typing import Literal
 
 import msgspec
 from prometheus_client import Counter
 
+from identity_common.authentication import FactorMethod
+from identity_common.clock import Clock, now_ms
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from token_service.audit import Origin, TokenAudit
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
-from token_service.sign_in.sessions import Sessions
+from token_service.sign_in.sessions import Session, Sessions
 
 _log = get_logger(__name__)
 
@@ -40,16 +42,19 @@ class Begun(msgspec.Struct, frozen=True):
 
     Attributes:
         session_cookie: The session's cookie, with its new secret.
-        device_cookie: Makes the browser known to the account.
+        max_age_s: How long the browser keeps this cookie; None: until it is closed.
+        device_cookie: Makes the browser known to the account; None before the user has used as many factors as each of
+            their sign-ins needs: attempts of one who knows the password alone are not counted apart.
         who: The user.
     """
 
     session_cookie: str
-    device_cookie: str
+    max_age_s: int | None
+    device_cookie: str | None
     who: SignedIn
 
 
-class PasswordSignIn:
+class SignIns:
     """Signs users in at a browser."""
 
     def __init__(
@@ -62,6 +67,7 @@ class PasswordSignIn:
         audit: TokenAudit,
         *,
         outcomes: Counter,
+        clock: Clock = now_ms,
     ) -> None:
         self._audit = audit
         self._flow = flow
@@ -70,6 +76,7 @@ class PasswordSignIn:
         self._throttle = throttle
         self._devices = devices
         self._outcomes = outcomes
+        self._clock = clock
 
     async def sign_in(
         self,
@@ -142,8 +149,9 @@ class PasswordSignIn:
         device_cookie: str | None,
         client_id: str,
         is_remembered: bool = False,
+        method: FactorMethod = "password",
     ) -> Begun:
-        """Begin a session of a user who has just chosen or typed the right password; see ``sign_in``.
+        """Begin a session of a user who has just used a first factor; see ``sign_in``.
 
         Args:
             user_id: The user.
@@ -154,6 +162,7 @@ class PasswordSignIn:
             device_cookie: The device cookie that the browser sent.
             client_id: The application to continue to, for the log.
             is_remembered: Whether the session outlives the browser's session.
+            method: The factor: a password, typed or just chosen, or a passkey.
 
         Raises:
             SignInRefused: The user may not sign in.
@@ -166,20 +175,67 @@ class PasswordSignIn:
             is_remembered=is_remembered,
             address=origin.address,
             user_agent=origin.user_agent,
+            method=method,
         )
         who = await self._flow.signed_in(new_cookie, revision=revision)
         if who is None:
-            await self._flow.sign_out(session)
-            self._refused("not-allowed", origin, client_id, user_id=user_id)
-            raise SignInRefused("blocked")
+            raise await self._not_allowed(session, origin, client_id)
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
             self._audit.signed_out(earlier.user_id, client_id=client_id, origin=origin)
         self._audit.signed_in(user_id, client_id=client_id, origin=origin)
         _log.info("sign-in.succeeded", user_id=user_id, client_id=client_id)
-        devices = self._devices.read(device_cookie)
-        new_device_cookie = self._devices.write(devices, user_id, tokens_valid_after=tokens_valid_after)
-        return Begun(new_cookie, new_device_cookie, who)
+        return self._begun(new_cookie, who, device_cookie)
+
+    async def add_factor(
+        self,
+        who: SignedIn,
+        method: FactorMethod,
+        *,
+        revision: int,
+        origin: Origin,
+        device_cookie: str | None,
+        client_id: str,
+    ) -> Begun | None:
+        """Continue the session of a user who has just used another factor, or set it up, under a new secret.
+
+        None if the session has ended or changed meanwhile: the browser may have sent two requests.
+
+        Args:
+            who: The user, as of this request.
+            method: The factor.
+            revision: Management's revision that the user's records must include.
+            origin: Where the request came from.
+            device_cookie: The device cookie that the browser sent.
+            client_id: The application to continue to, for the log.
+
+        Raises:
+            SignInRefused: The user may not sign in any more.
+        """
+        added = await self._sessions.add_factor(who.session, method)
+        if added is None:
+            return None
+        new_cookie, session = added
+        known = await self._flow.signed_in(new_cookie, revision=max(revision, who.revision))
+        if known is None:
+            raise await self._not_allowed(session, origin, client_id)
+        _log.info("sign-in.factor-added", user_id=session.user_id, method=method, client_id=client_id)
+        return self._begun(new_cookie, known, device_cookie)
+
+    def _begun(self, session_cookie: str, who: SignedIn, device_cookie: str | None) -> Begun:
+        session, user = who.session, who.person.user
+        known_device = None
+        if self._flow.is_usual(who):
+            devices = self._devices.read(device_cookie)
+            known_device = self._devices.write(devices, user.id, tokens_valid_after=user.tokens_valid_after)
+        max_age_s = (session.expires_at - self._clock()) // 1000 if session.is_remembered else None
+        return Begun(session_cookie, max_age_s, known_device, who)
+
+    async def _not_allowed(self, session: Session, origin: Origin, client_id: str) -> SignInRefused:
+        """End the session of a user who may not sign in, and return the refusal."""
+        await self._flow.sign_out(session)
+        self._refused("not-allowed", origin, client_id, user_id=session.user_id)
+        return SignInRefused("blocked")
 
     def _refused(
         self, outcome: str, origin: Origin, client_id: str, *, user_id: str | None = None, is_recorded: bool = True
