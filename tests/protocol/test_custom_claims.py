@@ -13,6 +13,7 @@ import httpx2 as httpx
 import pytest
 from sqlalchemy import text
 
+from identity_common.authentication import UsedFactor
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
@@ -167,7 +168,8 @@ def grants_of(world: World, user_id: str) -> dict[str, Callable[[], Grant]]:
         return world.exchange(token, **changes)
 
     def sign_in(scope: str = EVERYTHING) -> SignIn:
-        return SignIn(world, user_id=user_id, scope=scope, organization_permissions=permission)
+        factors = (UsedFactor("password", now_ms() - 5_000), UsedFactor("authenticator", now_ms()))
+        return SignIn(world, user_id=user_id, scope=scope, organization_permissions=permission, factors=factors)
 
     def code(audience: str, argument: dict[str, str], **changes: str) -> Grant:
         grant = {"type": "authorization_code"}
@@ -289,7 +291,7 @@ def test_the_function_sees_the_token_and_its_context(
             "grant": grant.grant,
             "application": application,
             **({"user": person} if of_user else {}),
-            **({"interaction": interaction(person["id"])} if is_from_a_sign_in(grant) else {}),
+            **({"interaction": interaction(person["id"], claims)} if is_from_a_sign_in(grant) else {}),
             **(
                 {"organization": {"id": world.organization, "name": organization_name(world)}}
                 if grant.organization
@@ -304,17 +306,27 @@ def is_from_a_sign_in(grant: Grant) -> bool:
     return grant.grant["type"] in {"authorization_code", "refresh_token"}
 
 
-def interaction(user_id: str) -> dict[str, Any]:
+def interaction(user_id: str, claims: dict[str, Any]) -> dict[str, Any]:
     """Return the sign-in as the context shows it."""
-    records = [{"type": "Password", "verified": True}]
-    return {"interactionEvent": "SignIn", "userId": user_id, "verificationRecords": records}
+    records = [{"type": type_, "verified": True} for type_ in ("Password", "Totp")]
+    said = {"authTime": claims["auth_time"], "amr": ["mfa", "otp", "pwd"], "acr": "urn:service:acr:mfa"}
+    return {"interactionEvent": "SignIn", "userId": user_id, "verificationRecords": records, **said}
 
 
 def test_the_function_sees_the_actor_of_an_exchange(world: World, function: ClaimsFunction) -> None:
-    function.set("const getCustomJwtClaims = async ({ context }) => ({ seen: context.actor });")
+    function.set(
+        "const getCustomJwtClaims = async ({ context: { actor, actorAuthentication, interaction } }) =>"
+        " ({ seen: [actor, actorAuthentication, interaction ?? null] });"
+    )
     answer = world.with_actor(world.userinfo_token())
     claims = world.claims(answer.json()["access_token"], world.resource)
-    assert claims["seen"] == claims["act"] == {"sub": world.agent}
+    said = claims["actor_authentication"]
+    assert claims["act"] == {"sub": world.agent}
+    assert claims["seen"] == [
+        claims["act"],
+        {"authTime": said["auth_time"], "amr": ["pwd"], "acr": "urn:service:acr:password"},
+        None,
+    ]
 
 
 def test_the_function_can_deny_access(function: ClaimsFunction, grant: Grant) -> None:

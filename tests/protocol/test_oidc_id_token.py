@@ -10,6 +10,7 @@ from typing import Any
 import jwt
 import pytest
 
+from identity_common.authentication import UsedFactor
 from tests.support.signing_in import SignIn
 from tests.support.waiting import eventually
 from tests.support.world import MANAGEMENT_API, Client, World, outcome
@@ -59,11 +60,50 @@ def test_it_says_who_signed_in_where_and_when(world: World) -> None:
         "iat": claims["iat"],
         "exp": claims["iat"] + 3600,
         "auth_time": sign_in.stands_for.authorization.auth_time // 1000,
+        "amr": ["pwd"],
+        "acr": "urn:service:acr:password",
         "nonce": "n-0S6_WzA2Mj",
         "at_hash": base64.urlsafe_b64encode(digest[:16]).rstrip(b"=").decode(),
     }
     assert now <= claims["iat"] <= now + 10
     assert jwt.get_unverified_header(tokens["id_token"])["typ"] == "JWT"
+
+
+PASSWORD, PASSKEY, AUTHENTICATOR, RECOVERY_CODE = (
+    UsedFactor("password", 1_700_000_000_999),
+    UsedFactor("passkey", 1_700_000_060_000),
+    UsedFactor("authenticator", 1_700_000_060_000),
+    UsedFactor("recovery-code", 1_700_000_060_000),
+)
+
+
+@pytest.mark.parametrize(
+    ("factors", "auth_time", "amr", "acr"),
+    [
+        ((PASSWORD,), 1_700_000_000, ["pwd"], "urn:service:acr:password"),
+        ((PASSWORD, AUTHENTICATOR), 1_700_000_000, ["mfa", "otp", "pwd"], "urn:service:acr:mfa"),
+        ((PASSWORD, RECOVERY_CODE), 1_700_000_000, ["mfa", "otp", "pwd"], "urn:service:acr:mfa"),
+        ((PASSWORD, PASSKEY), 1_700_000_000, ["mfa", "pop", "pwd", "user"], "phr"),
+        ((PASSKEY,), 1_700_000_060, ["mfa", "pop", "user"], "phr"),
+    ],
+    ids=["password", "authenticator", "recovery code", "password and passkey", "passkey"],
+)
+def test_tokens_say_how_the_user_signed_in(
+    world: World, factors: tuple[UsedFactor, ...], auth_time: int, amr: list[str], acr: str
+) -> None:
+    """Sections 2 and 12.2 (after a refresh as before), RFC 8176, RFC 9068 section 2.2.1, RFC 9470 section 6.2."""
+    sign_in = SignIn(world, factors=factors)
+    tokens = sign_in.tokens()
+    refreshed = sign_in.refreshed(tokens["refresh_token"])
+    said = {"auth_time": auth_time, "amr": amr, "acr": acr}
+    for answer in (tokens, refreshed):
+        introspected = world.stack.http.post(
+            "/oidc/token/introspection", data={"token": answer["access_token"]}, auth=sign_in.client.basic
+        ).json()
+        claims = world.claims(answer["access_token"], f"{world.stack.issuer}/me")
+        assert introspected["active"]
+        for each in (sign_in.id_token_claims(answer["id_token"]), claims, introspected):
+            assert {name: each[name] for name in said} == said
 
 
 @pytest.mark.parametrize(
@@ -79,7 +119,7 @@ def test_it_says_who_signed_in_where_and_when(world: World) -> None:
 )
 def test_each_scope_adds_its_claims(world: World, person: str, scope: str, names: set[str]) -> None:
     """Section 5.4 and the contract."""
-    always = {"iss", "sub", "aud", "iat", "exp", "auth_time", "at_hash"}
+    always = {"iss", "sub", "aud", "iat", "exp", "auth_time", "amr", "acr", "at_hash"}
 
     assert set(claims_for(world, person, scope)) == always | names
 
@@ -141,7 +181,7 @@ def test_unknown_values_are_left_out(world: World) -> None:
     nameless = world.management.users.create().id
 
     assert set(claims_for(world, nameless, "openid profile email phone address")) == {
-        *("iss", "sub", "aud", "iat", "exp", "auth_time", "at_hash"),
+        *("iss", "sub", "aud", "iat", "exp", "auth_time", "amr", "acr", "at_hash"),
         *("created_at", "updated_at"),
     }
 

@@ -50,6 +50,7 @@ def test_it_returns_the_claims_of_the_token(world: World) -> None:
         "active": True,
         "token_type": "Bearer",
         **{name: claims[name] for name in ("client_id", "sub", "aud", "iss", "iat", "exp", "jti", "scope")},
+        **{name: claims[name] for name in ("auth_time", "amr", "acr")},
     }
     assert (answer.headers["Cache-Control"], answer.headers["Content-Type"]) == ("no-store", "application/json")
 

@@ -45,9 +45,13 @@ def expected(issuer: str) -> dict[str, Any]:
             *("account", "address", "email", "impersonations", "offline_access", "openid", "phone", "profile", "roles"),
             *("urn:service:scope:organization_roles", "urn:service:scope:organizations"),
         ],
+        "acr_values_supported": ["urn:service:acr:password", "urn:service:acr:mfa", "phr"],
         "claims_supported": [
-            *("address", "at_hash", "aud", "auth_time", "birthdate", "created_at", "email", "email_verified", "exp"),
+            *("acr", "address", "amr", "at_hash", "aud", "auth_time", "birthdate", "created_at"),
             *(
+                "email",
+                "email_verified",
+                "exp",
                 "family_name",
                 "gender",
                 "given_name",

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from identity_common.authentication import UsedFactor
 from identity_common.identifiers import new_secret
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from tests.support.signing_in import SignIn
 from tests.support.world import REFUSED, World, error_body, last_revision, outcome, refused_token
 
 JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
@@ -22,6 +24,22 @@ class TestActor:
         assert outcome(answer) == (200, None)
         claims = world.claims(answer.json()["access_token"], world.resource)
         assert (claims["sub"], claims["act"]) == (world.customer, {"sub": world.agent})
+
+    def test_how_the_actor_signed_in_is_told_and_that_the_subject_did_not(self, world: World) -> None:
+        """Beside ``act``, since non-identity claims within it are not meaningful (section 4.1)."""
+        factors = (UsedFactor("password", 1_700_000_000_000), UsedFactor("passkey", 1_700_000_005_000))
+        sign_in = SignIn(world, user_id=world.agent, scope="openid", factors=factors)
+        answer = world.with_actor(sign_in.tokens()["access_token"])
+
+        claims = world.claims(answer.json()["access_token"], world.resource)
+        said = {"auth_time": 1_700_000_000, "amr": ["mfa", "pop", "pwd", "user"], "acr": "phr"}
+        assert (claims["act"], claims["actor_authentication"]) == ({"sub": world.agent}, said)
+        assert claims.keys().isdisjoint(said)
+        introspected = world.stack.http.post(
+            "/oidc/token/introspection", data={"token": answer.json()["access_token"]}, auth=world.machine.basic
+        ).json()
+        assert introspected["actor_authentication"] == said
+        assert introspected.keys().isdisjoint(said)
 
     def test_the_actors_permissions_are_not_the_subjects(self, world: World) -> None:
         """They are neither added nor subtracted."""

@@ -86,7 +86,7 @@ def test_every_required_claim_is_there_and_no_unknown_one(world: World, issue: I
     claims = world.claims(token, audience)
 
     assert claims.keys() >= REQUIRED | {"scope"}
-    assert claims.keys() - REQUIRED <= {"scope", "gty", "act", "organization_id", "pv"}
+    assert claims.keys() - REQUIRED <= {"scope", "gty", "act", "actor_authentication", "organization_id", "pv"}
     assert claims["iss"] == world.stack.issuer
     assert claims["aud"] == audience
     assert [type(claims[name]) for name in ("iat", "exp", "aud", "sub", "jti")] == [int, int, str, str, str]
@@ -132,7 +132,7 @@ def test_an_actor_is_named_beside_the_subject(world: World) -> None:
     claims = world.claims(*by_exchange_with_actor(world))
 
     assert claims["act"] == {"sub": world.agent}
-    assert claims.keys() == REQUIRED | {"scope", "gty", "act", "pv"}
+    assert claims.keys() == REQUIRED | {"scope", "gty", "act", "actor_authentication", "pv"}
 
 
 def test_an_empty_scope_is_an_empty_string(world: World) -> None:

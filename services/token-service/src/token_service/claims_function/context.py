@@ -10,10 +10,12 @@ from typing import Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.authentication import FactorMethod, UsedFactor
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.events import ApplicationState, ApplicationType
 from token_service.directory import HeldRole, HeldScope, InMemoryDirectory, Membership, Person
-from token_service.tokens.claims import Actor
+from token_service.presented_tokens.actor_tokens import ActingParty
+from token_service.tokens.claims import Actor, SignInClaims
 
 MOST_ORGANIZATIONS: Final = 1_000
 """More would keep Redis and the event loop busy for every token of the user; a call for such a user fails."""
@@ -154,18 +156,42 @@ class GrantOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How the user was verified at the sign-in; every sign-in is by password."""
+    """A factor that the user used at the sign-in."""
 
-    type: Literal["Password"] = "Password"
+    type: Literal["Password", "WebAuthn", "Totp", "BackupCode"]
     verified: bool = True
 
 
-class InteractionOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``context.interaction``: the sign-in that the token descends from."""
+_RECORDS: Final[dict[FactorMethod, VerificationRecord]] = {
+    "password": VerificationRecord(type="Password"),
+    "passkey": VerificationRecord(type="WebAuthn"),
+    "authenticator": VerificationRecord(type="Totp"),
+    "recovery-code": VerificationRecord(type="BackupCode"),
+}
+
+
+class SignInOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What tokens say about a sign-in.
+
+    Attributes:
+        auth_time: Seconds since the epoch, as in the tokens.
+    """
+
+    auth_time: int
+    amr: Sequence[str]
+    acr: str
+
+
+class InteractionOfContext(SignInOfContext, frozen=True, kw_only=True, rename="camel"):
+    """``context.interaction``: the sign-in that the token descends from.
+
+    Attributes:
+        verification_records: The factors in the order of their use.
+    """
 
     interaction_event: Literal["SignIn"] = "SignIn"
     user_id: str
-    verification_records: Sequence[VerificationRecord] = (VerificationRecord(),)
+    verification_records: Sequence[VerificationRecord]
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -176,6 +202,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         organization: If the token is for one.
         interaction: In user tokens that descend from a sign-in.
         actor: The claim ``act``, in an exchange with an actor token.
+        actor_authentication: The claim of this name, in such an exchange.
     """
 
     grant: GrantOfContext
@@ -183,6 +210,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     user: UserOfContext | UnsetType = UNSET
     interaction: InteractionOfContext | UnsetType = UNSET
     actor: Actor | UnsetType = UNSET
+    actor_authentication: SignInOfContext | UnsetType = UNSET
     organization: Named | UnsetType = UNSET
 
 
@@ -219,7 +247,9 @@ def user_context(
     grant_type: str,
     organization: Membership | None = None,
     subject_token_context: msgspec.Raw | UnsetType = UNSET,
-    actor: Actor | None = None,
+    actor: ActingParty | None = None,
+    signed_in: SignInClaims | None = None,
+    factors: Sequence[UsedFactor] = (),
 ) -> Context:
     """Return the context of a user's token.
 
@@ -232,6 +262,8 @@ def user_context(
         organization: The user's membership in the organization of the token, if it is for one.
         subject_token_context: The subject token's context; ignored unless the grant is token exchange.
         actor: The actor, if the grant is token exchange and there is one.
+        signed_in: How the user signed in, unless the grant is token exchange.
+        factors: With what, likewise.
     """
     user, is_exchange = person.user, grant_type == GRANT_TOKEN_EXCHANGE
     return Context(
@@ -239,8 +271,9 @@ def user_context(
             type=grant_type,
             subject_token_context=subject_token_context if is_exchange else UNSET,
         ),
-        interaction=UNSET if is_exchange else InteractionOfContext(user_id=user.id),
-        actor=actor or UNSET,
+        interaction=UNSET if signed_in is None else _interaction(user.id, signed_in, factors),
+        actor=actor.claim if actor else UNSET,
+        actor_authentication=_sign_in(actor.signed_in) if actor and actor.signed_in else UNSET,
         application=_application(client),
         user=UserOfContext(
             id=user.id,
@@ -281,6 +314,18 @@ def client_context(
         application=_application(client, roles),
         organization=UNSET if organization is None else _organization(organization),
     )
+
+
+def _interaction(user_id: str, signed_in: SignInClaims, factors: Sequence[UsedFactor]) -> InteractionOfContext:
+    return InteractionOfContext(
+        user_id=user_id,
+        verification_records=[_RECORDS[factor.method] for factor in factors],
+        **msgspec.structs.asdict(signed_in),
+    )
+
+
+def _sign_in(signed_in: SignInClaims) -> SignInOfContext:
+    return SignInOfContext(**msgspec.structs.asdict(signed_in))
 
 
 def _application(client: ApplicationState, roles: Sequence[Named] | UnsetType = UNSET) -> ApplicationOfContext:

@@ -93,6 +93,10 @@ class Introspector:
             act=token.actor or UNSET,
             gty=token.grant_type or UNSET,
             organization_id=token.organization_id or UNSET,
+            auth_time=UNSET if token.auth_time is None else int(token.auth_time),
+            amr=token.amr or UNSET,
+            acr=token.acr or UNSET,
+            actor_authentication=token.claims.get("actor_authentication") or UNSET,
         )
 
     async def _of_refresh_token(self, refresh_token: str, client: ApplicationState) -> Introspection | None:

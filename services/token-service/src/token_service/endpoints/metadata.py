@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from litestar import MediaType, Response, get
@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.http.openapi.declarations import documented
 from identity_common.oauth import OIDC_SCOPES
+from stead.verify.acr import Level, acr_of
 from token_service.endpoints import introspection, revocation
 from token_service.endpoints.token import PATH as TOKEN_PATH
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
@@ -62,6 +63,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         token_endpoint_auth_methods_supported: How clients authenticate at the token endpoint.
         introspection_endpoint_auth_methods_supported: How clients authenticate for introspection.
         revocation_endpoint_auth_methods_supported: How clients authenticate for revocation.
+        acr_values_supported: How strongly a user can sign in: values of ``acr`` and ``acr_values``, weakest first.
         scopes_supported: Scopes about users.
         request_parameter_supported: Whether ``request`` is accepted.
         request_uri_parameter_supported: Whether ``request_uri`` is accepted.
@@ -89,6 +91,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     token_endpoint_auth_methods_supported: list[str]
     introspection_endpoint_auth_methods_supported: list[str]
     revocation_endpoint_auth_methods_supported: list[str]
+    acr_values_supported: list[str]
     scopes_supported: list[str]
     claims_supported: list[str]
     request_parameter_supported: bool
@@ -180,6 +183,7 @@ def _metadata(issuer: str, *, urn_namespace: str, grant_types: list[str], algori
         token_endpoint_auth_methods_supported=sorted(set[str]().union(*METHODS.values())),
         introspection_endpoint_auth_methods_supported=introspection.AUTHENTICATION_METHODS,
         revocation_endpoint_auth_methods_supported=revocation.AUTHENTICATION_METHODS,
+        acr_values_supported=[acr_of(level, urn_namespace=urn_namespace) for level in get_args(Level)],
         scopes_supported=sorted({*OIDC_SCOPES, *person_scopes(urn_namespace)}),
         claims_supported=sorted(IdTokenClaims.__struct_fields__),
         request_parameter_supported=False,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.authentication import UsedFactor
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS
 from token_service.claims_function.context import (
     MOST_ORGANIZATIONS,
@@ -16,7 +17,8 @@ from token_service.claims_function.context import (
 )
 from token_service.directory import Directory, InMemoryDirectory, Membership, Person, TooManyMemberships
 from token_service.grants.token_to_sign import TokenToSign
-from token_service.tokens.claims import Actor
+from token_service.presented_tokens.actor_tokens import ActingParty
+from token_service.tokens.claims import SignInClaims
 from token_service.tokens.scopes import format_scope
 
 
@@ -29,7 +31,9 @@ async def user_arguments(
     at_least: Mapping[str, int],
     memberships: Sequence[Membership] | None = None,
     subject_token_context: msgspec.Raw | UnsetType = UNSET,
-    actor: Actor | None = None,
+    actor: ActingParty | None = None,
+    signed_in: SignInClaims | None = None,
+    factors: Sequence[UsedFactor] = (),
 ) -> Arguments:
     """Return the function's arguments for a user's token.
 
@@ -42,6 +46,8 @@ async def user_arguments(
         memberships: All of the user's memberships, if already read; otherwise they are read here.
         subject_token_context: The subject token's context, in an exchange.
         actor: The actor of an exchange, if there is one.
+        signed_in: How the user signed in, unless in an exchange.
+        factors: With what, likewise.
 
     Raises:
         TooManyOrganizations: The user belongs to more than ``MOST_ORGANIZATIONS``.
@@ -60,6 +66,8 @@ async def user_arguments(
         organization=token.holder.membership,
         subject_token_context=subject_token_context,
         actor=actor,
+        signed_in=signed_in,
+        factors=factors,
     )
     return Arguments(token=_argument(token, account_id=person.user.id), context=context)
 

@@ -239,7 +239,6 @@ class TokenExchangeGrant:
             holder=holder,
             issued_at=prepared.issued_at,
         )
-        actor = exchange.actor.claim if exchange.actor else None
         arguments = partial(
             user_arguments,
             self._directory,
@@ -249,7 +248,7 @@ class TokenExchangeGrant:
             grant_type=GRANT_TOKEN_EXCHANGE,
             at_least=taken.at_least,
             subject_token_context=record.context,
-            actor=actor,
+            actor=exchange.actor,
         )
         extra_claims = await reserved.claims(arguments)
         content = token.request(extra_claims, grant_type=GRANT_TOKEN_EXCHANGE, actor=exchange.actor)

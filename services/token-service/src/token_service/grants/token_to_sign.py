@@ -10,6 +10,7 @@ from identity_common.wire.events import ApplicationState
 from token_service.grants.holders import ScopeHolder
 from token_service.grants.targets import Target
 from token_service.presented_tokens.actor_tokens import ActingParty
+from token_service.tokens.claims import SignInClaims
 from token_service.tokens.issuer import AccessTokenRequest
 
 
@@ -41,7 +42,7 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
         self,
         extra_claims: Mapping[str, Any],
         *,
-        auth_time: int | None = None,
+        signed_in: SignInClaims | None = None,
         grant_type: str | None = None,
         actor: ActingParty | None = None,
     ) -> AccessTokenRequest:
@@ -49,7 +50,7 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             extra_claims: From the custom-claims function.
-            auth_time: When the subject signed in, milliseconds since the epoch; for a token of an authorization.
+            signed_in: How the subject signed in; for a token of an authorization.
             grant_type: For a token issued by exchange.
             actor: For a token issued by exchange, if an actor token was presented.
         """
@@ -62,9 +63,10 @@ class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
             lifetime_s=self.target.lifetime_s,
             jti=self.jti,
             organization_id=self.target.organization_claim,
-            auth_time=auth_time,
+            signed_in=signed_in,
             grant_type=grant_type,
             actor=actor.claim if actor else None,
+            actor_signed_in=actor.signed_in if actor else None,
             permissions_as_of=self.holder.permissions_as_of,
             tokens_valid_after=max(self.holder.tokens_valid_after, actor.issued_at if actor else 0),
             extra_claims=extra_claims,

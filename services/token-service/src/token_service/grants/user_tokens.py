@@ -31,6 +31,7 @@ from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign
 from token_service.presented_tokens.liveness import why_user_not_live
+from token_service.tokens.claims import SignInClaims
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.scopes import format_scope, organizations_scope
@@ -63,6 +64,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         person: The user.
+        signed_in: How the user signed in.
         token: The access token.
         offline_access: Whether a userinfo token has ``offline_access`` beside it: both requested and consented to.
         awaited: Revisions that the user's records must include.
@@ -72,6 +74,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     authorization: Authorization
     person: Person
+    signed_in: SignInClaims
     token: TokenToSign
     offline_access: bool
     awaited: Mapping[str, int]
@@ -100,6 +103,7 @@ class UserTokens:
         self._consents = consents
         self._custom_claims = custom_claims
         self._issuer = issuer
+        self._urn_namespace = urn_namespace
         self._organizations_scope = organizations_scope(urn_namespace)
         self._clock = clock
 
@@ -169,6 +173,7 @@ class UserTokens:
         return Decision(
             authorization=authorization,
             person=holder.person,
+            signed_in=SignInClaims.of(authorization.authentication, urn_namespace=self._urn_namespace),
             token=token,
             offline_access=target is self._targets.userinfo and "offline_access" in requested & consented.scopes,
             awaited=requested_token.awaited,
@@ -189,6 +194,8 @@ class UserTokens:
                 decision.person,
                 grant_type=grant_type,
                 at_least=decision.awaited,
+                signed_in=decision.signed_in,
+                factors=decision.authorization.authentication.factors,
             )
         )
         return msgspec.structs.replace(decision, extra_claims=extra_claims) if extra_claims else decision
@@ -204,8 +211,8 @@ class UserTokens:
             refresh_token: The refresh token to return with them, if any.
             nonce: The authorization request's nonce, for the ID token.
         """
-        token, auth_time = decision.token, decision.authorization.auth_time
-        access_token = await self._issuer.issue(key, token.request(decision.extra_claims, auth_time=auth_time))
+        token = decision.token
+        access_token = await self._issuer.issue(key, token.request(decision.extra_claims, signed_in=decision.signed_in))
         id_token = None
         if decision.claims is not None:
             id_token = await self._issuer.issue_id_token(
@@ -214,7 +221,7 @@ class UserTokens:
                 client_id=token.client.id,
                 issued_at=token.issued_at,
                 lifetime_s=token.client.id_token_ttl_s,
-                auth_time=auth_time,
+                signed_in=decision.signed_in,
                 nonce=nonce,
                 session_id=decision.authorization.session_id,
                 access_token=access_token,

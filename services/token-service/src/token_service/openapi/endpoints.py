@@ -3,6 +3,7 @@
 ``TokenForm`` is what introspection and revocation parse.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -68,6 +69,11 @@ class Introspection(msgspec.Struct, frozen=True, kw_only=True):
         act: The actor that acts as the subject; only with impersonation (RFC 8693 section 4.1).
         gty: Grant type of a token that was issued by exchange.
         organization_id: Id of the organization within which a resource is the target.
+        auth_time: When the user signed in, seconds since the epoch (RFC 9470 section 6.2); absent, like the next two,
+            unless the user has signed in for the token.
+        amr: The methods of that sign-in (RFC 8176), such as `pwd`.
+        acr: How strong it was.
+        actor_authentication: The same about the actor; only with impersonation.
     """
 
     active: bool
@@ -83,6 +89,10 @@ class Introspection(msgspec.Struct, frozen=True, kw_only=True):
     act: dict[str, Any] | UnsetType = UNSET
     gty: str | UnsetType = UNSET
     organization_id: str | UnsetType = UNSET
+    auth_time: int | UnsetType = UNSET
+    amr: Sequence[str] | UnsetType = UNSET
+    acr: str | UnsetType = UNSET
+    actor_authentication: dict[str, Any] | UnsetType = UNSET
 
 
 _TOKEN: Final = "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl"  # noqa: S105 - an example

@@ -6,11 +6,11 @@ from typing import NoReturn
 import msgspec
 
 from identity_common.telemetry.logs import get_logger
-from stead.verify.access_tokens import issued_at_ms
+from stead.verify.access_tokens import AccessToken, issued_at_ms
 from stead.verify.impersonations import ImpersonationSegments
 from token_service.directory import Directory
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
-from token_service.tokens.claims import Actor, actor_chain
+from token_service.tokens.claims import Actor, SignInClaims, actor_chain
 
 _log = get_logger(__name__)
 
@@ -35,11 +35,14 @@ class ActingParty(msgspec.Struct, frozen=True):
         within: The impersonations that the actor token was issued in; none if it comes from a sign-in.
         issued_at: When the actor token was issued, milliseconds since the epoch: not before any tokensValidAfter of the
             users in ``claim``.
+        signed_in: How the user who presents the token had signed in: its subject, or the first actor of a token that
+            was issued by exchange. None if the token does not say.
     """
 
     claim: Actor
     within: ImpersonationSegments | None
     issued_at: int
+    signed_in: SignInClaims | None = None
 
 
 class ActorTokens:
@@ -89,7 +92,14 @@ class ActorTokens:
         if actor is None:
             _refuse("actor token's chain is too deep")
         within = ImpersonationSegments.parse(token.id) if token.grant_type is not None else None
-        return ActingParty(actor, within, issued_at_ms(token))
+        return ActingParty(actor, within, issued_at_ms(token), _signed_in(token))
+
+
+def _signed_in(token: AccessToken) -> SignInClaims | None:
+    said = token if token.grant_type is None else token.actor_authentication
+    if said is None or said.auth_time is None or said.acr is None:
+        return None
+    return SignInClaims(auth_time=int(said.auth_time), amr=said.amr, acr=said.acr)
 
 
 def _refuse(reason: str) -> NoReturn:

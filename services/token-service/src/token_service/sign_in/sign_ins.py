@@ -228,7 +228,7 @@ class SignIns:
         if self._flow.is_usual(who):
             devices = self._devices.read(device_cookie)
             known_device = self._devices.write(devices, user.id, tokens_valid_after=user.tokens_valid_after)
-        max_age_s = (session.expires_at - self._clock()) // 1000 if session.is_remembered else None
+        max_age_s = -((self._clock() - session.expires_at) // 1000) if session.is_remembered else None
         return Begun(session_cookie, max_age_s, known_device, who)
 
     async def _not_allowed(self, session: Session, origin: Origin, client_id: str) -> SignInRefused:

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from identity_common.authentication import Authentication
 from identity_common.clock import whole_second
+from stead.verify.acr import acr_of
 from stead.verify.impersonations import actors_of
 
 MAX_ACTOR_DEPTH: Final = 4
@@ -24,13 +26,36 @@ class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
     act: Actor | None = None
 
 
+class SignInClaims(msgspec.Struct, frozen=True, kw_only=True):
+    """What tokens say about a sign-in (RFC 9068 section 2.2.1, OpenID Connect Core 1.0 section 2).
+
+    Attributes:
+        auth_time: When the first factor was used, seconds since the epoch.
+        amr: The methods (RFC 8176), sorted.
+        acr: How strong it was.
+    """
+
+    auth_time: int
+    amr: tuple[str, ...]
+    acr: str
+
+    @classmethod
+    def of(cls, signed_in: Authentication, *, urn_namespace: str) -> SignInClaims:
+        """Return the claims about a sign-in."""
+        return cls(
+            auth_time=signed_in.auth_time // 1000,
+            amr=signed_in.amr,
+            acr=acr_of(signed_in.level, urn_namespace=urn_namespace),
+        )
+
+
 class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The claims of an access token (RFC 9068 section 2.2).
 
     Attributes:
         iat: Seconds since the epoch.
-        auth_time: When the subject signed in, seconds since the epoch (section 2.2.1); only in tokens that descend from
-            an authorization: in those issued by exchange, the subject did not sign in.
+        auth_time: As in ``SignInClaims`` (section 2.2.1), like the next two; only in tokens that descend from an
+            authorization: in those issued by exchange, the subject did not sign in.
         iat_ms: Milliseconds since the epoch; only in tokens issued in the second of a change that ended earlier ones.
         exp: Seconds since the epoch.
         jti: ``<authorization id>.<random>`` in tokens that descend from an authorization;
@@ -40,6 +65,8 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         organization_id: The organization to which a token for a resource is restricted.
         gty: The grant type, in tokens issued by exchange.
         act: The actor, if an actor token was presented.
+        actor_authentication: How the user who presented the actor token had signed in. In a chain of actors that is the
+            first of them: the others were impersonated.
         pv: The revisions by source that the scopes were computed from, in tokens whose scopes come from roles.
     """
 
@@ -57,6 +84,9 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     pv: Mapping[str, int] | None = None
     iat_ms: int | None = None
     auth_time: int | None = None
+    amr: tuple[str, ...] | None = None
+    acr: str | None = None
+    actor_authentication: SignInClaims | None = None
 
 
 def exact_issue_ms(*, now: int, tokens_valid_after: int) -> int | None:

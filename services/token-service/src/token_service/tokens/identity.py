@@ -48,7 +48,9 @@ class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
         aud: The client: a single string.
         iat: Seconds since the epoch.
         exp: Seconds since the epoch.
-        auth_time: Seconds since the epoch.
+        auth_time: When the user used the first factor of the sign-in, seconds since the epoch.
+        amr: The methods of the sign-in (RFC 8176), sorted.
+        acr: How strong the sign-in was.
         nonce: From the authorization request; absent after a refresh (section 12.2).
         sid: Id of the sign-in session (OpenID Connect Front-Channel Logout 1.0 section 3).
         at_hash: Binds the ID token to its access token.
@@ -59,6 +61,8 @@ class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
     iat: int
     exp: int
     auth_time: int
+    amr: Sequence[str]
+    acr: str
     nonce: str | UnsetType = UNSET
     sid: str | UnsetType = UNSET
     at_hash: str

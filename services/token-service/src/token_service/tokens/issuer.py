@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from identity_common.identifiers import new_token_id
 from identity_common.telemetry.logs import get_logger
-from token_service.tokens.claims import AccessTokenClaims, Actor, exact_issue_ms
+from token_service.tokens.claims import AccessTokenClaims, Actor, SignInClaims, exact_issue_ms
 from token_service.tokens.identity import IdTokenClaims, PersonClaims, without_unbounded
 from token_service.tokens.lengths import MAX_CLAIMS_BYTES
 from token_service.tokens.scopes import format_scope
@@ -39,10 +39,10 @@ class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
         lifetime_s: Seconds from ``iat`` to ``exp``.
         jti: From ``new_jti``, or that of the attempt in an exchange.
         organization_id: Becomes ``organization_id``; only in a token for a resource within an organization.
-        auth_time: When the subject signed in, milliseconds since the epoch; for tokens that descend from an
-            authorization.
+        signed_in: How the subject signed in; for tokens that descend from an authorization.
         grant_type: Becomes ``gty``; for tokens issued by exchange.
         actor: Becomes ``act``.
+        actor_signed_in: Becomes ``actor_authentication``.
         permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
         tokens_valid_after: The latest tokensValidAfter of the subject, its membership and the actors, milliseconds
             since the epoch.
@@ -57,9 +57,10 @@ class AccessTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     lifetime_s: int
     jti: str
     organization_id: str | None = None
-    auth_time: int | None = None
+    signed_in: SignInClaims | None = None
     grant_type: str | None = None
     actor: Actor | None = None
+    actor_signed_in: SignInClaims | None = None
     permissions_as_of: Mapping[str, int] | None = None
     tokens_valid_after: int = 0
     extra_claims: Mapping[str, Any] = {}
@@ -77,7 +78,7 @@ class Issuer:
         Raises:
             TooLarge: The token would be longer than verifiers accept.
         """
-        issued_at = request.issued_at // 1000
+        issued_at, signed_in = request.issued_at // 1000, request.signed_in
         claims = AccessTokenClaims(
             iss=self._issuer,
             sub=request.subject,
@@ -92,7 +93,10 @@ class Issuer:
             act=request.actor,
             pv=request.permissions_as_of,
             iat_ms=exact_issue_ms(now=request.issued_at, tokens_valid_after=request.tokens_valid_after),
-            auth_time=None if request.auth_time is None else request.auth_time // 1000,
+            auth_time=signed_in.auth_time if signed_in else None,
+            amr=signed_in.amr if signed_in else None,
+            acr=signed_in.acr if signed_in else None,
+            actor_authentication=request.actor_signed_in,
         )
         extra = request.extra_claims
         return await key.sign({**extra, **msgspec.to_builtins(claims)} if extra else claims)
@@ -105,7 +109,7 @@ class Issuer:
         client_id: str,
         issued_at: int,
         lifetime_s: int,
-        auth_time: int,
+        signed_in: SignInClaims,
         nonce: str | None,
         session_id: str | None,
         access_token: str,
@@ -121,7 +125,7 @@ class Issuer:
             client_id: Becomes ``aud``.
             issued_at: Milliseconds since the epoch; becomes ``iat``.
             lifetime_s: Seconds from ``iat`` to ``exp``.
-            auth_time: When the subject signed in, milliseconds since the epoch.
+            signed_in: How the subject signed in.
             nonce: From the authorization request.
             session_id: Becomes ``sid``.
             access_token: The access token issued with it; becomes ``at_hash``.
@@ -132,7 +136,9 @@ class Issuer:
             aud=client_id,
             iat=issued_at_s,
             exp=issued_at_s + lifetime_s,
-            auth_time=auth_time // 1000,
+            auth_time=signed_in.auth_time,
+            amr=signed_in.amr,
+            acr=signed_in.acr,
             nonce=UNSET if nonce is None else nonce,
             sid=UNSET if session_id is None else session_id,
             at_hash=key.half_hash(access_token),
