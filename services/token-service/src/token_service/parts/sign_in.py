@@ -9,6 +9,7 @@ from token_service.parts.shared import Shared
 from token_service.settings import Settings
 from token_service.sign_in.account_links import AccountLinks
 from token_service.sign_in.arrived_sign_outs import ArrivedSignOuts
+from token_service.sign_in.attempts import Attempts
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.invitation import InvitationPages
@@ -73,14 +74,14 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,
     )
+    attempts = Attempts(throttle, shared.audit, outcomes=shared.metrics.sign_ins)
     sign_ins = SignIns(
         flow,
         sessions,
         PasswordCheck(shared.connections.bus, tenant_id=tenant_id),
-        throttle,
+        attempts,
         devices,
         shared.audit,
-        outcomes=shared.metrics.sign_ins,
     )
     pages = PendingPages(
         flow,

@@ -18,13 +18,14 @@ from identity_common.wire.account_links import (
     Registered,
     RequestRegistration,
 )
+from token_service.sign_in.attempts import SignInRefused
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.link_pages import LinkPages, WayBack, language_of, visitor
 from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.cookies import REGISTRATION, of_sign_in
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
-from token_service.sign_in.sign_ins import SignInRefused, SignIns
+from token_service.sign_in.sign_ins import SignIns
 
 REGISTER: Final = "/sign-in/register"
 _REGISTRATION: Final = "/sign-in/registration"

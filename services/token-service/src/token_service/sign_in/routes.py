@@ -12,6 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.clock import Clock, now_ms
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.wire.events import ApplicationState
+from token_service.sign_in.attempts import SignInRefused
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.flow import (
     Granted,
@@ -50,7 +51,7 @@ from token_service.sign_in.request import (
     Refusal,
     state_of,
 )
-from token_service.sign_in.sign_ins import SignInRefused, SignIns
+from token_service.sign_in.sign_ins import SignIns
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"

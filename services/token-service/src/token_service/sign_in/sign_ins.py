@@ -1,40 +1,18 @@
 """Signing in: throttle and check of a password, the session that a first factor begins and others continue."""
 
-from typing import Literal
-
 import msgspec
-from prometheus_client import Counter
 
 from identity_common.authentication import FactorMethod
 from identity_common.clock import Clock, now_ms
-from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from token_service.audit import Origin, TokenAudit
+from token_service.sign_in.attempts import Attempts, SignInRefused, too_many_attempts
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.sessions import Session, Sessions
 
 _log = get_logger(__name__)
-
-
-Problem = Literal["incomplete", "wrong", "throttled", "blocked", "unavailable"]
-
-
-class SignInRefused(Exception):  # noqa: N818 - the name is what happened
-    """No session was begun.
-
-    Attributes:
-        problem: The problem that the page states.
-        status: HTTP status.
-        retry_after_s: Seconds until another attempt may succeed, if known.
-    """
-
-    def __init__(self, problem: Problem, *, status: int = 200, retry_after_s: int | None = None) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.status = status
-        self.retry_after_s = retry_after_s
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -62,20 +40,18 @@ class SignIns:
         flow: SignInFlow,
         sessions: Sessions,
         passwords: PasswordCheck,
-        throttle: SourceLimit,
+        attempts: Attempts,
         devices: Devices,
         audit: TokenAudit,
         *,
-        outcomes: Counter,
         clock: Clock = now_ms,
     ) -> None:
         self._audit = audit
         self._flow = flow
         self._sessions = sessions
         self._passwords = passwords
-        self._throttle = throttle
+        self._attempts = attempts
         self._devices = devices
-        self._outcomes = outcomes
         self._clock = clock
 
     async def sign_in(
@@ -106,25 +82,19 @@ class SignIns:
         """
         if not identifier or not password:
             raise SignInRefused("incomplete")
-        throttled = await self._throttle.count(origin.address)
-        if throttled is not None:
-            # One audit entry a window: a flood must not fill the backlog, which would then drop other entries.
-            self._refused("throttled-address", origin, client_id, is_recorded=throttled.is_first)
-            raise _too_many_attempts(throttled.wait_s)
+        await self._attempts.count(origin, client_id)
         devices = self._devices.read(device_cookie)
         try:
             known = await self._passwords.check(identifier, password, devices, address=origin.address)
         except PasswordsUnavailable as unavailable:
-            await self._throttle.forgive(origin.address)
-            self._outcomes.labels("unavailable").inc()
-            raise SignInRefused("unavailable", status=503, retry_after_s=unavailable.retry_after_s) from None
+            raise await self._attempts.unavailable(origin, unavailable.retry_after_s) from None
         if known.retry_after_s:  # still counted for the address, which bounds attempts at a locked account too
-            self._refused("throttled-account", origin, client_id)
-            raise _too_many_attempts(known.retry_after_s)
+            self._attempts.refused("throttled-account", origin, client_id)
+            raise too_many_attempts(known.retry_after_s)
         if known.user_id is None:
-            self._refused("wrong-password", origin, client_id)
+            self._attempts.refused("wrong-password", origin, client_id)
             raise SignInRefused("wrong")
-        await self._throttle.forgive(origin.address)
+        await self._attempts.forgive(origin)
         begun = await self.begin(
             known.user_id,
             tokens_valid_after=known.tokens_valid_after,
@@ -135,7 +105,7 @@ class SignIns:
             client_id=client_id,
             is_remembered=is_remembered,
         )
-        self._outcomes.labels("succeeded").inc()
+        self._attempts.succeeded()
         return begun
 
     async def begin(
@@ -234,18 +204,5 @@ class SignIns:
     async def _not_allowed(self, session: Session, origin: Origin, client_id: str) -> SignInRefused:
         """End the session of a user who may not sign in, and return the refusal."""
         await self._flow.sign_out(session)
-        self._refused("not-allowed", origin, client_id, user_id=session.user_id)
+        self._attempts.refused("not-allowed", origin, client_id, user_id=session.user_id)
         return SignInRefused("blocked")
-
-    def _refused(
-        self, outcome: str, origin: Origin, client_id: str, *, user_id: str | None = None, is_recorded: bool = True
-    ) -> None:
-        """Count, log and record a refusal; management-service logs the account, which is unknown here."""
-        self._outcomes.labels(outcome).inc()
-        if is_recorded:
-            self._audit.not_signed_in(user_id, client_id=client_id, origin=origin, reason=outcome)
-        _log.info("sign-in.refused", reason=outcome, address=origin.address, client_id=client_id, user_id=user_id)
-
-
-def _too_many_attempts(wait_s: int) -> SignInRefused:
-    return SignInRefused("throttled", status=429, retry_after_s=wait_s)
