@@ -28,7 +28,7 @@ class Issuer:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://localhost:{self._server.server_address[1]}"
 
     @property
     def issuer(self) -> str:

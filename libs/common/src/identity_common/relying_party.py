@@ -44,8 +44,10 @@ def rp_id_problem(base_url: str, rp_id: str) -> str | None:
 
     A browser also refuses public suffixes, such as ``co.uk``, which cannot be told from other domains here.
     """
+    if not rp_id:
+        return None
     host = urlsplit(base_url).hostname or ""
-    if not rp_id or rp_id == host:
+    if rp_id == host:
         return None
     if "." in rp_id and not _is_ip_address(host) and host.endswith(f".{rp_id}"):
         return None

@@ -7,11 +7,14 @@ from typing import Any, Final, Literal
 from identity_common.mail_addresses import MalformedAddressError, sender_of
 from identity_common.names import name_problem
 from identity_common.pages.looks import color_problem
+from identity_common.relying_party import rp_id_problem
 from identity_common.settings import AfterLostWrites, ApiSettings, Secret
 from identity_common.smtp_address import MalformedSmtpAddressError, SmtpAddress
+from identity_common.uris import is_usable_uri
 
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
+_AAGUID: Final = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 _NAMES: Final = ("bootstrap_require_context", "bootstrap_excluded_roles")
 _KEY_RINGS: Final = ("environment_variable_keys", "audit_head_keys", "mail_keys")
@@ -68,6 +71,10 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             for a thread as can be answered in time; the others get 503.
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_account: Limit per window for one account, and for each browser known to it.
+        webauthn_rp_id: Domain of passkeys, if not the host of ``base_url``: one that the host belongs to. As for
+            token-service. Passkeys work for the domain that they were created for alone, so do not change it later.
+        webauthn_aaguids: Makes of passkeys that are accepted, by their AAGUIDs; empty for all. Browsers say it without
+            proof, and some hide it.
         audit_retention_days: Age in days at which entries of the audit trail are dropped, a month at a time.
         audit_backlog: How many entries about subject tokens may wait in Redis for the bus; then minting gets 503.
     """
@@ -99,6 +106,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     password_hashing_threads: int = 2
     password_window_s: int = 900
     password_attempts_per_account: int = 10
+    webauthn_rp_id: str = ""
+    webauthn_aaguids: tuple[str, ...] = ()
     audit_retention_days: int = 400
     audit_backlog: int = 100_000
 
@@ -118,7 +127,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             for name in _SECRET_NAMES
             if values.get(name) and not _is_name(values[name])
         ]
-        found += cls._wrong_key_rings(values) + cls._wrong_mail(values)
+        found += cls._wrong_key_rings(values) + cls._wrong_mail(values) + cls._wrong_passkeys(values)
         return found + cls.too_small(
             values,
             database_connections=1,
@@ -144,6 +153,16 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             found.append("AUDIT_HEAD_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS, which token-service knows")
         if not mail.isdisjoint(shared | own):
             found.append("MAIL_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS or AUDIT_HEAD_KEYS")
+        return found
+
+    @staticmethod
+    def _wrong_passkeys(values: Mapping[str, Any]) -> list[str]:
+        found = []
+        rp_id = values.get("webauthn_rp_id", "")
+        if is_usable_uri(values.get("base_url", "")) and (problem := rp_id_problem(values["base_url"], rp_id)):
+            found.append(f"WEBAUTHN_RP_ID: {problem}")
+        if not all(_AAGUID.fullmatch(each) for each in values.get("webauthn_aaguids", ())):
+            found.append("WEBAUTHN_AAGUIDS: must be UUIDs with commas between them")
         return found
 
     @staticmethod

@@ -69,6 +69,15 @@ def enrolment_refusal(
     return None
 
 
+def has_gone_back(stored: int, sign_count: int) -> bool:
+    """Return whether a passkey's counter shows that there is a copy of it; synced ones have none, and say 0.
+
+    Source:
+        WebAuthn Level 3 section 7.2 (the step about ``signCount``).
+    """
+    return (stored, sign_count) != (0, 0) and sign_count <= stored
+
+
 def passkey_name(given: str, aaguid: str) -> str:
     """Return what a new passkey is called: as given, else by its make; empty if neither has a name."""
     name = canonical_name(given)

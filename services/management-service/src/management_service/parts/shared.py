@@ -35,6 +35,7 @@ from management_service.authentication import Authentication
 from management_service.mail.replies import mail_sending_responder
 from management_service.parts.claims_function import claims_functions
 from management_service.parts.connections import Connections
+from management_service.parts.factors import Factors
 from management_service.parts.links import Links
 from management_service.parts.mail import mail_sender
 from management_service.parts.shared_with_commands import changes, sign_in_attempts
@@ -121,6 +122,7 @@ class Shared:
         ).responder(bus)
         self.assignments = assignments(settings, connections, self.changes)
         self.users = users(settings, connections, self.changes, self.passwords, self.attempts, self.assignments)
+        self.factors = Factors(settings, connections, self.changes)
         self.links = Links(
             settings,
             connections,
@@ -172,6 +174,7 @@ class Shared:
             self._audit_ingestion.loop,
             self._password_checks,
             self.links.responder,
+            self.factors.responder,
         )
 
     @asynccontextmanager

@@ -1,0 +1,112 @@
+"""Passkeys: verified at a sign-in, and created."""
+
+from base64 import urlsafe_b64encode
+from typing import Final
+
+from msgspec import structs
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.clock import Clock, now_ms
+from identity_common.outbox.changes import Changes
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.factors import BeginPasskey, FactorAccepted, PasskeyBegun, VerifyPasskey
+from management_service.factors import store
+from management_service.factors.ceremonies import Assertion, Ceremonies
+from management_service.factors.rules import FactorRefusedError, has_gone_back
+from management_service.factors.store import OwnedPasskey
+from management_service.users.store import find_user
+from management_service.visitors import audit_visitor
+
+_log = get_logger(__name__)
+
+AGGREGATE: Final = "passkey"
+"""Kind of the aggregate in the audit trail."""
+
+
+class Passkeys:
+    """The passkeys of one tenant. All methods but those of an own account raise ``FactorRefusedError``."""
+
+    def __init__(
+        self, reader: AsyncEngine, changes: Changes, ceremonies: Ceremonies, *, tenant_id: str, clock: Clock = now_ms
+    ) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._ceremonies = ceremonies
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def verify(self, question: VerifyPasskey) -> FactorAccepted:
+        """Return whose passkey has answered the challenge.
+
+        A counter that has gone back means that the passkey was copied; the audit trail has an entry then.
+        """
+        assertion = self._ceremonies.parse(question.credential)
+        async with self._changes.unpublished() as connection:
+            found = await store.lock_passkey(connection, self._tenant_id, assertion.credential_id)
+            owned = self._require_owner(found, assertion, question)
+            verified = self._ceremonies.verify(assertion, question.challenge, public_key=owned.passkey.public_key)
+            is_copied = has_gone_back(owned.passkey.sign_count, verified.sign_count)
+            if verified.is_backup_eligible is not owned.passkey.is_backup_eligible:
+                raise FactorRefusedError("not-accepted")
+            if not is_copied:
+                used = structs.replace(
+                    owned.passkey,
+                    sign_count=verified.sign_count,
+                    is_backed_up=verified.is_backed_up,
+                    last_used_at=self._clock(),
+                )
+                await store.note_use(connection, used)
+        if is_copied:
+            await self._record_copy(owned, question)
+            raise FactorRefusedError("not-accepted")
+        return FactorAccepted(
+            user_id=owned.passkey.user_id,
+            method="passkey",
+            tokens_valid_after=owned.tokens_valid_after,
+            revision=owned.revision,
+        )
+
+    def _require_owner(self, found: OwnedPasskey | None, assertion: Assertion, question: VerifyPasskey) -> OwnedPasskey:
+        """Return the passkey, if the user may sign in with it (WebAuthn Level 3 section 7.2 step 6)."""
+        if found is None or found.is_suspended:
+            raise FactorRefusedError("not-accepted")
+        is_owner_known = question.user_id is not None or assertion.user_handle is not None
+        is_owner = question.user_id in {None, found.passkey.user_id}
+        if not (is_owner_known and is_owner and assertion.user_handle in {None, found.handle}):
+            raise FactorRefusedError("not-accepted")
+        return found
+
+    async def _record_copy(self, owned: OwnedPasskey, question: VerifyPasskey) -> None:
+        passkey = owned.passkey
+        _log.warning("passkey.counter-went-back", user_id=passkey.user_id, passkey_id=passkey.id)
+        audit_visitor("VerifyPasskey", passkey.user_id, question.visitor)
+        await self._changes.record_action(AGGREGATE, (passkey.user_id, passkey.id), "refuse")
+
+    async def begin(self, question: BeginPasskey) -> PasskeyBegun:
+        """Return what a browser needs to create a passkey for a user."""
+        self._ceremonies.require_on()
+        async with self._changes.unpublished() as connection:
+            user = await find_user(connection, self._tenant_id, question.user_id)
+            if user is None or user.is_suspended:
+                raise FactorRefusedError("not-accepted")
+            handle = await store.user_handle(connection, self._tenant_id, user.id)
+            existing = await store.find_passkeys(connection, self._tenant_id, user.id)
+        name = user.identifier or user.id
+        return PasskeyBegun(
+            user_handle=_base64url(handle),
+            name=name,
+            display_name=user.name or name,
+            existing=tuple(_base64url(each.credential_id) for each in existing),
+        )
+
+    async def credential_ids(self, user_id: str) -> tuple[str, ...]:
+        """Return the credential ids of a user's passkeys, base64url, oldest first; none where passkeys are off."""
+        if not self._ceremonies.are_on:
+            return ()
+        async with self._reader.connect() as connection:
+            found = await store.find_passkeys(connection, self._tenant_id, user_id)
+        return tuple(_base64url(each.credential_id) for each in found)
+
+
+def _base64url(value: bytes) -> str:
+    return urlsafe_b64encode(value).decode().rstrip("=")

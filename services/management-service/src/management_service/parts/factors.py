@@ -1,0 +1,38 @@
+"""Second factors, and the replies to token-service, whose pages ask for them."""
+
+from identity_common.outbox.changes import Changes
+from identity_common.relying_party import relying_party
+from identity_common.sealing import SealingKeys
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.factors import FactorRequests
+from management_service.factors.answers import FactorAnswers
+from management_service.factors.ceremonies import Ceremonies
+from management_service.factors.passkeys import Passkeys
+from management_service.parts.connections import Connections
+from management_service.settings import Settings
+
+_log = get_logger(__name__)
+
+
+class Factors:
+    """The use cases of factors.
+
+    Attributes:
+        ceremonies: Verifies what browsers send about passkeys, where there can be any.
+        passkeys: The passkeys.
+        responder: Replies to token-service.
+    """
+
+    def __init__(self, settings: Settings, connections: Connections, changes: Changes) -> None:
+        tenant_id, reader = settings.tenant_id, connections.reader
+        self.ceremonies = _ceremonies(settings)
+        self.passkeys = Passkeys(reader, changes, self.ceremonies, tenant_id=tenant_id)
+        requests = FactorRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
+        self.responder = FactorAnswers(requests, self.passkeys).responder(connections.bus)
+
+
+def _ceremonies(settings: Settings) -> Ceremonies:
+    found = relying_party(settings.base_url, settings.webauthn_rp_id)
+    if found is None:
+        _log.warning("passkeys.off", reason="the host of BASE_URL is an IP address, and passkeys belong to a domain")
+    return Ceremonies(found, aaguids=settings.webauthn_aaguids)
