@@ -63,7 +63,7 @@ class FactorAnswers:
         try:
             return await self._answer(question)
         except FactorRefusedError as refused:
-            _log.info("factors.refused", operation=type(question).__name__, reason=refused.reason)
+            _log.info("factors.refused", kind=type(question).__name__, reason=refused.reason)
             return Refused(reason=refused.reason, retry_after_s=refused.retry_after_s)
 
     async def _answer(self, question: Question) -> Answer:

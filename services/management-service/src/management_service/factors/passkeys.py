@@ -78,7 +78,7 @@ class Passkeys:
 
     async def _record_copy(self, owned: OwnedPasskey, question: VerifyPasskey) -> None:
         passkey = owned.passkey
-        _log.warning("passkey.counter-went-back", user_id=passkey.user_id, passkey_id=passkey.id)
+        _log.warning("passkey.counter-went-back", user_id=passkey.user_id, ids=passkey.id)
         audit_visitor("VerifyPasskey", passkey.user_id, question.visitor)
         await self._changes.record_action(AGGREGATE, (passkey.user_id, passkey.id), "refuse")
 
