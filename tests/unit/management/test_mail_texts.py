@@ -13,11 +13,11 @@ from management_service.settings import Settings
 
 TEXTS = MailTexts(base_url="https://id.test")
 LOOK = Look("Acme", "#aa0055")
-OPTIONAL = {"inviter": "Grace", "message": "Welcome!\nYours", "link": "/a"}
+OPTIONAL = {"inviter": "Grace", "message": "Welcome!\nYours", "link": "/a", "by": "administrator"}
 
 
 def mail(kind: MailKind, language: str, **others: str) -> Mail:
-    given = {"link": "/sign-in/x?a=1&b=2#secret", "minutes": "15"}
+    given = {"link": "/sign-in/x?a=1&b=2#secret", "minutes": "15", "factor": "passkey", "left": "3"}
     needed = {name: given.get(name, f"the {name}") for name in VALUES[kind]}
     return Mail(kind=kind, recipient="ada@id.test", language=language, values=others | needed)
 
@@ -30,8 +30,9 @@ def test_every_kind_has_a_text_in_every_language(language: str) -> None:
             text = TEXTS.text(mail(kind, language, **others), LOOK)
             assert (text.language, "\n" in text.subject) == (language, False)
             for name in needed:
-                shown = {"link": "https://id.test/sign-in/x?a=1&b=2#secret", "minutes": "15"}.get(name, f"the {name}")
-                assert shown in text.plain + text.subject, (kind, name)
+                link = "https://id.test/sign-in/x?a=1&b=2#secret"
+                shown = link if name == "link" else mail(kind, language).values[name]
+                assert shown.casefold() in (text.plain + text.subject).casefold(), (kind, name)
             assert "<" not in text.plain
             assert re.search(r"http:|<img|<link|<script|@import|url\(", text.html) is None
             assert text.html.count("https://") == 2 * ("link" in needed or bool(others))
@@ -41,6 +42,20 @@ def test_every_text_of_another_language_is_translated() -> None:
     for tag in set(LANGUAGES.by_tag) - {"en"}:
         for kind in VALUES:
             assert TEXTS.text(mail(kind, tag), LOOK).subject != TEXTS.text(mail(kind, "en"), LOOK).subject
+
+
+def test_mail_about_a_factor_names_it_and_says_who_removed_it() -> None:
+    mails = {
+        (factor, *by): TEXTS.text(
+            Mail(kind="factor-removed", recipient="a@b.test", values={"link": "/account", "factor": factor, **by}), LOOK
+        ).plain
+        for factor in ("passkey", "authenticator", "all")
+        for by in ({}, {"by": "administrator"})
+    }
+    assert len(set(mails.values())) == 6
+    assert {key[1:] for key, text in mails.items() if "An administrator did this." in text} == {("by",)}
+    added = Mail(kind="factor-added", recipient="a@b.test", values={"link": "/account", "factor": "authenticator"})
+    assert "An authenticator app was set up for your account at Acme." in TEXTS.text(added, LOOK).plain
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,10 @@ MailKind = Literal[
     "organization-invitation",
     "registration",
     "already-registered",
+    "enrolment-code",
+    "factor-added",
+    "factor-removed",
+    "recovery-code-used",
 ]
 """What a mail is about: each kind has its own text."""
 

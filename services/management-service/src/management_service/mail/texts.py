@@ -24,6 +24,10 @@ VALUES: Final[dict[MailKind, tuple[str, ...]]] = {
     "organization-invitation": ("link", "minutes", "organization"),
     "registration": ("link", "minutes"),
     "already-registered": ("link",),
+    "enrolment-code": ("code", "minutes"),
+    "factor-added": ("factor", "link"),
+    "factor-removed": ("factor", "link"),
+    "recovery-code-used": ("left", "link"),
 }
 """The values that the text of each kind needs. A template may use others where they are given: see ``templates``."""
 
