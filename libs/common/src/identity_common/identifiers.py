@@ -8,7 +8,7 @@ _LOWER: Final = string.digits + string.ascii_lowercase
 _MIXED: Final = _LOWER + string.ascii_uppercase
 
 
-class _RandomText:
+class RandomText:
     """Draws random text from an alphabet, each character equally likely.
 
     Args:
@@ -23,19 +23,20 @@ class _RandomText:
         self._length = length
 
     def __call__(self) -> str:
+        """Return a new text."""
         text = b""
         while len(text) < self._length:
             text += secrets.token_bytes(2 * self._length).translate(self._translation, self._rejected)
         return text[: self._length].decode()
 
 
-new_id: Final = _RandomText(_LOWER, 21)
+new_id: Final = RandomText(_LOWER, 21)
 """Returns a new id: 21 characters of ``[0-9a-z]``, about 108 random bits. Ids are never reused."""
 
-new_short_id: Final = _RandomText(_LOWER, 12)
+new_short_id: Final = RandomText(_LOWER, 12)
 """Returns a new id of a user or an organization: 12 characters of ``[0-9a-z]``, about 62 random bits."""
 
-new_secret: Final = _RandomText(_MIXED, 43)
+new_secret: Final = RandomText(_MIXED, 43)
 """Returns a new secret: 43 characters of ``[0-9A-Za-z]``, 256 random bits."""
 
 

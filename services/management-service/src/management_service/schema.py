@@ -158,6 +158,43 @@ mail_failures = Table(
     Index("mail_failures_by_user", "tenant_id", "user_id"),
 )
 
+authenticators = Table(
+    "authenticators",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("id", Key, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+    Column("last_step", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("last_used_at", BigInteger),
+    reference("authenticators", "user_id", "users"),
+)
+"""The secret of each user's authenticator app, and the time step of the last code that was accepted."""
+
+recovery_codes = Table(
+    "recovery_codes",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("sha256", Key, primary_key=True),
+    Column("created_at", BigInteger, nullable=False),
+    reference("recovery_codes", "user_id", "users"),
+)
+
+factor_enrolments = Table(
+    "factor_enrolments",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("origin", Key, primary_key=True),
+    Column("code_sha256", Key),
+    Column("attempts", Integer, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    reference("factor_enrolments", "user_id", "users"),
+)
+"""Who may set up a first factor: with a code, or without one just after a mailed link."""
+
 applications = Table(
     "applications",
     metadata,

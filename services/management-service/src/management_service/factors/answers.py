@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from msgspec import structs
 from sqlalchemy.exc import SQLAlchemyError
 
 from identity_common.bus.connection import Bus
@@ -13,7 +14,6 @@ from identity_common.wire.factors import (
     AddAuthenticator,
     AddPasskey,
     Answer,
-    ArmedFactors,
     BeginAuthenticator,
     BeginPasskey,
     FactorRequests,
@@ -26,7 +26,11 @@ from identity_common.wire.factors import (
     VerifyCode,
     VerifyPasskey,
 )
+from management_service.factors.authenticators import Authenticators
+from management_service.factors.codes import is_recovery_code
+from management_service.factors.enrolments import Enrolments
 from management_service.factors.passkeys import Passkeys
+from management_service.factors.recovery_codes import RecoveryCodes
 from management_service.factors.rules import FactorRefusedError
 
 _log = get_logger(__name__)
@@ -40,11 +44,24 @@ class FactorAnswers:
     Args:
         requests: Opens requests and seals replies.
         passkeys: The passkeys.
+        authenticators: The authenticator apps.
+        recovery_codes: The recovery codes.
+        enrolments: Lets users set up a first factor.
     """
 
-    def __init__(self, requests: FactorRequests, passkeys: Passkeys) -> None:
+    def __init__(
+        self,
+        requests: FactorRequests,
+        passkeys: Passkeys,
+        authenticators: Authenticators,
+        recovery_codes: RecoveryCodes,
+        enrolments: Enrolments,
+    ) -> None:
         self._requests = requests
         self._passkeys = passkeys
+        self._authenticators = authenticators
+        self._recovery_codes = recovery_codes
+        self._enrolments = enrolments
 
     def responder(self, bus: Bus) -> Responder:
         """Return the responder to the requests on the bus."""
@@ -69,17 +86,27 @@ class FactorAnswers:
     async def _answer(self, question: Question) -> Answer:
         match question:
             case ReadFactors():
-                return ArmedFactors(passkeys=await self._passkeys.credential_ids(question.user_id))
+                armed = await self._enrolments.read(question.user_id)
+                return structs.replace(armed, passkeys=await self._passkeys.credential_ids(question.user_id))
             case VerifyPasskey():
                 return await self._passkeys.verify(question)
+            case VerifyCode():
+                return await self._verify_code(question)
+            case SendEnrolmentCode():
+                return await self._enrolments.send_code(question)
             case BeginPasskey():
                 return await self._passkeys.begin(question)
-            case (
-                AddPasskey()
-                | VerifyCode()
-                | SendEnrolmentCode()
-                | BeginAuthenticator()
-                | AddAuthenticator()
-                | NewRecoveryCodes()
-            ):
+            case AddPasskey():
                 return Refused(reason="off")
+            case BeginAuthenticator():
+                return await self._authenticators.begin(question)
+            case AddAuthenticator():
+                return await self._authenticators.add(question)
+            case NewRecoveryCodes():
+                return await self._recovery_codes.renew(question)
+
+    async def _verify_code(self, question: VerifyCode) -> Answer:
+        """Verify a code of either kind: they differ in length, so people need not say which one it is."""
+        if is_recovery_code(question.code):
+            return await self._recovery_codes.spend(question)
+        return await self._authenticators.verify(question)

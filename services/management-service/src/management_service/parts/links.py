@@ -1,7 +1,5 @@
 """Links in mails, and the replies to token-service, whose pages they lead to."""
 
-from prometheus_client import Counter
-
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.mail import MailOutbox
 from identity_common.sealing import SealingKeys
@@ -12,7 +10,6 @@ from management_service.links.answers import AccountLinkAnswers
 from management_service.links.invitations import InvitedAccounts
 from management_service.links.recovery import PasswordRecovery
 from management_service.links.registration import Registration
-from management_service.links.rules import RECOVERY_S, REQUESTED_MAILS
 from management_service.links.store import MailedLinks
 from management_service.links.verification import EmailVerifications
 from management_service.organization_invitations import OrganizationInvitations
@@ -40,20 +37,10 @@ class Links:
         users: Users,
         passwords: Passwords,
         mail: MailOutbox,
-        *,
-        throttled: Counter,
+        limit: SourceLimit,
     ) -> None:
         tenant_id, reader, is_mail_sent = settings.tenant_id, connections.reader, settings.sends_mail
         links = MailedLinks(tenant_id=tenant_id)
-        limit = SourceLimit(
-            connections.commands,
-            "mails",
-            tenant_id=tenant_id,
-            window_s=RECOVERY_S,
-            limit=REQUESTED_MAILS,
-            throttled=throttled,
-            by="recipient",
-        )
         self.recovery = PasswordRecovery(reader, changes, users, passwords, links, mail, limit, tenant_id=tenant_id)
         self.verifications = EmailVerifications(
             reader, changes, users, links, mail, limit, is_mail_sent=is_mail_sent, tenant_id=tenant_id

@@ -3,13 +3,16 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from identity_common.bus.connection import Bus
 from identity_common.mail_addresses import sender_of
 from identity_common.sealing import SealingKeys
 from identity_common.smtp_address import SmtpAddress
+from identity_common.stores.redis import RedisCommands
+from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.metrics import counter
+from management_service.links.rules import RECOVERY_S, REQUESTED_MAILS
 from management_service.mail.sender import MailSender
 from management_service.mail.smtp import SmtpServer
 from management_service.mail.texts import Look, MailTexts
@@ -31,6 +34,19 @@ def mail_sender(settings: Settings, bus: Bus, registry: CollectorRegistry) -> Ma
         timeout_s=settings.smtp_timeout_s,
         sent=counter(registry, "mail_sent", "Mails that the mail server has accepted.", "kind"),
         failed=counter(registry, "mail_failed", "Mails that were given up: see /api/mail/failures.", "reason"),
+    )
+
+
+def mail_limit(commands: RedisCommands, *, tenant_id: str, throttled: Counter) -> SourceLimit:
+    """Return the limit of mails that people request, by recipient, for each kind of mail."""
+    return SourceLimit(
+        commands,
+        "mails",
+        tenant_id=tenant_id,
+        window_s=RECOVERY_S,
+        limit=REQUESTED_MAILS,
+        throttled=throttled,
+        by="recipient",
     )
 
 

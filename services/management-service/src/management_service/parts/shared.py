@@ -37,7 +37,7 @@ from management_service.parts.claims_function import claims_functions
 from management_service.parts.connections import Connections
 from management_service.parts.factors import Factors
 from management_service.parts.links import Links
-from management_service.parts.mail import mail_sender
+from management_service.parts.mail import mail_limit, mail_sender
 from management_service.parts.shared_with_commands import changes, sign_in_attempts
 from management_service.parts.users import assignments, users
 from management_service.passwords.checks import PasswordChecks
@@ -122,16 +122,15 @@ class Shared:
         ).responder(bus)
         self.assignments = assignments(settings, connections, self.changes)
         self.users = users(settings, connections, self.changes, self.passwords, self.attempts, self.assignments)
-        self.factors = Factors(settings, connections, self.changes)
-        self.links = Links(
-            settings,
-            connections,
-            self.changes,
-            self.users,
-            self.passwords,
-            self.mail,
+        limit = mail_limit(
+            commands,
+            tenant_id=tenant_id,
             throttled=counter(self.registry, "throttled", "Attempts beyond a limit, by limit.", "limit"),
         )
+        self.factors = Factors(
+            settings, connections, self.changes, self.users, self.mail, limit, self.attempts, self.sealing
+        )
+        self.links = Links(settings, connections, self.changes, self.users, self.passwords, self.mail, limit)
         self.startup = Startup(connections.engine, versions=versions, then=self._start_with_database)
         self.minting_refusals = AuditStream(
             commands, AuditStreamKeys.of(SUBJECT_TOKEN_LOG, tenant_id), backlog=settings.audit_backlog
@@ -165,6 +164,7 @@ class Shared:
         # Earlier versions sealed the keys of heads with those of environment variables, which token-service knows.
         earlier = self._settings.environment_variable_keys
         await self.head_keys.renew_seals(SealingKeys((*self._settings.audit_head_keys, *earlier)))
+        await self.factors.authenticators.renew_seals()
         lifetime.start(
             self._audit_relay.loop,
             self._mail_relay.loop,

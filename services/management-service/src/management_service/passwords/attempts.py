@@ -1,7 +1,8 @@
-"""Counts password attempts per account, in Redis: one count for unknown browsers, and one for each known one.
+"""Counts attempts at passwords and codes per account, in Redis: one count for unknown browsers, one for each known one.
 
 An account is one hash, whose fields are its counts; it expires with its window, so no account stays locked. Its key
-contains tokensValidAfter: a new password starts with new counts.
+contains tokensValidAfter: a new password starts with new counts. Codes have a hash of their own, with a longer window:
+they have six digits.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ from typing import Final
 
 from identity_common.search import identity_key
 from identity_common.stores.redis import RedisCommands
+from identity_common.wire.password_check import KnownDevice
 from management_service.passwords.store import PasswordHash
 from management_service.phone_numbers import phone_key
 
@@ -16,6 +18,12 @@ ELSEWHERE: Final = "elsewhere"
 """The count of all browsers that the account does not know."""
 MY_ACCOUNT: Final = "my-account"
 """The count of attempts by a person who is signed in: theirs lock no sign-in, and a stranger's do not lock them."""
+
+CODE_WINDOW_S: Final = 6 * 60 * 60
+"""Length of the window for codes of authenticator apps: with ten attempts in each, who has the password and tries for a
+year finds a valid one with a probability of 4 %."""
+
+_CODES: Final = ":codes"
 
 # KEYS: the account. ARGV: the count, its limit, the window in seconds. Returns 0 if the attempt is counted, else how
 # many seconds to wait.
@@ -56,13 +64,18 @@ class SignInAttempts:
         normalized = identity_key(phone_key(identifier))
         return f"{self._prefix}:unknown:{hashlib.sha256(normalized.encode()).hexdigest()}"
 
+    def codes(self, user_id: str, tokens_valid_after: int) -> str:
+        """Return the key of an account's attempts at codes."""
+        return f"{self._account_key(user_id, tokens_valid_after)}{_CODES}"
+
     async def count(self, account: str, source: str) -> int:
         """Count an attempt and return 0; or, at the limit, count nothing and return how many seconds to wait.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        return int(await self._commands.execute("EVAL", _COUNT, 1, account, source, self._limit, self._window_s))
+        window_s = CODE_WINDOW_S if account.endswith(_CODES) else self._window_s
+        return int(await self._commands.execute("EVAL", _COUNT, 1, account, source, self._limit, window_s))
 
     async def uncount(self, account: str, source: str) -> None:
         """Uncount an attempt whose password was not checked.
@@ -86,7 +99,16 @@ class SignInAttempts:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        await self._commands.execute("DEL", self._account_key(user_id, tokens_valid_after))
+        account = self._account_key(user_id, tokens_valid_after)
+        await self._commands.execute("DEL", account, f"{account}{_CODES}")
 
     def _account_key(self, user_id: str, tokens_valid_after: int) -> str:
         return f"{self._prefix}:user:{user_id}:{tokens_valid_after}"
+
+
+def source_of(user_id: str, tokens_valid_after: int, devices: tuple[KnownDevice, ...]) -> str:
+    """Return which of an account's counts an attempt at a browser belongs to."""
+    for device in devices:
+        if (device.user_id, device.tokens_valid_after) == (user_id, tokens_valid_after):
+            return device.id
+    return ELSEWHERE

@@ -10,9 +10,9 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.failures import StoreUnavailable, TooManyAttempts
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
+from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
 from management_service.passwords import store
-from management_service.passwords.attempts import ELSEWHERE, SignInAttempts
+from management_service.passwords.attempts import ELSEWHERE, SignInAttempts, source_of
 from management_service.passwords.counted import CountedPasswords
 from management_service.passwords.hashing import Busy, Passwords
 
@@ -73,7 +73,7 @@ class PasswordChecks:
             found = await store.find_password_hash(connection, self._tenant_id, question.identifier)
         password_hash = found.password_hash if found else None
         account = self._attempts.account(found, question.identifier)
-        source = _source(found, question.devices)
+        source = source_of(found.id, found.tokens_valid_after, question.devices) if found else ELSEWHERE
         try:
             is_correct = await self._counted.verify(
                 account, source, password_hash, question.password, deadline=deadline
@@ -106,12 +106,3 @@ class PasswordChecks:
             _log.warning("password-check.busy", delay_s=busy.retry_after_s)
             answer = PasswordAnswer(busy=True, retry_after_s=busy.retry_after_s)
         return _encode(answer)
-
-
-def _source(found: store.PasswordHash | None, devices: tuple[KnownDevice, ...]) -> str:
-    """Return which of the account's counts an attempt belongs to."""
-    if found is not None:
-        for device in devices:
-            if (device.user_id, device.tokens_valid_after) == (found.id, found.tokens_valid_after):
-                return device.id
-    return ELSEWHERE

@@ -1,0 +1,107 @@
+"""Leave to set up a first factor, in PostgreSQL: of a code, only a hash is stored."""
+
+from typing import Final, Literal
+
+import msgspec
+from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from management_service.schema import authenticators, passkeys, recovery_codes
+from management_service.schema import factor_enrolments as enrolments
+
+EnrolmentOrigin = Literal["link", "mail", "handed-out"]
+"""What gives leave: a link that has set the password, or a code."""
+
+
+class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
+    """Leave for one user, who has at most one of each origin.
+
+    Attributes:
+        code_sha256: Of the code that it needs; None if it needs none.
+        attempts: How many codes were tried since it was given.
+        expires_at: Milliseconds since the epoch.
+    """
+
+    tenant_id: str
+    user_id: str
+    origin: EnrolmentOrigin
+    code_sha256: str | None = None
+    attempts: int = 0
+    expires_at: int
+
+    def __repr__(self) -> str:
+        """Hide the hash."""
+        return f"Enrolment({self.user_id!r}, {self.origin!r})"
+
+
+_OF_USER: Final = (enrolments.c.tenant_id == bindparam("tenant"), enrolments.c.user_id == bindparam("user"))
+_UNEXPIRED: Final = (*_OF_USER, enrolments.c.expires_at > bindparam("now"))
+_COLUMNS: Final = tuple(enrolments.c[name] for name in Enrolment.__struct_fields__)
+_FIND: Final = select(*_COLUMNS).where(*_UNEXPIRED)
+_TRY: Final = (
+    update(enrolments)
+    .where(*_UNEXPIRED, enrolments.c.origin == "mail")
+    .values(attempts=enrolments.c.attempts + 1)
+    .returning(enrolments.c.attempts)
+)
+_DELETE: Final = delete(enrolments).where(*_OF_USER)
+_PUT: Final = insert(enrolments)
+_REPLACE: Final = _PUT.on_conflict_do_update(
+    constraint=enrolments.primary_key,
+    set_={name: _PUT.excluded[name] for name in ("code_sha256", "attempts", "expires_at")},
+)
+_COUNTS: Final = select(
+    *(
+        select(func.count())
+        .select_from(table)
+        .where(table.c.tenant_id == bindparam("tenant"), table.c.user_id == bindparam("user"))
+        .scalar_subquery()
+        .label(table.name)
+        for table in (authenticators, passkeys, recovery_codes)
+    )
+)
+_DELETE_ALL: Final = tuple(
+    delete(table).where(table.c.tenant_id == bindparam("tenant"), table.c.user_id == bindparam("user"))
+    for table in (authenticators, passkeys, recovery_codes, enrolments)
+)
+
+
+class Armed(msgspec.Struct, frozen=True):
+    """How many factors of each kind a user has, and recovery codes."""
+
+    authenticators: int
+    passkeys: int
+    recovery_codes: int
+
+
+async def put_enrolment(connection: AsyncConnection, enrolment: Enrolment) -> None:
+    """Store leave in place of the earlier one of its user and origin."""
+    await connection.execute(_REPLACE, msgspec.structs.asdict(enrolment))
+
+
+async def find_enrolments(connection: AsyncConnection, tenant_id: str, user_id: str, *, now: int) -> list[Enrolment]:
+    """Return what leave a user has."""
+    rows = await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id, "now": now})
+    return [Enrolment(**row) for row in rows.mappings()]
+
+
+async def count_attempt(connection: AsyncConnection, tenant_id: str, user_id: str, *, now: int) -> int:
+    """Count an attempt at the mailed code; return how many there were, 0 without such a code."""
+    return int(await connection.scalar(_TRY, {"tenant": tenant_id, "user": user_id, "now": now}) or 0)
+
+
+async def delete_enrolments(connection: AsyncConnection, tenant_id: str, user_id: str) -> None:
+    """Delete all leave of a user."""
+    await connection.execute(_DELETE, {"tenant": tenant_id, "user": user_id})
+
+
+async def count_factors(connection: AsyncConnection, tenant_id: str, user_id: str) -> Armed:
+    """Return how many factors and recovery codes a user has."""
+    return Armed(*(await connection.execute(_COUNTS, {"tenant": tenant_id, "user": user_id})).one())
+
+
+async def delete_factors(connection: AsyncConnection, tenant_id: str, user_id: str) -> None:
+    """Delete all factors of a user, with its recovery codes and leave."""
+    for statement in _DELETE_ALL:
+        await connection.execute(statement, {"tenant": tenant_id, "user": user_id})

@@ -1,0 +1,103 @@
+"""Factors of users: set up and verified as token-service does it, over the bus."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyotp
+from nats.aio.client import Client
+
+from identity_common.authentication import Authentication, FactorMethod, UsedFactor
+from identity_common.sealing import SealingKeys
+from identity_common.wire.factors import (
+    AddAuthenticator,
+    Answer,
+    AuthenticatorBegun,
+    BeginAuthenticator,
+    FactorAdded,
+    FactorRequests,
+    Question,
+    VerifyCode,
+)
+from tests.support.mailed_links import Pages, mails_of
+from tests.support.management_api import Management
+
+STEP_S = 30
+
+
+def signed_in(*methods: FactorMethod, ago_s: float = 0) -> Authentication:
+    """Return a sign-in with some factors, the last of them so long ago."""
+    now = int((time.time() - ago_s) * 1000)
+    return Authentication(tuple(UsedFactor(method, now) for method in methods or ("password",)))
+
+
+class FactorPages:
+    """Sends the same requests as token-service."""
+
+    def __init__(self, management: Management, client: Client) -> None:
+        self.management = management
+        self.links = Pages(management, client)
+        self._client = client
+        self._requests = FactorRequests(
+            SealingKeys(management.settings.environment_variable_keys), tenant_id=management.tenant_id
+        )
+
+    async def ask(self, question: Question) -> Answer:
+        sealed = self._requests.seal_question(question)
+        reply = await self._client.request(self._requests.subject, sealed, timeout=20)
+        return self._requests.open_answer(reply.data, sealed_question=sealed)
+
+    async def user(self, **members: Any) -> dict[str, Any]:
+        """Create a user with a password and a verified e-mail address."""
+        return await self.links.user(**{"isEmailVerified": True, **members})
+
+    async def mailed_code(self, user: dict[str, Any]) -> str:
+        """Return the enrolment code in the last mail to a user."""
+        mails = await mails_of(self.management.settings)
+        return [each for each in mails if each.user_id == user["id"]][-1].values["code"]
+
+    async def open_enrolment(self, user: dict[str, Any], *, expires_in_s: float = 900) -> None:
+        """Let a user set up a first factor without a code, as a mailed link does."""
+        await self.management.database.execute(
+            """INSERT INTO factor_enrolments (tenant_id, user_id, origin, attempts, expires_at)
+            VALUES ($1, $2, 'link', 0, $3)""",
+            self.management.tenant_id,
+            user["id"],
+            int((time.time() + expires_in_s) * 1000),
+        )
+
+    async def begun(self, user: dict[str, Any]) -> AuthenticatorBegun:
+        begun = await self.ask(BeginAuthenticator(user_id=user["id"]))
+        assert isinstance(begun, AuthenticatorBegun)
+        return begun
+
+    async def authenticator(self, user: dict[str, Any]) -> tuple[AuthenticatorApp, FactorAdded]:
+        """Set up an authenticator app as a user's first factor, with a code of the step before this one."""
+        await self.open_enrolment(user)
+        begun = await self.begun(user)
+        app = AuthenticatorApp(begun.secret)
+        added = await self.ask(
+            AddAuthenticator(user_id=user["id"], sealed=begun.sealed, current=app.code(-1), signed_in=signed_in())
+        )
+        assert isinstance(added, FactorAdded)
+        return app, added
+
+    async def verify(self, user: dict[str, Any], code: str, **members: Any) -> Answer:
+        return await self.ask(VerifyCode(user_id=user["id"], code=code, **members))
+
+
+class AuthenticatorApp:
+    """An authenticator app on a phone."""
+
+    def __init__(self, secret: str) -> None:
+        self._app = pyotp.TOTP(secret)
+
+    def code(self, offset: int = 0) -> str:
+        """Return the code of the present time step, or of one before or after it."""
+        return self._app.at(time.time(), counter_offset=offset)
+
+    def wrong(self) -> str:
+        """Return a code of none of the steps around the present one."""
+        near = {self.code(offset) for offset in range(-3, 4)}
+        return next(code for code in (f"{number:06}" for number in range(10)) if code not in near)
