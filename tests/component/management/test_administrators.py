@@ -134,6 +134,18 @@ async def test_an_administrator_who_cannot_sign_in_does_not_count(
     assert refusal(await end(tenant, ending)) == LAST
 
 
+@pytest.mark.parametrize(("factor", "counts"), [("passkey", True), ("authenticator", False)])
+async def test_an_administrator_without_a_password_counts_with_a_passkey(
+    tenant: Tenant,
+    factor: str,
+    counts: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    user = await tenant.administrator(name="Ada")
+    await tenant.management.database.execute("UPDATE users SET second_factors = $2 WHERE id = $1", user, [factor])
+    answer = await end(tenant, ENDINGS["suspended"])
+    assert answer.is_success if counts else refusal(answer) == LAST
+
+
 @pytest.mark.parametrize("identifier", [{"primaryEmail": "ada@example.com"}, {"primaryPhone": "+4915112345678"}])
 async def test_an_administrator_keeps_one_identifier_of_any_kind(tenant: Tenant, identifier: dict[str, str]) -> None:
     client, path = tenant.management.client, f"/api/users/{tenant.user}"

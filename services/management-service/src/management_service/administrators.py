@@ -1,4 +1,6 @@
-"""Administrators: users that can sign in, with a password, and hold the scope ``all`` of the Management API by a role.
+"""Administrators: users that can sign in and hold the scope ``all`` of the Management API by a role.
+
+They have a password and something to sign in with, or a passkey, which tells who signs in.
 
 Owns the rule that no request ends the last one: no user could then sign in to the console and undo it. Suspended and
 invited users and machine-to-machine applications do not count. Does not own how the first one is created
@@ -9,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from sqlalchemy import bindparam, exists, literal, or_, select, text
+from sqlalchemy import and_, any_, bindparam, exists, literal, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.failures import Conflict
@@ -33,8 +35,10 @@ _EXIST: Final = select(
     .where(users.c.tenant_id == user_roles.c.tenant_id, users.c.id == user_roles.c.user_id)
     .where(
         ~users.c.is_suspended,
-        users.c.password_hash.is_not(None),
-        or_(*(users.c[name].is_not(None) for name in IDENTIFIERS)),
+        or_(
+            and_(users.c.password_hash.is_not(None), or_(*(users.c[name].is_not(None) for name in IDENTIFIERS))),
+            literal("passkey") == any_(users.c.second_factors),
+        ),
     )
 )
 
