@@ -33,8 +33,8 @@ KEYS = {
     *(f"token.{key}-key.{verb}" for key in ("signing", "not-valid") for verb in ("rotate", "delete")),
 }
 """Keys of entries without an operation, and of those of subject tokens."""
-BY_LINKS = {"RecoverPassword", "ConfirmEmailAddress", "JoinOrganization", "Register"}
-"""What people do through links in mails, without the API."""
+BY_LINKS = {"RecoverPassword", "ConfirmEmailAddress", "JoinOrganization", "Register", "AddPasskey", "VerifyPasskey"}
+"""What people do on pages for signing in and through links in mails, without the API."""
 NAMES = {"u1": "Ada", "u2": "Kim", "u3": "Customer", "a1": "Console", "a2": "Support desk", "r1": "Auditor"}
 
 
