@@ -138,7 +138,7 @@ async def test_an_administrator_who_cannot_sign_in_does_not_count(
 async def test_an_administrator_without_a_password_counts_with_a_passkey(
     tenant: Tenant,
     factor: str,
-    counts: bool,  # noqa: FBT001 - a parameter
+    counts: bool,
 ) -> None:
     user = await tenant.administrator(name="Ada")
     await tenant.management.database.execute("UPDATE users SET second_factors = $2 WHERE id = $1", user, [factor])
