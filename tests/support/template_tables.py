@@ -173,9 +173,9 @@ class TemplateTables:
         organization_id = new_short_id()
         statement = """INSERT INTO organizations
             (tenant_id, id, name, custom_data, is_mfa_required, color, branding, created_at)
-            VALUES (:tenant, :id, :id, '{}', false, '{}', '{}', 0)"""
+            VALUES (:tenant, :id, :id, '{}', true, '{}', '{}', 0)"""
         await self.execute(transaction, statement, id=organization_id)
-        state = OrganizationState(id=organization_id, name=organization_id)
+        state = OrganizationState(id=organization_id, name=organization_id, is_mfa_required=True)
         transaction.record("organization", (organization_id,), "created", state)
         return organization_id
 

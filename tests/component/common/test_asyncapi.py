@@ -133,7 +133,7 @@ def every_event(source: TemplateSource) -> list[Record]:
         ("role", ["r1"], "created", role),
         ("role", ["r2"], "updated", OrganizationRoleState(id="r2", name="Empty")),
         ("organization", ["o1"], "created", OrganizationState(id="o1", name="Acme")),
-        ("organization", ["o1"], "updated", OrganizationState(id="o1")),
+        ("organization", ["o1"], "updated", OrganizationState(id="o1", is_mfa_required=True)),
         ("member", ["o1", "u1"], "created", MemberState(organization_id="o1", member_id="u1", role_ids=("r1", "r2"))),
         (
             "member",

@@ -174,10 +174,12 @@ async def test_organizations_are_created_changed_and_deleted(client: AsyncManage
     marker = unique("organization")
     made = await client.organizations.create(marker, custom_data={"plan": "gold"})
     with pytest.raises(Conflict) as refused:
-        await client.organizations.update(made.id, is_mfa_required=True)
+        await client.organizations.update(made.id, custom_css="a {}")
     assert refused.value.code == "entity.not_supported"
-    changed = await client.organizations.update(made.id, description="d", custom_data={"plan": "free"}, custom_css=None)
-    assert (changed.description, changed.custom_data, changed.custom_css) == ("d", {"plan": "free"}, None)
+    changed = await client.organizations.update(
+        made.id, description="d", custom_data={"plan": "free"}, is_mfa_required=True
+    )
+    assert (changed.description, changed.custom_data, changed.is_mfa_required) == ("d", {"plan": "free"}, True)
     assert await client.organizations.get(made.id) == changed
     assert [each async for each in client.organizations.list(search=marker)] == [changed]
     (featured,) = [each async for each in client.organizations.list(search=marker, show_featured=True)]

@@ -14,6 +14,7 @@ PATH = "/api/organizations"
 EVERYTHING: dict[str, Any] = {
     "description": "Makes things",
     "customData": {"plan": "gold", "nested": {"a": [1, None, "\U0001f600"]}},
+    "isMfaRequired": True,
     "color": {"primaryColor": "#5d34f2", "isDarkModeEnabled": True},
 }
 NOTHING: dict[str, Any] = {
@@ -26,7 +27,9 @@ NOTHING: dict[str, Any] = {
 }
 
 
-async def test_an_organization_is_shown_as_it_was_created_and_its_event_says_its_name(template: Template) -> None:
+async def test_an_organization_is_shown_as_it_was_created_and_its_event_says_what_others_need(
+    template: Template,
+) -> None:
     name = unique("Acme")
     before_ms = time.time_ns() // 1_000_000
     answer = await template.client.post(PATH, json={"name": name, **EVERYTHING})
@@ -47,7 +50,8 @@ async def test_an_organization_is_shown_as_it_was_created_and_its_event_says_its
     assert event is not None
     assert (event.type, event.subject) == ("organization.created", organization["id"])
     assert event.revision == revision(answer)
-    assert await template.event_data("organization", organization["id"]) == {"id": organization["id"], "name": name}
+    event_data = {"id": organization["id"], "name": name, "isMfaRequired": True}
+    assert await template.event_data("organization", organization["id"]) == event_data
     for bare in ({}, dict.fromkeys(NOTHING)):
         made = await template.organization(name=name, **bare)  # names need not be unique
         assert made == {**organization, **NOTHING, "id": made["id"], "createdAt": made["createdAt"]}
@@ -65,12 +69,14 @@ async def test_a_patch_changes_only_the_given_members_of_an_organization(
     event = await template.event("organization", organization["id"])
     assert event is not None
     assert (event.type, event.revision) == ("organization.updated", revision(answer))
-    assert await template.event_data("organization", organization["id"]) == {"id": organization["id"], "name": name}
-    for body in ({}, {"name": name}, {"customData": {"plan": "free"}, "isMfaRequired": False}):
+    event_data = {"id": organization["id"], "name": name, "isMfaRequired": True}
+    assert await template.event_data("organization", organization["id"]) == event_data
+    for body in ({}, {"name": name}, {"customData": {"plan": "free"}, "isMfaRequired": True}):
         same = await template.client.patch(path, json=body)
         assert (same.json(), revision(same)) == (changed, revision(answer))
     cleared = await template.client.patch(path, json=dict.fromkeys(NOTHING))
     assert (cleared.json(), revision(cleared)) == ({**changed, **NOTHING}, revision(answer) + 1)
+    assert await template.event_data("organization", organization["id"]) == {"id": organization["id"], "name": name}
     for member, value in EVERYTHING.items():
         assert (await template.client.patch(path, json={member: value})).json()[member] == value
     assert (await template.client.get(path)).json() == {**changed, **EVERYTHING}
@@ -133,7 +139,7 @@ async def test_free_form_members_are_bounded(template: Template, member: str) ->
 
 @pytest.mark.parametrize(
     "body",
-    [{"isMfaRequired": True}, {"customCss": "a {}"}, {"branding": {"logoUrl": "https://example.com/logo.png"}},
+    [{"customCss": "a {}"}, {"branding": {"logoUrl": "https://example.com/logo.png"}},
      {"description": "d", "branding": {"a": 1}}, {"customCss": "x" * 70_000}],
 )  # fmt: skip
 async def test_what_no_sign_in_honours_is_refused(template: Template, body: dict[str, Any]) -> None:
@@ -148,7 +154,7 @@ async def test_what_no_sign_in_honours_is_refused(template: Template, body: dict
     assert (await template.client.get(path)).json() == organization
     assert await template.revision() == before
     assert refusal(await template.client.patch(f"{PATH}/none", json=body)) == (404, "entity.not_exists")
-    empty = {"isMfaRequired": False, "branding": {}, "customCss": None}
+    empty = {"branding": {}, "customCss": None}
     assert (await template.client.patch(path, json=empty)).json() == organization
 
 

@@ -60,7 +60,8 @@ class WholeState:
     async def _record_organizations(self, transaction: Transaction, after: str) -> str | None:
         rows = await _lock_batch(transaction.connection, organizations, self._tenant_id, after)
         for row in rows:
-            transaction.record("organization", (row.id,), "updated", OrganizationState(id=row.id, name=row.name))
+            state = OrganizationState(id=row.id, name=row.name, is_mfa_required=row.is_mfa_required)
+            transaction.record("organization", (row.id,), "updated", state)
         return rows[-1].id if rows else None
 
     async def _record_members(self, transaction: Transaction, after: str) -> str | None:

@@ -48,6 +48,8 @@ class Organization(Versioned, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         custom_data: Your own data.
+        is_mfa_required: Whether users get tokens for it only from a sign-in with a second factor or a passkey; in an
+            impersonation, the actor's counts.
         color: For your own pages; the console marks the organization with its ``primaryColor``, such as ``#5d34f2``.
         users_count: Number of user members; set in lists with ``show_featured`` only.
         featured_users: Up to three of them, with id, name and avatar; set in lists with ``show_featured`` only.

@@ -36,7 +36,8 @@ class OrganizationAnswer(Answer):
         name: Display name.
         description: Description.
         custom_data: Free-form object for the integrator.
-        is_mfa_required: Always false: not supported.
+        is_mfa_required: Whether users get tokens for the organization only from a sign-in with a second factor or a
+            passkey; in an impersonation, the actor's counts.
         color: Free-form object for your own pages; the console marks the organization with its ``primaryColor``,
             such as ``#5d34f2``.
         branding: Always empty: not supported.

@@ -12,7 +12,8 @@ class OrganizationCreation(Body):
         name: Display name.
         description: Description.
         custom_data: Free-form object for the integrator.
-        is_mfa_required: Must be false: not supported.
+        is_mfa_required: Whether users get tokens for the organization only from a sign-in with a second factor or a
+            passkey; in an impersonation, the actor's counts. False by default. Tokens issued before stay valid.
         color: Free-form object for your own pages; the console marks the organization with its ``primaryColor``,
             such as ``#5d34f2``.
         branding: Must be empty: not supported.
@@ -35,7 +36,8 @@ class OrganizationUpdate(Body):
         name: Display name.
         description: Description.
         custom_data: Free-form object for the integrator.
-        is_mfa_required: Must be false: not supported.
+        is_mfa_required: Whether users get tokens for the organization only from a sign-in with a second factor or a
+            passkey; in an impersonation, the actor's counts. False by default. Tokens issued before stay valid.
         color: Free-form object for your own pages; the console marks the organization with its ``primaryColor``,
             such as ``#5d34f2``.
         branding: Must be empty: not supported.
@@ -53,5 +55,5 @@ class OrganizationUpdate(Body):
 
 def unsupported_fields(body: OrganizationCreation | OrganizationUpdate) -> list[str]:
     """Return the names of the given fields that are not supported; null and empty values are allowed."""
-    values = {"isMfaRequired": body.is_mfa_required, "branding": body.branding, "customCss": body.custom_css}
+    values = {"branding": body.branding, "customCss": body.custom_css}
     return [name for name, value in values.items() if value is not UNSET and value]

@@ -24,6 +24,11 @@ from template_service.organizations.store import Featured, Organization
 _FREE_FORM = ("custom_data", "color", "branding")
 
 
+def organization_state(organization: Organization) -> OrganizationState:
+    """Return the state of an organization for its event."""
+    return OrganizationState(id=organization.id, name=organization.name, is_mfa_required=organization.is_mfa_required)
+
+
 def _fields(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict[str, Any]:
     """Return the given fields as they are stored; null becomes the default.
 
@@ -50,7 +55,7 @@ def _require_supported(body: rules.OrganizationCreation | rules.OrganizationUpda
 
 
 class Organizations:
-    """Organizations; each is an aggregate on the bus, which carries its name only.
+    """Organizations; each is an aggregate on the bus.
 
     Args:
         reader: For reads without a transaction.
@@ -83,8 +88,7 @@ class Organizations:
         organization = Organization(tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **fields)
         async with self._changes.transaction() as transaction:
             await store.insert_organization(transaction.connection, organization)
-            state = OrganizationState(id=organization.id, name=organization.name)
-            transaction.record("organization", (organization.id,), "created", state)
+            transaction.record("organization", (organization.id,), "created", organization_state(organization))
         return organization
 
     async def get(self, organization_id: str) -> Organization:
@@ -128,8 +132,7 @@ class Organizations:
             changed = msgspec.structs.replace(organization, **fields)
             if changed != organization:
                 await store.update_organization(transaction.connection, changed)
-                state = OrganizationState(id=organization_id, name=changed.name)
-                transaction.record("organization", (organization_id,), "updated", state)
+                transaction.record("organization", (organization_id,), "updated", organization_state(changed))
         return changed
 
     @retry_on_conflict

@@ -23,9 +23,11 @@ def create_organization(
 ) -> Operation[Organization]:
     """Create an organization without members.
 
+    With ``is_mfa_required``, users get tokens for it only from a sign-in with a second factor or a passkey.
+
     Raises:
         InvalidInput: A member of the request is invalid.
-        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet;
+        Conflict: ``entity.not_supported``: nothing honours ``branding`` and ``custom_css`` yet;
             ``entity.invalid_name``.
     """
     body = create_body(
@@ -89,10 +91,12 @@ def update_organization(
 ) -> Operation[Organization]:
     """Change the given members; None clears a member, and an object is replaced as a whole.
 
+    With ``is_mfa_required``, users get new tokens for it only from a sign-in with a second factor or a passkey.
+
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
-        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet;
+        Conflict: ``entity.not_supported``: nothing honours ``branding`` and ``custom_css`` yet;
             ``entity.invalid_name``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
