@@ -17,7 +17,7 @@ from tests.support.management_api import Management, at_once, issues, refusal, u
 from tests.support.waiting import WAIT_S
 
 PATH = "/api/configs/impersonation"
-OFF = {"requireActor": False, "requireContext": [], "excludedRoles": []}
+OFF = {"requireActor": False, "requireContext": [], "excludedRoles": [], "actorMaxAgeS": None, "actorAcr": None}
 
 
 @pytest_asyncio.fixture(scope="module", autouse=True)
@@ -54,7 +54,13 @@ async def published(own: Management) -> tuple[int, ImpersonationPolicyState]:
 
 async def test_a_change_is_answered_kept_and_published_and_null_restores_the_default(own: Management) -> None:
     first, second = await role(own), await role(own)
-    policy = {"requireActor": True, "requireContext": ["reason", "ticketId"], "excludedRoles": sorted([first, second])}
+    policy = {
+        "requireActor": True,
+        "requireContext": ["reason", "ticketId"],
+        "excludedRoles": sorted([first, second]),
+        "actorMaxAgeS": 2_592_000,
+        "actorAcr": "phr",
+    }
     sent = {**policy, "requireContext": ["reason", "ticketId", "reason"], "excludedRoles": [second, first, second]}
     assert await changed(own, **sent) == {"tenantId": own.tenant_id, **policy}
 
@@ -63,13 +69,15 @@ async def test_a_change_is_answered_kept_and_published_and_null_restores_the_def
     assert await own.revision() == revision
     assert await published(own) == (
         revision,
-        ImpersonationPolicyState(require_actor=True, excluded_role_ids=tuple(sorted([first, second]))),
+        ImpersonationPolicyState(
+            require_actor=True,
+            excluded_role_ids=tuple(sorted([first, second])),
+            actor_max_age_s=2_592_000,
+            actor_acr="phr",
+        ),
     )
-
-    assert await changed(own, requireActor=None, requireContext=None, excludedRoles=None) == {
-        "tenantId": own.tenant_id,
-        **OFF,
-    }
+    assert await changed(own, actorMaxAgeS=1) == {"tenantId": own.tenant_id, **policy, "actorMaxAgeS": 1}
+    assert await changed(own, **dict.fromkeys(OFF)) == {"tenantId": own.tenant_id, **OFF}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +92,8 @@ async def test_a_change_is_answered_kept_and_published_and_null_restores_the_def
         ({"requireContext": [str(number) for number in range(33)]}, {"requireContext"}),
         ({"excludedRoles": [str(number) for number in range(101)]}, {"excludedRoles"}),
         ({"excludedRoles": {"id": "x"}}, {"excludedRoles"}),
+        *(({"actorMaxAgeS": given}, {"actorMaxAgeS"}) for given in (0, -1, 2_592_001, 2**63 - 1, 600.5, "600", True)),
+        *(({"actorAcr": given}, {"actorAcr"}) for given in ("password", "", "urn:identity:acr:mfa", 1, ["mfa"])),
         ({"requireReason": True}, {"requireReason"}),
     ],
 )

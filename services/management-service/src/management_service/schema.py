@@ -360,6 +360,8 @@ impersonation_policies = Table(
     Column("require_actor", Boolean, nullable=False),
     Column("require_context", ARRAY(Text), nullable=False),
     Column("excluded_roles", ARRAY(Text), nullable=False),
+    Column("actor_max_age_s", Integer),
+    Column("actor_acr", Text),
 )
 """Ids of roles in an array, not in a relation: minting reads a policy in the statement that finds the user."""
 

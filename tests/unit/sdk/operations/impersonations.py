@@ -68,15 +68,37 @@ ROWS: list[Row] = [
         "GET",
         "/api/configs/impersonation",
         None,
-        {"tenantId": "default", "requireActor": True, "requireContext": ["reason"], "excludedRoles": ["r1"]},
-        ImpersonationPolicy(require_actor=True, require_context=("reason",), excluded_roles=("r1",)),
+        {
+            "tenantId": "default",
+            "requireActor": True,
+            "requireContext": ["reason"],
+            "excludedRoles": ["r1"],
+            "actorMaxAgeS": 600,
+            "actorAcr": "phr",
+        },
+        ImpersonationPolicy(
+            require_actor=True,
+            require_context=("reason",),
+            excluded_roles=("r1",),
+            actor_max_age_s=600,
+            actor_acr="phr",
+        ),
     ),
     (
-        lambda c: c.impersonation_policy.update(require_actor=None, require_context=iter(["reason"])),
+        lambda c: c.impersonation_policy.update(
+            require_actor=None, require_context=iter(["reason"]), actor_max_age_s=600, actor_acr=None
+        ),
         "PATCH",
         "/api/configs/impersonation",
-        {"requireActor": None, "requireContext": ["reason"]},
-        {"tenantId": "default", "requireActor": False, "requireContext": ["reason"], "excludedRoles": []},
-        ImpersonationPolicy(require_context=("reason",)),
+        {"requireActor": None, "requireContext": ["reason"], "actorMaxAgeS": 600, "actorAcr": None},
+        {
+            "tenantId": "default",
+            "requireActor": False,
+            "requireContext": ["reason"],
+            "excludedRoles": [],
+            "actorMaxAgeS": 600,
+            "actorAcr": None,
+        },
+        ImpersonationPolicy(require_context=("reason",), actor_max_age_s=600),
     ),
 ]

@@ -82,8 +82,13 @@ class ImpersonationPolicy(Versioned, frozen=True, kw_only=True, rename="camel"):
         require_actor: Whether an exchange without an actor token is refused.
         require_context: Names of members that the context of every subject token must have as text.
         excluded_roles: Sorted ids of API roles whose holders cannot be impersonated.
+        actor_max_age_s: How long ago an actor may have signed in, seconds; None for any time.
+        actor_acr: How strongly an actor must have signed in: ``mfa``, with a second factor or a passkey; ``phr``, with
+            a passkey; None for any sign-in.
     """
 
     require_actor: bool = False
     require_context: tuple[str, ...] = ()
     excluded_roles: tuple[str, ...] = ()
+    actor_max_age_s: int | None = None
+    actor_acr: str | None = None

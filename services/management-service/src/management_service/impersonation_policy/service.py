@@ -96,7 +96,12 @@ async def record_policy(tenant_id: str, transaction: Transaction, _: str) -> Non
 
 
 def _record(transaction: Transaction, policy: ImpersonationPolicy) -> None:
-    state = ImpersonationPolicyState(require_actor=policy.require_actor, excluded_role_ids=policy.excluded_roles)
+    state = ImpersonationPolicyState(
+        require_actor=policy.require_actor,
+        excluded_role_ids=policy.excluded_roles,
+        actor_max_age_s=policy.actor_max_age_s,
+        actor_acr=policy.actor_acr,
+    )
     transaction.record(AGGREGATE, (_ID,), "updated", state)
 
 
@@ -108,4 +113,8 @@ def _changed(policy: ImpersonationPolicy, update: rules.ImpersonationPolicyUpdat
         changed = msgspec.structs.replace(changed, require_context=each_once(update.require_context or ()))
     if update.excluded_roles is not UNSET:
         changed = msgspec.structs.replace(changed, excluded_roles=tuple(sorted(set(update.excluded_roles or ()))))
+    if update.actor_max_age_s is not UNSET:
+        changed = msgspec.structs.replace(changed, actor_max_age_s=update.actor_max_age_s)
+    if update.actor_acr is not UNSET:
+        changed = msgspec.structs.replace(changed, actor_acr=update.actor_acr)
     return changed

@@ -8,7 +8,7 @@ from sqlalchemy import ARRAY, RowMapping, Text, any_, bindparam, func, select, u
 from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.wire.events import RoleType
+from identity_common.wire.events import DemandedLevel, RoleType
 from management_service.schema import impersonation_policies as policies
 from management_service.schema import roles
 
@@ -21,12 +21,16 @@ class ImpersonationPolicy(msgspec.Struct, frozen=True, kw_only=True):
         require_actor: Whether an exchange needs an actor token.
         require_context: Names of members that the context of a subject token must have, each once.
         excluded_roles: Sorted ids of roles whose holders cannot be impersonated.
+        actor_max_age_s: How long ago an actor may have signed in, seconds; None for any time.
+        actor_acr: How strongly an actor must have signed in; None for any sign-in.
     """
 
     tenant_id: str
     require_actor: bool = False
     require_context: tuple[str, ...] = ()
     excluded_roles: tuple[str, ...] = ()
+    actor_max_age_s: int | None = None
+    actor_acr: DemandedLevel | None = None
 
 
 _OF_TENANT: Final = policies.c.tenant_id == bindparam("tenant")
@@ -97,4 +101,6 @@ def _policy(row: RowMapping) -> ImpersonationPolicy:
         require_actor=row["require_actor"],
         require_context=tuple(row["require_context"]),
         excluded_roles=tuple(row["excluded_roles"]),
+        actor_max_age_s=row["actor_max_age_s"],
+        actor_acr=row["actor_acr"],
     )

@@ -29,6 +29,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "excludedRoles": ["c5z9l3jrx2kq0v8m4b7n1"],
     "registrationDomains": ["example.com"],
     "secondFactor": "required",
+    "actorMaxAgeS": 600,
+    "actorAcr": "mfa",
     "minimumAcr": "mfa",
     "secretName": "rotated in November",
     "name": "orders:read",

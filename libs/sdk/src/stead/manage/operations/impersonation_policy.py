@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -25,6 +25,8 @@ def update_impersonation_policy(
     require_actor: bool | UnsetType | None = UNSET,
     require_context: Iterable[str] | UnsetType | None = UNSET,
     excluded_roles: Iterable[str] | UnsetType | None = UNSET,
+    actor_max_age_s: int | UnsetType | None = UNSET,
+    actor_acr: Literal["mfa", "phr"] | UnsetType | None = UNSET,
     if_match: IfMatch = UNSET,
 ) -> Operation[ImpersonationPolicy]:
     """Change the given members; None restores a default.
@@ -37,15 +39,22 @@ def update_impersonation_policy(
         require_actor: Refuse every exchange without an actor token.
         require_context: Names of members that the context of every subject token must have as text.
         excluded_roles: Ids of API roles of the type ``User``; their holders cannot be impersonated.
+        actor_max_age_s: How long ago an actor may have signed in, seconds, at most 30 days.
+        actor_acr: How strongly an actor must have signed in: ``mfa``, with a second factor or a passkey; ``phr``, with
+            a passkey.
         if_match: The ``etag`` of the policy as it was read.
 
     Raises:
-        InvalidInput: A name has blanks around it; or there are too many names or roles.
+        InvalidInput: A name has blanks around it; there are too many names or roles; or the age is out of range.
         Conflict: A role does not exist, or is not of the type ``User``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
-        requireActor=require_actor, requireContext=_listed(require_context), excludedRoles=_listed(excluded_roles)
+        requireActor=require_actor,
+        requireContext=_listed(require_context),
+        excludedRoles=_listed(excluded_roles),
+        actorMaxAgeS=actor_max_age_s,
+        actorAcr=actor_acr,
     )
     return decode((yield json_request("PATCH", _PATH, body, if_match=if_match)), ImpersonationPolicy)
 
