@@ -461,8 +461,12 @@ def test_an_organization_is_created_changed_and_deleted(administrator: Administr
     assert notices(page) == [f"Created {name}."]
     path = page.url.path
     page = administrator.opens(f"{path}/edit")
-    assert administrator.sends(page, description="Ships").status_code == 303
-    assert administrator.stack.management.organizations.get(path.rpartition("/")[2]).description == "Ships"
+    assert administrator.sends(page, description="Ships", isMfaRequired="yes").status_code == 303
+    stored = administrator.stack.management.organizations.get(path.rpartition("/")[2])
+    assert (stored.description, stored.is_mfa_required) == ("Ships", True)
+    assert "Second factor" in administrator.opens(path).text
+    assert administrator.sends(administrator.opens(f"{path}/edit"), isMfaRequired=[]).status_code == 303
+    assert "Second factor" not in administrator.opens(path).text
     refused = administrator.sends(administrator.opens(f"{path}/edit"), name="")
     assert (refused.status_code, list(errors(refused))) == (400, ["name"])
     page = administrator.follows(administrator.sends(administrator.opens(f"{path}/delete"), confirmation=name))

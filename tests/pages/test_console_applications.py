@@ -68,6 +68,7 @@ def test_an_application_is_created_changed_and_deleted(stack: RunningStack, admi
             f"{CUSTOM}.refreshTokenTtlInDays": "",
             f"{CUSTOM}.rotateRefreshToken": [],
             f"{CUSTOM}.tokenEndpointAuthMethod": "client_secret_post",
+            f"{CUSTOM}.minimumAcr": "mfa",
             "branding.primaryColor": "#123456",
             "customData": '{"plan": "large"}',
         },
@@ -81,12 +82,14 @@ def test_an_application_is_created_changed_and_deleted(stack: RunningStack, admi
     assert custom.allow_management_api
     assert (custom.allow_token_exchange, custom.id_token_ttl, custom.refresh_token_ttl_in_days) == (True, 60, 14)
     assert (custom.rotate_refresh_token, custom.require_pkce) == (False, True)
-    assert custom.token_endpoint_auth_method == "client_secret_post"
+    assert (custom.token_endpoint_auth_method, custom.minimum_acr) == ("client_secret_post", "mfa")
     assert (saved.branding["primaryColor"], saved.custom_data) == ("#123456", {"plan": "large"})
 
     page = administrator.opens(here)
     assert administrator.sends(page).status_code == 303  # what the page shows is what it saves
     assert stack.management.applications.get(application_id).custom_client_metadata == custom
+    assert administrator.sends(page, **{f"{CUSTOM}.minimumAcr": ""}).status_code == 303
+    assert stack.management.applications.get(application_id).custom_client_metadata.minimum_acr is None
 
     deletion = administrator.opens(f"{here}/delete")
     refused = administrator.sends(deletion, confirmation=name)
@@ -120,6 +123,7 @@ def test_wrong_settings_stay_in_their_fields_and_change_nothing(
     assert errors(administrator.sends(page, **{f"{OIDC}.redirectUris": wrong[f"{OIDC}.redirectUris"]}))[
         f"{OIDC}.redirectUris"
     ].startswith("2: ")
+    assert list(errors(administrator.sends(page, **{f"{CUSTOM}.minimumAcr": "<b>"}))) == [f"{CUSTOM}.minimumAcr"]
     third = {"isThirdParty": "yes", f"{CUSTOM}.allowTokenExchange": "yes"}
     assert list(errors(administrator.sends(page, **third))) == [f"{CUSTOM}.allowTokenExchange"]
     assert stack.management.applications.get(application_id) == before

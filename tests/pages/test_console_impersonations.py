@@ -248,7 +248,9 @@ def test_a_subject_token_is_shown_once_and_exchanged(stack: RunningStack, admini
 def off(stack: RunningStack) -> Iterator[None]:
     """All worlds share one policy: it is off again after the test."""
     yield
-    stack.management.impersonation_policy.update(require_actor=None, require_context=None, excluded_roles=None)
+    stack.management.impersonation_policy.update(
+        require_actor=None, require_context=None, excluded_roles=None, actor_max_age_s=None, actor_acr=None
+    )
 
 
 @pytest.mark.usefixtures("off")
@@ -260,16 +262,20 @@ def test_the_policy_is_shown_changed_and_obeyed(stack: RunningStack, administrat
     page = administrator.opens(f"{POLICY}?search={excluded.name}")
     refused = administrator.sends(page, POLICY, requireContext="reason\n" + "x" * 65)
     assert (refused.status_code, list(errors(refused))) == (400, ["requireContext"])
-    shown = administrator.follows(
-        administrator.sends(
-            page, POLICY, requireActor="yes", requireContext="reason\nteam", excludedRoles=[excluded.id]
-        )
-    )
+    for field in ("actorMaxAgeS", "actorAcr"):
+        refused = administrator.sends(page, POLICY, **{field: "<b>"})
+        assert (refused.status_code, list(errors(refused))) == (400, [field])
+    typed = {"requireActor": "yes", "requireContext": "reason\nteam", "actorMaxAgeS": " 600 ", "actorAcr": "phr"}
+    shown = administrator.follows(administrator.sends(page, POLICY, **typed, excludedRoles=[excluded.id]))
     assert notices(shown) == ["Saved the policy. It applies from the next request on."]
     assert administrator.form(shown)[1]["excludedRoles"] == [excluded.id]
     assert excluded.name not in shown.text
     assert policy.get() == ImpersonationPolicy(
-        require_actor=True, require_context=("reason", "team"), excluded_roles=(excluded.id,)
+        require_actor=True,
+        require_context=("reason", "team"),
+        excluded_roles=(excluded.id,),
+        actor_max_age_s=600,
+        actor_acr="phr",
     )
 
     new = administrator.opens(f"{IMPERSONATIONS}/new?userId={user}")
@@ -286,6 +292,8 @@ def test_the_policy_is_shown_changed_and_obeyed(stack: RunningStack, administrat
     assert administrator.form(overtaken, POLICY)[1]["excludedRoles"] == [other.id]
     assert administrator.sends(overtaken, POLICY).is_redirect
     assert (policy.get().require_context, policy.get().excluded_roles) == (("ticketId",), (other.id,))
+    assert administrator.sends(administrator.opens(POLICY), POLICY, actorMaxAgeS="", actorAcr="").is_redirect
+    assert (policy.get().actor_max_age_s, policy.get().actor_acr) == (None, None)
 
 
 @pytest.mark.usefixtures("off")

@@ -43,6 +43,7 @@ _CUSTOM_MEMBERS: Final[dict[str, Callable[[Form, str], object]]] = {
     "rotateRefreshToken": Form.is_checked,
     "requirePkce": Form.is_checked,
     "tokenEndpointAuthMethod": Form.text,
+    "minimumAcr": Form.text,
 }
 _FIELDS: Final = {
     "application.invalid_third_party_application_type": "isThirdParty",
@@ -214,6 +215,7 @@ def _values(application: Application) -> dict[str, object]:
         f"{_CUSTOM}.idTokenTtl": custom.id_token_ttl,
         f"{_CUSTOM}.refreshTokenTtlInDays": custom.refresh_token_ttl_in_days,
         f"{_CUSTOM}.alwaysIssueRefreshToken": custom.always_issue_refresh_token,
+        f"{_CUSTOM}.minimumAcr": custom.minimum_acr,
         "branding.logoUri": application.branding.get("logoUri"),
         "branding.primaryColor": application.branding.get("primaryColor"),
     }

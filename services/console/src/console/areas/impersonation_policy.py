@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from litestar import Response
 
@@ -30,11 +30,14 @@ async def policy(request: ConsoleRequest) -> Response[str]:
 
 @AREA.action("/impersonations/policy")
 async def update_policy(request: ConsoleRequest, form: Form) -> Response[str]:
+    actor_acr: Any = form.optional("actorAcr")  # the API judges what it is
     try:
         await request.api.impersonation_policy.update(
             require_actor=form.is_checked("requireActor"),
             require_context=form.lines("requireContext"),
             excluded_roles=form.all(_ROLES),
+            actor_max_age_s=form.number("actorMaxAgeS"),
+            actor_acr=actor_acr,
             if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
@@ -79,6 +82,8 @@ def _form(policy: ImpersonationPolicy) -> Form:
         requireActor=policy.require_actor,
         requireContext="\n".join(policy.require_context),
         excludedRoles=list(policy.excluded_roles),
+        actorMaxAgeS=policy.actor_max_age_s,
+        actorAcr=policy.actor_acr,
     )
 
 

@@ -109,6 +109,7 @@ async def update_organization(request: ConsoleRequest, organization_id: str, for
             organization_id,
             name=form.changed("name", Form.value),
             description=form.changed("description", Form.optional),
+            is_mfa_required=form.changed("isMfaRequired", Form.is_checked),
             if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
@@ -131,7 +132,9 @@ async def _edit_page(
     request: ConsoleRequest, organization_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
     shown = await request.api.organizations.get(organization_id)
-    current = Form.editing(shown.etag, name=shown.name, description=shown.description)
+    current = Form.editing(
+        shown.etag, name=shown.name, description=shown.description, isMfaRequired=shown.is_mfa_required
+    )
     values = form or request.typed() or current
     values.merge(current)
     return await request.page("organizations/edit.html", area=NAME, status=status, organization=shown, form=values)

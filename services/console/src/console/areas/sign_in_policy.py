@@ -1,4 +1,4 @@
-"""``/console/settings/sign-in``: who may register."""
+"""``/console/settings/sign-in``: who may register, and who needs a second factor."""
 
 import asyncio
 from typing import Any, Final
@@ -26,10 +26,14 @@ async def policy(request: ConsoleRequest) -> Response[str]:
 
 @AREA.action("/settings/sign-in")
 async def update_policy(request: ConsoleRequest, form: Form) -> Response[str]:
-    mode: Any = form.value("registration")  # the API judges what it is
+    mode: Any = form.value("registration")  # the API judges what these are
+    second_factor: Any = form.value("secondFactor")
     try:
         await request.api.sign_in_policy.update(
-            registration=mode, registration_domains=form.lines(_DOMAINS), if_match=form.etag()
+            registration=mode,
+            registration_domains=form.lines(_DOMAINS),
+            second_factor=second_factor,
+            if_match=form.etag(),
         )
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error, fields={"sign_in.domains_required": _DOMAINS})
@@ -49,5 +53,8 @@ async def _page(request: ConsoleRequest, *, form: Form | None = None, status: in
 
 def _form(policy: SignInPolicy) -> Form:
     return Form.editing(
-        policy.etag, registration=policy.registration, registrationDomains="\n".join(policy.registration_domains)
+        policy.etag,
+        registration=policy.registration,
+        registrationDomains="\n".join(policy.registration_domains),
+        secondFactor=policy.second_factor,
     )
