@@ -96,9 +96,7 @@ def test_an_application_that_has_the_name_of_the_console_is_left_alone(stack: Ru
 
 
 @pytest.mark.parametrize("address", [None, "http://127.0.0.1:3000"])
-def test_the_console_of_an_earlier_version_gets_the_present_addresses(
-    stack: RunningStack, address: str | None
-) -> None:
+def test_the_console_of_an_earlier_version_gets_the_present_addresses(stack: RunningStack, address: str | None) -> None:
     """It had no account page, or its clients were at an IP address."""
     applications, console = stack.management.applications, stack.credentials.console
     addresses = applications.get(console.client_id).oidc_client_metadata
