@@ -55,6 +55,30 @@ def renamed(operations: Any, of: str, **members: str) -> Iterator[None]:
     operations.update(of, **members)
 
 
+def test_its_users_have_a_verified_address_unless_another_user_has_it(stack: RunningStack) -> None:
+    users = stack.management.users
+
+    def found(username: str) -> tuple[str, str | None, bool]:
+        (user,) = users.list(exact={"username": username})
+        return user.id, user.primary_email, user.is_email_verified
+
+    seeded = {each: found(each) for each in ("agent", "customer", stack.credentials.administrator.username)}
+    assert [each[1:] for each in seeded.values()] == [(f"{username}@example.com", True) for username in seeded]
+    agent, customer, administrator = (user_id for user_id, *_ in seeded.values())
+    for each in (agent, customer):
+        users.update(each, primary_email=None)
+    users.update(administrator, primary_email="mine@example.com")
+    other = users.create(primary_email="customer@example.com")
+    seeded_again(stack)
+    assert found("agent") == seeded["agent"]
+    assert found("customer") == (customer, None, False)
+    (kept,) = users.list(exact={"primaryEmail": "mine@example.com"})
+    users.delete(other.id)
+    users.update(administrator, primary_email=None)
+    seeded_again(stack)
+    assert (kept.id, {username: found(username) for username in seeded}) == (administrator, seeded)
+
+
 def test_a_user_that_has_the_name_of_the_administrator_is_left_alone(stack: RunningStack) -> None:
     users, username = stack.management.users, stack.credentials.administrator.username
     (administrator,) = users.list(exact={"username": username})

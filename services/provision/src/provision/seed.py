@@ -26,6 +26,7 @@ from stead import (
     OAuthError,
     OidcClientMetadata,
     Resource,
+    User,
     client_credentials,
 )
 
@@ -171,15 +172,22 @@ def _user(
     password = known.password if known else secrets.token_urlsafe(15)
     user = _first(management.users.list(exact={"username": username}), lambda each: each.username == username)
     if user is None:
-        user_id = management.users.create(username=username, password=password, name=name).id
-    else:
-        user_id = user.id
-        if known is None or known.id != user_id:
-            management.users.set_password(user_id, password)
+        user = management.users.create(username=username, password=password, name=name)
+    elif known is None or known.id != user.id:
+        management.users.set_password(user.id, password)
+    _give_address(management, user)
     role_id = _role(management, resource, f"Demo {username}", scopes)
-    if role_id not in {role.id for role in management.users.roles(user_id)}:
-        management.users.assign_roles(user_id, [role_id])
-    return DemoUser(id=user_id, username=username, password=password, scopes=list(scopes))
+    if role_id not in {role.id for role in management.users.roles(user.id)}:
+        management.users.assign_roles(user.id, [role_id])
+    return DemoUser(id=user.id, username=username, password=password, scopes=list(scopes))
+
+
+def _give_address(management: ManagementClient, user: User) -> None:
+    """Give a user of the demo an e-mail address, which links are mailed to, unless another user has that one."""
+    if user.primary_email is None:
+        address = f"{user.username}@example.com"
+        if _first(management.users.list(exact={"primaryEmail": address}), lambda _: True) is None:
+            management.users.update(user.id, primary_email=address, is_email_verified=True)
 
 
 def _administrator(management: ManagementClient, management_api: str, known: Administrator | None) -> Administrator:
@@ -188,16 +196,19 @@ def _administrator(management: ManagementClient, management_api: str, known: Adm
     Another user of this name, without the role, is left alone.
     """
     role_id = _role_granting(management, management_api, ADMINISTRATOR.name, SCOPE_ALL)
-    holders = {user.username: user.id for user in management.roles.users(role_id)}
+    holders = {user.username: user for user in management.roles.users(role_id)}
     if known is not None and known.username in holders:
+        _give_address(management, holders[known.username])
         return known
     username, password = _ADMINISTRATOR, secrets.token_urlsafe(15)
     if username in holders:
-        management.users.set_password(holders[username], password)
+        management.users.set_password(holders[username].id, password)
+        _give_address(management, holders[username])
         return Administrator(username=username, password=password)
     if _first(management.users.list(exact={"username": username}), lambda _: True):
         username = f"{username}_{secrets.token_hex(2)}"
     user = management.users.create(username=username, password=password, name="Administrator")
+    _give_address(management, user)
     management.users.assign_roles(user.id, [role_id])
     return Administrator(username=username, password=password)
 
