@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -134,6 +136,65 @@ def answers_in_express(http: httpx.Client, tokens: DemoTokens) -> dict[str, tupl
         "another organization": http.get("/organizations/other/orders", headers=tokens.within),
     }
     return {kind: (answer.status_code, answer.headers.get("WWW-Authenticate")) for kind, answer in refused.items()}
+
+
+MFA = "urn:service:acr:mfa"
+
+
+def test_step_up_in_fastapi(world: World, tokens: DemoTokens, fastapi: Path, tmp_path: Path) -> None:
+    write_code("step-up.md", tmp_path)
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "payouts_api:app", "--port", str(port), "--no-access-log"]
+    environment = {"BASE_URL": world.stack.base_url, "AUDIENCE": tokens.audience, "PYTHONPATH": str(fastapi)}
+    with serving(command, port, tmp_path, **environment) as address:
+        assert_only_a_recent_second_factor_pays(address, world, tokens)
+        refunds = [
+            httpx.post(f"{address}/refunds", headers=signed_in(world, tokens, **claims)).status_code
+            for claims in ({"acr": MFA}, acted(tokens, acr=MFA), acted(tokens, acr="urn:service:acr:password"))
+        ]
+    assert refunds == [200, 200, 401]
+
+
+def test_step_up_in_express(world: World, tokens: DemoTokens, npm_packages: Path) -> None:
+    for guide in ("express.md", "step-up.md"):
+        write_code(guide, npm_packages)
+    verifier_port, port = free_port(), free_port()
+    command = [sys.executable, "-m", "verifier", "--issuer", world.stack.issuer, "--audience", tokens.audience]
+    with (
+        serving([*command, "--port", str(verifier_port)], verifier_port) as verifier,
+        serving([NODE, npm_packages / "payouts.mjs"], port, VERIFIER=verifier, PORT=str(port)) as address,
+    ):
+        assert_only_a_recent_second_factor_pays(address, world, tokens)
+
+
+def signed_in(world: World, tokens: DemoTokens, **claims: Any) -> dict[str, str]:
+    """Return the headers of a request by the customer, who signed in just now."""
+    claims = {"auth_time": int(time.time()), "client_id": world.traditional.id, "scope": "write:orders", **claims}
+    return {"Authorization": f"Bearer {world.forger.access_token(sub=tokens.customer, aud=tokens.audience, **claims)}"}
+
+
+def acted(tokens: DemoTokens, **actor: Any) -> dict[str, Any]:
+    """Return the claims of an exchanged token whose actor signed in just now."""
+    actor = {"auth_time": int(time.time()), **actor}
+    gty = "urn:ietf:params:oauth:grant-type:token-exchange"
+    return {"act": {"sub": tokens.agent}, "gty": gty, "auth_time": None, "actor_authentication": actor}
+
+
+def assert_only_a_recent_second_factor_pays(address: str, world: World, tokens: DemoTokens) -> None:
+    for acr in (MFA, "phr"):
+        paid = httpx.post(f"{address}/payouts", headers=signed_in(world, tokens, acr=acr))
+        assert (paid.status_code, paid.json()) == (200, {"paidTo": tokens.customer})
+    for claims in (
+        {},
+        {"acr": "urn:service:acr:password"},
+        {"acr": MFA, "auth_time": int(time.time()) - 700},
+        acted(tokens, acr=MFA),
+    ):
+        refused = httpx.post(f"{address}/payouts", headers=signed_in(world, tokens, **claims))
+        challenge = f'Bearer error="insufficient_user_authentication", acr_values="{MFA}", max_age="600"'
+        assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, challenge)
+    narrow = httpx.post(f"{address}/payouts", headers=signed_in(world, tokens, scope="read:orders"))
+    assert narrow.status_code == 403
 
 
 TOLD = {

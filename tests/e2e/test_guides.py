@@ -10,17 +10,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2 as httpx
 import jwt
 import pytest
 from nats.aio.client import DEFAULT_MAX_RECONNECT_ATTEMPTS
 
+from stead import IdentityClient, StepUpRequired
+from tests.support.at_a_browser import Person
+from tests.support.authorizing import REDIRECT_URI
 from tests.support.guides import DemoTokens, called, code_of, replaced, settings, write_code
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.world import World
+from tests.unit.sdk.http_server import Answer, HttpServer
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def directory(world: World, tokens: DemoTokens, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("AUDIENCE", tokens.audience)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    for module in ("orders_api", "access_tokens"):
+    for module in ("orders_api", "access_tokens", "pay", "act"):
         sys.modules.pop(module, None)
 
 
@@ -122,6 +127,33 @@ def test_an_invitation_with_curl(world: World, run_directory: Path, tmp_path: Pa
     assert (invitation.invitee, invitation.status) == ("ada@example.com", "Pending")
     assert invitation.message_sent_at is not None
     assert [role.name for role in invitation.organization_roles] == [f"reader of {invitation.organization_id}"]
+
+
+def test_step_up_in_an_application(
+    world: World,
+    person: Person,
+    client_id: str,
+    directory: Path,
+    tokens: DemoTokens,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_code("step-up.md", directory)
+    challenge = StepUpRequired(max_age_s=600).challenge
+    answers = [Answer(401, b"{}", {"WWW-Authenticate": challenge}), Answer(200, b"{}")]
+    with (
+        HttpServer(lambda _: answers.pop(0)) as api,
+        IdentityClient(world.stack.base_url, client_id, scopes=["write:orders"], resources=[tokens.audience]) as client,
+    ):
+        monkeypatch.setenv("API", api.url)
+        monkeypatch.setenv("CALLBACK", REDIRECT_URI)
+        pay = importlib.import_module("pay").pay
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        to_sign_in = pay(client)
+        assert dict(parse_qsl(urlsplit(to_sign_in).query))["max_age"] == "600"
+        client.handle_callback(person.go(to_sign_in))
+        assert pay(client) == "/paid"
+        sent = [request.headers["authorization"] for request in api.received]
+    assert len(set(sent)) == 2
 
 
 @pytest.mark.heavy
