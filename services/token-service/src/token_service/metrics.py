@@ -21,6 +21,8 @@ _AGES_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60, 300)
 _SIGN_IN_OUTCOMES: Final = (
     "succeeded",
     "wrong-password",
+    "wrong-passkey",
+    "wrong-code",
     "throttled-account",
     "throttled-address",
     "not-allowed",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from identity_common.relying_party import rp_id_problem
 from identity_common.settings import ApiSettings, Secret
 
 
@@ -27,6 +28,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many users may share;
             likewise of mails with links that are requested from there.
+        webauthn_rp_id: Domain that passkeys belong to, if not the host of ``base_url``; as for management-service.
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one IPv4 address or IPv6 /64
             that wait for a sign-in or a consent; one counts once for every 6 KiB begun. At least 11, the count of the
             largest request.
@@ -58,6 +60,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     database_connections: int = 10
     password_window_s: int = 900
     password_attempts_per_address: int = 100
+    webauthn_rp_id: str = ""
     pending_requests_per_address: int = 1000
     client_failures_per_address: int = 1000
     client_failures_per_client: int = 100
@@ -79,6 +82,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
         found += cls.wrong_keys(values, "key_encryption_keys") + cls.wrong_keys(values, "environment_variable_keys")
+        if problem := rp_id_problem(values.get("base_url", ""), values.get("webauthn_rp_id", "")):
+            found.append(f"WEBAUTHN_RP_ID: {problem}")
         if not 1 <= values.get("claims_time_ms", 1) <= 1000:
             found.append("CLAIMS_TIME_MS: must be between 1 and 1000")
         if not 2 <= values.get("claims_result_bytes", 2) <= 65_536:

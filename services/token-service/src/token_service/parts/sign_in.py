@@ -1,16 +1,24 @@
 """The sign-in and sign-out pages."""
 
+from urllib.parse import urlsplit
+
 from litestar.handlers import HTTPRouteHandler
 
+from identity_common.relying_party import relying_party
 from identity_common.sealing import SealingKeys
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.account_links import AccountLinkRequests
+from identity_common.wire.factors import FactorRequests
 from token_service.parts.shared import Shared
 from token_service.settings import Settings
 from token_service.sign_in.account_links import AccountLinks
 from token_service.sign_in.arrived_sign_outs import ArrivedSignOuts
 from token_service.sign_in.attempts import Attempts
+from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.devices import Devices
+from token_service.sign_in.factor_checks import FactorChecks
+from token_service.sign_in.factor_pages import FactorPages
+from token_service.sign_in.factors import Factors
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.invitation import InvitationPages
 from token_service.sign_in.link_pages import LinkPages
@@ -20,6 +28,7 @@ from token_service.sign_in.pending_pages import PendingPages
 from token_service.sign_in.recovery import RecoveryPages
 from token_service.sign_in.registration import RegistrationPages
 from token_service.sign_in.routes import AuthorizationPages
+from token_service.sign_in.set_up_pages import SetUpPages
 from token_service.sign_in.sign_ins import SignIns
 from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.verification import VerificationPages
@@ -91,8 +100,23 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         issuer=settings.issuer,
         trusted_proxies=settings.trusted_proxies,
     )
+    factor_requests = FactorRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
+    factors = Factors(shared.connections.bus, factor_requests)
+    party = relying_party(settings.base_url, settings.webauthn_rp_id)
+    challenges = Challenges(pending, rp_id=party.id if party else None)
+    checks = FactorChecks(factors, challenges, attempts, devices)
     authorization = AuthorizationPages(
-        flow, pages, sign_ins, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
+        flow,
+        pages,
+        sign_ins,
+        checks,
+        challenges,
+        base_url=settings.base_url,
+        trusted_proxies=settings.trusted_proxies,
+    )
+    factor_pages = FactorPages(pages, factors, checks, challenges, sign_ins)
+    set_up_pages = SetUpPages(
+        pages, factors, challenges, sign_ins, requested_links, rp_name=urlsplit(settings.base_url).netloc
     )
     end_session = EndSession(
         flow,
@@ -108,4 +132,5 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     registration = RegistrationPages(link_pages, requested_links, flow, sign_ins)
     invitations = InvitationPages(link_pages, flow)
     of_links = [*recovery.routes(), *verification.routes(), *registration.routes(), *invitations.routes()]
-    return [*authorization.routes(), *end_session.routes(), *of_links]
+    of_factors = [*factor_pages.routes(), *set_up_pages.routes()]
+    return [*authorization.routes(), *of_factors, *end_session.routes(), *of_links]

@@ -23,6 +23,12 @@ ARRIVED_TTL_S: Final = 60
 COUNTED_BYTES: Final = 6 * 1024
 _ANY_BROWSER: Final = ""
 
+# KEYS: the request, its challenge, which is not counted by itself and must not outlive what is.
+_TAKE: Final = """
+redis.call('DEL', KEYS[2])
+return redis.call('DEL', KEYS[1])
+"""
+
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorization.v1"):
     """A request between two pages.
@@ -160,10 +166,31 @@ class PendingAuthorizations:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        return bool(await self._commands.execute("DEL", self._key(pending_id)))
+        keys = (self._key(pending_id), self._challenge_key(pending_id))
+        return bool(await self._commands.execute("EVAL", _TAKE, len(keys), *keys))
+
+    async def keep_challenge(self, pending_id: str, challenge: str) -> None:
+        """Store the challenge that a page of a request has shown last.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._commands.execute("SET", self._challenge_key(pending_id), challenge, "EX", PENDING_TTL_S)
+
+    async def take_challenge(self, pending_id: str) -> str | None:
+        """Return the challenge of a request, and delete it; None if it was taken, or has expired.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        stored = await self._commands.execute("GETDEL", self._challenge_key(pending_id))
+        return stored.decode() if stored else None
 
     async def _replace(self, pending_id: str, pending: Pending) -> None:
         await self._commands.execute("SET", self._key(pending_id), _encode(pending), "XX", "KEEPTTL")
+
+    def _challenge_key(self, pending_id: str) -> str:
+        return f"identity:{self._tenant_id}:passkey-challenge:{_hash(pending_id)}"
 
     def _key(self, pending_id: str) -> str:
         return f"identity:{self._tenant_id}:pending-authorization:{_hash(pending_id)}"

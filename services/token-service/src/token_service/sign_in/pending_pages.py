@@ -4,12 +4,14 @@ A form is accepted from the browser that sent the request, and from our own page
 that the flow's next step needs, or back to the client.
 """
 
-from collections.abc import Awaitable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
-from litestar import Response
+import msgspec
+from litestar import Response, post
 from litestar.datastructures import Cookie
+from litestar.handlers import HTTPRouteHandler
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import NotYetThere, TemporarilyUnavailable
@@ -17,7 +19,9 @@ from identity_common.identifiers import new_secret
 from identity_common.pages.cookies import Cookies
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.events import ApplicationState
+from identity_common.wire.factors import Refused
 from token_service.grants.failures import oauth_error_of
+from token_service.sign_in.attempts import SignInRefused
 from token_service.sign_in.flow import (
     Granted,
     NeedsAccount,
@@ -34,7 +38,7 @@ from token_service.sign_in.flow import (
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.cookies import BROWSER
 from token_service.sign_in.pages.languages import LANGUAGES
-from token_service.sign_in.pages.problems import AnyRequest, Expired
+from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
 from token_service.sign_in.redirect_uris import with_parameters
 from token_service.sign_in.request import AuthorizationRequest, BadRequest, Parameters, Refusal
@@ -55,7 +59,27 @@ _PATHS: Final[dict[type[NextStep], str]] = {
     NeedsConsent: CONSENT,
 }
 
+_MINUTE_S: Final = 60
+
 Answer = Response[str] | Response[None]
+
+S = TypeVar("S", bound=NextStep)
+
+
+class PageForm(msgspec.Struct, frozen=True):
+    """What the forms of a page have in common.
+
+    Attributes:
+        request_id: Of the pending request.
+        csrf_token: Of the pending request.
+        cancel_action: Where a form is sent that cancels the request.
+        switch_action: Where a form is sent that asks for another user; None if the request accepts one only.
+    """
+
+    request_id: str
+    csrf_token: str
+    cancel_action: str
+    switch_action: str | None
 
 
 class PendingPages:
@@ -93,6 +117,16 @@ class PendingPages:
     def browser(self, request: AnyRequest) -> Browser:
         """Return the browser of a request."""
         return Browser(request, self.cookies, trusted_proxies=self._trusted_proxies)
+
+    def form_route(self, path: str, handle: Callable[[Browser, Parameters], Awaitable[Answer]]) -> HTTPRouteHandler:
+        """Return the route that handles a form of our pages."""
+
+        @post(path, include_in_schema=False, exception_handlers=PROBLEMS)
+        async def posted(request: AnyRequest) -> Answer:
+            browser = self.browser(request)
+            return await handle(browser, await browser.form())
+
+        return posted
 
     async def find(self, browser: Browser, pending_id: str | None) -> Pending:
         """Return a pending request of this browser.
@@ -165,7 +199,8 @@ class PendingPages:
         pending_id = await self.pending.keep(
             request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsMore | NeedsConsent)
         )
-        return redirect(self._address(step, pending_id, request.client_id, language), cookies=cookies)
+        address = self._address(_PATHS[type(step)], pending_id, request.client_id, language)
+        return redirect(address, cookies=cookies)
 
     async def resume(
         self,
@@ -181,6 +216,28 @@ class PendingPages:
             step = await self._flow.resume(pending, who)
         except Refusal as refusal:
             return await self.refuse_pending(browser, pending_id, pending, refusal, cookies=cookies)
+        return await self._lead(browser, pending_id, pending, step, cookies=cookies)
+
+    async def needed(
+        self, browser: Browser, pending_id: str, pending: Pending, kinds: tuple[type[S], ...]
+    ) -> S | Answer:
+        """Return the step that a request needs, if it is of these kinds; else the response that leads there."""
+        who = await self._flow.signed_in(browser.session_cookie)
+        try:
+            step = await self._flow.resume(pending, who)
+        except Refusal as refusal:
+            return await self.refuse_pending(browser, pending_id, pending, refusal)
+        return step if isinstance(step, kinds) else await self._lead(browser, pending_id, pending, step)
+
+    async def _lead(
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        step: NextStep,
+        *,
+        cookies: list[Cookie] | None = None,
+    ) -> Answer:
         if isinstance(step, Granted):
             return await self.finish(browser, pending_id, pending, step, cookies=cookies)
         if isinstance(step, NeedsMore | NeedsConsent):
@@ -245,22 +302,51 @@ class PendingPages:
 
     def next(self, browser: Browser, step: NextStep, pending_id: str) -> str:
         """Return the address of the page that follows one of our pages."""
+        return self.address(browser, _PATHS[type(step)], pending_id)
+
+    def address(self, browser: Browser, path: str, pending_id: str, **more: str) -> str:
+        """Return the address of a page that the browser may open from one of ours."""
         query = browser.query()
-        return self._address(step, pending_id, query.get("client_id"), LANGUAGES.requested(query.get("ui_locales")))
+        language = LANGUAGES.requested(query.get("ui_locales"))
+        return self._address(path, pending_id, query.get("client_id"), language, **more)
 
     def form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:
         """Return the address that a form of a page is sent to."""
         language = LANGUAGES.requested(browser.query().get("ui_locales"))
         return f"{path}?{query_of(client_id=application.id, ui_locales=language)}"
 
+    def form_of(self, browser: Browser, pending_id: str, pending: Pending, application: ApplicationState) -> PageForm:
+        """Return what the forms of a page have in common."""
+        may_switch = pending.request.hinted_user_id is None
+        return PageForm(
+            request_id=pending_id,
+            csrf_token=pending.csrf_token,
+            cancel_action=self.form_action(browser, CANCEL, application),
+            switch_action=self.form_action(browser, SWITCH, application) if may_switch else None,
+        )
+
     def _grant(self, request: AuthorizationRequest, granted: Granted, *, cookies: list[Cookie] | None = None) -> Answer:
         parameters = {"code": granted.code} | _state(request.state) | {"iss": self._issuer}
         return redirect(with_parameters(request.redirect_uri, parameters), cookies=cookies or [])
 
-    def _address(self, step: NextStep, pending_id: str, client_id: str | None, language: str | None) -> str:
+    def _address(self, path: str, pending_id: str, client_id: str | None, language: str | None, **more: str) -> str:
         """Return the address of a page, with what the page needs even if the request is gone."""
-        path = _PATHS[type(step)]
-        return f"{self._base_url}{path}?{query_of(request=pending_id, client_id=client_id, ui_locales=language)}"
+        query = query_of(request=pending_id, client_id=client_id, ui_locales=language, **more)
+        return f"{self._base_url}{path}?{query}"
+
+
+def stated(refused: SignInRefused | Refused | None) -> dict[str, Any]:
+    """Return what a page says about a refusal, and the status and headers of the response."""
+    problem: str | None = None
+    status, wait_s = 200, None
+    if isinstance(refused, SignInRefused):
+        problem, status, wait_s = refused.problem, refused.status, refused.retry_after_s
+    elif refused is not None:
+        problem = refused.reason
+        if problem == "throttled":
+            status, wait_s = 429, max(refused.retry_after_s, 1)
+    headers = None if wait_s is None else {"Retry-After": str(wait_s)}
+    return {"problem": problem, "status": status, "headers": headers, "wait_minutes": -(-(wait_s or 0) // _MINUTE_S)}
 
 
 def query_of(**parameters: str | None) -> str:

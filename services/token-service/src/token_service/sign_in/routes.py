@@ -13,7 +13,9 @@ from identity_common.clock import Clock, now_ms
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.attempts import SignInRefused
+from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.client_address import ProxyWatch
+from token_service.sign_in.factor_checks import FactorChecks
 from token_service.sign_in.flow import (
     Granted,
     NeedsAccount,
@@ -40,6 +42,7 @@ from token_service.sign_in.pending_pages import (
     Answer,
     PendingPages,
     query_of,
+    stated,
 )
 from token_service.sign_in.recovery import FORGOTTEN
 from token_service.sign_in.redirect_uris import destination
@@ -51,13 +54,13 @@ from token_service.sign_in.request import (
     Refusal,
     state_of,
 )
-from token_service.sign_in.sign_ins import SignIns
+from token_service.sign_in.sign_ins import Begun, SignIns
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"
+_PASSKEY: Final = f"{SIGN_IN}/passkey"
 _SELECTIONS: Final = {"select-all": True, "select-none": False}
 """Form values that change the list of organizations; the page is shown again."""
-_MINUTE_S: Final = 60
 
 
 class AuthorizationPages:
@@ -67,6 +70,8 @@ class AuthorizationPages:
         flow: Decides the next step.
         pages: What the pages of a pending request have in common.
         sign_ins: Signs users in.
+        checks: Checks passkeys.
+        challenges: For passkeys.
         base_url: The base of links.
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
@@ -76,6 +81,8 @@ class AuthorizationPages:
         flow: SignInFlow,
         pages: PendingPages,
         sign_ins: SignIns,
+        checks: FactorChecks,
+        challenges: Challenges,
         *,
         base_url: str,
         trusted_proxies: int,
@@ -84,6 +91,8 @@ class AuthorizationPages:
         self._flow = flow
         self._pages = pages
         self._sign_ins = sign_ins
+        self._checks = checks
+        self._challenges = challenges
         self._base_url = base_url
         self._proxies = ProxyWatch(trusted_proxies=trusted_proxies)
         self._clock = clock
@@ -111,33 +120,16 @@ class AuthorizationPages:
             browser = self._pages.browser(request)
             return await self._show(browser, browser.query().get("request") or "")
 
-        @post(SIGN_IN, include_in_schema=False, exception_handlers=PROBLEMS)
-        async def sign_in(request: AnyRequest) -> Answer:
-            browser = self._pages.browser(request)
-            return await self._sign_in(browser, await browser.form())
-
-        @post(CANCEL, include_in_schema=False, exception_handlers=PROBLEMS)
-        async def cancel(request: AnyRequest) -> Answer:
-            browser = self._pages.browser(request)
-            return await self._pages.deny(browser, await browser.form())
-
-        @post(ACCOUNT, include_in_schema=False, exception_handlers=PROBLEMS)
-        async def select_account(request: AnyRequest) -> Answer:
-            browser = self._pages.browser(request)
-            return await self._select_account(browser, await browser.form())
-
-        @post(CONSENT, include_in_schema=False, exception_handlers=PROBLEMS)
-        async def consent(request: AnyRequest) -> Answer:
-            browser = self._pages.browser(request)
-            return await self._consent(browser, await browser.form())
-
-        @post(SWITCH, include_in_schema=False, exception_handlers=PROBLEMS)
-        async def switch(request: AnyRequest) -> Answer:
-            browser = self._pages.browser(request)
-            return await self._switch(browser, await browser.form())
-
-        endpoint = [authorize, authorize_by_form, authorize_arrived]
-        return [*endpoint, show, sign_in, cancel, select_account, consent, switch, *asset_routes()]
+        forms = {
+            SIGN_IN: self._sign_in,
+            _PASSKEY: self._sign_in_by_passkey,
+            CANCEL: self._pages.deny,
+            ACCOUNT: self._select_account,
+            CONSENT: self._consent,
+            SWITCH: self._switch,
+        }
+        answering = [self._pages.form_route(path, handle) for path, handle in forms.items()]
+        return [authorize, authorize_by_form, authorize_arrived, show, *answering, *asset_routes()]
 
     async def _authorize(self, browser: Browser, parameters: Parameters, *, is_form: bool = False) -> Answer:
         """Validate a new request, and take its first step.
@@ -195,7 +187,8 @@ class AuthorizationPages:
         if isinstance(step, NeedsMore):
             return redirect(self._pages.next(browser, step, pending_id))
         if isinstance(step, NeedsSignIn):
-            return self._sign_in_page(browser, pending_id, pending, application, pending.request.login_hint or "")
+            hint = pending.request.login_hint or ""
+            return await self._sign_in_page(browser, pending_id, pending, application, hint)
         if isinstance(step, NeedsAccount):
             return self._account_page(browser, pending_id, pending, application, step.who)
         if isinstance(step, NeedsConsent):
@@ -220,7 +213,35 @@ class AuthorizationPages:
                 is_remembered=is_remembered,
             )
         except SignInRefused as refused:
-            return self._sign_in_page(browser, pending_id, pending, application, identifier, refused)
+            return await self._sign_in_page(browser, pending_id, pending, application, identifier, refused)
+        return await self._begun(browser, pending_id, pending, begun)
+
+    async def _sign_in_by_passkey(self, browser: Browser, form: Parameters) -> Answer:
+        """Sign in with a passkey, which says who the user is, and take the next step."""
+        pending_id, pending = await self._pages.posted(browser, form)
+        application = await self._pages.application(pending)
+        origin, credential = browser.origin, form.get("credential") or ""
+        try:
+            accepted = await self._checks.passkey(
+                pending_id, credential, user_id=None, origin=origin, client_id=application.id
+            )
+            begun = await self._sign_ins.begin(
+                accepted.user_id,
+                tokens_valid_after=accepted.tokens_valid_after,
+                revision=accepted.revision,
+                origin=origin,
+                session_cookie=browser.session_cookie,
+                device_cookie=browser.device_cookie,
+                client_id=application.id,
+                is_remembered=form.get("remember") is not None,
+                method=accepted.method,
+            )
+        except SignInRefused as refused:
+            return await self._sign_in_page(browser, pending_id, pending, application, "", refused)
+        return await self._begun(browser, pending_id, pending, begun)
+
+    async def _begun(self, browser: Browser, pending_id: str, pending: Pending, begun: Begun) -> Answer:
+        """Take the next step after a sign-in."""
         cookies, request, who = of_sign_in(begun, self._pages.cookies), pending.request, begun.who
         if not request.accepts(who.person.user.id):
             await self._pages.take(browser, pending_id, pending)
@@ -294,7 +315,7 @@ class AuthorizationPages:
         shown = await self._flow.pickable(request, who, application)
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
-    def _sign_in_page(
+    async def _sign_in_page(
         self,
         browser: Browser,
         pending_id: str,
@@ -303,24 +324,23 @@ class AuthorizationPages:
         identifier: str,
         refused: SignInRefused | None = None,
     ) -> Answer:
-        retry_after_s = refused.retry_after_s if refused else None
+        passkey = await self._challenges.begin(
+            pending_id, action=self._pages.form_action(browser, _PASSKEY, application)
+        )
         return page(
             "sign_in.html",
             browser.language(browser.query()),
             application=application,
-            status=refused.status if refused else 200,
             leads_elsewhere=True,
             has_script=True,
-            headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
+            uses_passkeys=passkey is not None,
             action=self._pages.form_action(browser, SIGN_IN, application),
-            cancel_action=self._pages.form_action(browser, CANCEL, application),
+            form=self._pages.form_of(browser, pending_id, pending, application),
+            passkey=passkey,
             forgotten=self._without_account(FORGOTTEN, browser, pending_id),
             register=self._without_account(REGISTER, browser, pending_id) if self._flow.offers_registration else None,
-            request_id=pending_id,
-            csrf_token=pending.csrf_token,
             identifier=identifier,
-            problem=refused.problem if refused else None,
-            wait_minutes=-(-(retry_after_s or 0) // _MINUTE_S),
+            **stated(refused),
         )
 
     def _account_page(

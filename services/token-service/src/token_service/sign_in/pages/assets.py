@@ -1,4 +1,4 @@
-"""Assets of the pages: a stylesheet, an icon, a script for progressive enhancement, and an application's colour."""
+"""Assets of the pages: a stylesheet, an icon, scripts, and an application's colour."""
 
 import re
 from pathlib import Path
@@ -18,6 +18,7 @@ _ACCENT: Final = "/sign-in/accent/"
 STYLE: Final = Asset("/sign-in/style.css", "text/css", DESIGN + (_HERE / "style.css").read_bytes())
 ICON: Final = icon("/sign-in/icon.svg")
 SCRIPT: Final = Asset("/sign-in/script.js", "text/javascript", (_HERE / "script.js").read_bytes())
+PASSKEY_SCRIPT: Final = Asset("/sign-in/passkey.js", "text/javascript", (_HERE / "passkey.js").read_bytes())
 
 
 def accent_address(color: str) -> str:
@@ -34,4 +35,4 @@ def asset_routes() -> list[HTTPRouteHandler]:
             raise NotFoundException
         return Response(accent_style(f"#{color}").encode(), media_type="text/css", headers=HEADERS)
 
-    return [asset_route(STYLE), asset_route(ICON), asset_route(SCRIPT), accent]
+    return [asset_route(STYLE), asset_route(ICON), asset_route(SCRIPT), asset_route(PASSKEY_SCRIPT), accent]

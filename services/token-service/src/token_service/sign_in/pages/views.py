@@ -11,7 +11,7 @@ from litestar import MediaType, Response
 from identity_common.pages.headers import page_headers
 from identity_common.pages.rendering import environments
 from identity_common.wire.events import ApplicationState
-from token_service.sign_in.pages.assets import ICON, SCRIPT, STYLE, accent_address
+from token_service.sign_in.pages.assets import ICON, PASSKEY_SCRIPT, SCRIPT, STYLE, accent_address
 from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.redirect_uris import home_of
 
@@ -65,6 +65,7 @@ def page(
     status: int = 200,
     leads_elsewhere: bool = False,
     has_script: bool = False,
+    uses_passkeys: bool = False,
     headers: dict[str, str] | None = None,
     **values: Any,
 ) -> Response[str]:
@@ -76,13 +77,15 @@ def page(
         application: The application that the page is about, if any; the page shows its name, logo and colour.
         status: HTTP status.
         leads_elsewhere: Whether the answer to a form of the page redirects to the application.
-        has_script: Whether the page loads the script.
+        has_script: Whether the page loads the script for comfort.
+        uses_passkeys: Whether it loads the script for passkeys.
         headers: Additional ones.
         values: For the template.
     """
     logo = application.logo_uri if application else None
     color = application.primary_color if application else None
-    nonce = secrets.token_urlsafe(16) if has_script else None
+    scripts = [*([SCRIPT] if has_script else []), *([PASSKEY_SCRIPT] if uses_passkeys else [])]
+    nonce = secrets.token_urlsafe(16) if scripts else None
     html = (
         _ENVIRONMENTS[language]
         .get_template(template)
@@ -91,7 +94,7 @@ def page(
             home=home_of(application) if application else None,
             logo=logo,
             accent=accent_address(color) if color else None,
-            script=SCRIPT.address if nonce else None,
+            scripts=[script.address for script in scripts],
             nonce=nonce,
             **values,
         )
