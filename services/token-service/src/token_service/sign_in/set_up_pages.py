@@ -385,7 +385,7 @@ class SetUpPages:
         return armed if isinstance(armed, ArmedFactors) else ArmedFactors()
 
     def _enrolment(self, visit: Visit, armed: ArmedFactors, path: str) -> Enrolment | None:
-        if not armed.needs_code:
+        if armed.passkeys or armed.has_authenticator or not armed.needs_code:
             return None
         sent = visit.browser.query().get("sent") or ""
         minutes = int(sent) if _MINUTES.fullmatch(sent) else 0
