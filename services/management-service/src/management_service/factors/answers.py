@@ -97,7 +97,7 @@ class FactorAnswers:
             case BeginPasskey():
                 return await self._passkeys.begin(question)
             case AddPasskey():
-                return Refused(reason="off")
+                return await self._passkeys.add(question)
             case BeginAuthenticator():
                 return await self._authenticators.begin(question)
             case AddAuthenticator():

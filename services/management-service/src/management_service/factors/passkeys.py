@@ -7,13 +7,24 @@ from msgspec import structs
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes
+from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.factors import BeginPasskey, FactorAccepted, PasskeyBegun, VerifyPasskey
+from identity_common.wire.factors import (
+    AddPasskey,
+    BeginPasskey,
+    FactorAccepted,
+    FactorAdded,
+    PasskeyBegun,
+    VerifyPasskey,
+)
 from management_service.factors import store
-from management_service.factors.ceremonies import Assertion, Ceremonies
-from management_service.factors.rules import FactorRefusedError, has_gone_back
-from management_service.factors.store import OwnedPasskey
+from management_service.factors.ceremonies import Assertion, Ceremonies, NewCredential
+from management_service.factors.changes import FactorChanges
+from management_service.factors.enrolments import Enrolments
+from management_service.factors.rules import MAX_PASSKEYS, FactorRefusedError, has_gone_back, passkey_name
+from management_service.factors.store import OwnedPasskey, Passkey
 from management_service.users.store import find_user
 from management_service.visitors import audit_visitor
 
@@ -24,13 +35,23 @@ AGGREGATE: Final = "passkey"
 
 
 class Passkeys:
-    """The passkeys of one tenant. All methods but those of an own account raise ``FactorRefusedError``."""
+    """The passkeys of one tenant. Its methods raise ``FactorRefusedError``."""
 
     def __init__(
-        self, reader: AsyncEngine, changes: Changes, ceremonies: Ceremonies, *, tenant_id: str, clock: Clock = now_ms
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        factor_changes: FactorChanges,
+        enrolments: Enrolments,
+        ceremonies: Ceremonies,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
         self._changes = changes
+        self._factor_changes = factor_changes
+        self._enrolments = enrolments
         self._ceremonies = ceremonies
         self._tenant_id = tenant_id
         self._clock = clock
@@ -98,6 +119,39 @@ class Passkeys:
             display_name=user.name or name,
             existing=tuple(_base64url(each.credential_id) for each in existing),
         )
+
+    async def add(self, question: AddPasskey) -> FactorAdded:
+        """Store a passkey that was created with the challenge; its key comes from the ceremony alone.
+
+        Refused besides what ``FactorChanges.admit`` refuses: ``too-many``; ``not-accepted``: the passkey is known.
+        """
+        made = self._ceremonies.created(question.credential, question.challenge)
+        await self._enrolments.count_attempt(question)
+        audit_visitor("AddPasskey", question.user_id, question.visitor)
+        added = await self._add(question, made)
+        _log.info("passkey.added", user_id=question.user_id, address=question.visitor.address)
+        return added
+
+    @retry_on_conflict
+    async def _add(self, question: AddPasskey, made: NewCredential) -> FactorAdded:
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            user = await self._factor_changes.admit(transaction, question)
+            if await store.count_passkeys(connection, self._tenant_id, user.id) >= MAX_PASSKEYS:
+                raise FactorRefusedError("too-many")
+            passkey = Passkey(
+                **structs.asdict(made),
+                tenant_id=self._tenant_id,
+                id=new_id(),
+                user_id=user.id,
+                name=passkey_name(question.name, made.aaguid),
+                created_at=self._clock(),
+            )
+            await store.user_handle(connection, self._tenant_id, user.id)
+            if not await store.insert_passkey(connection, passkey):
+                raise FactorRefusedError("not-accepted")
+            codes = await self._factor_changes.added(transaction, user, "passkey", question)
+        return FactorAdded(method="passkey", revision=transaction.revision, recovery_codes=codes)
 
     async def credential_ids(self, user_id: str) -> tuple[str, ...]:
         """Return the credential ids of a user's passkeys, base64url, oldest first; none where passkeys are off."""

@@ -1,15 +1,14 @@
-"""Passkeys in PostgreSQL, and which factors a user has."""
+"""Passkeys in PostgreSQL, and the handles by which authenticators know users."""
 
 import secrets
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, bindparam, column, delete, exists, func, select, table, update
+from sqlalchemy import bindparam, column, delete, func, select, table, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.authentication import FactorKind
 from management_service.schema import passkeys, user_handles, users
 
 _HANDLE_BYTES: Final = 32
@@ -96,16 +95,6 @@ _FIND_HANDLE: Final = select(user_handles.c.handle).where(
     user_handles.c.tenant_id == bindparam("tenant"), user_handles.c.user_id == bindparam("user")
 )
 _PUT_HANDLE: Final = insert(user_handles).on_conflict_do_nothing()
-
-_ARMED: Final[dict[FactorKind, ColumnElement[bool]]] = {"passkey": exists().where(*_OF_USER)}
-"""Whether a user has a factor, by its kind."""
-_SECOND_FACTORS: Final = select(*(_ARMED[kind].label(kind) for kind in sorted(_ARMED)))
-
-
-async def find_second_factors(connection: AsyncConnection, tenant_id: str, user_id: str) -> list[FactorKind]:
-    """Return the kinds of the second factors that a user has, sorted."""
-    row = (await connection.execute(_SECOND_FACTORS, {"tenant": tenant_id, "user": user_id})).mappings().one()
-    return [kind for kind in sorted(_ARMED) if row[kind]]
 
 
 async def find_passkeys(connection: AsyncConnection, tenant_id: str, user_id: str) -> list[Passkey]:

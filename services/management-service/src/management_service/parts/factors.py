@@ -47,12 +47,12 @@ class Factors:
     ) -> None:
         tenant_id, reader = settings.tenant_id, connections.reader
         self.ceremonies = _ceremonies(settings)
-        self.passkeys = Passkeys(reader, changes, self.ceremonies, tenant_id=tenant_id)
         requests = FactorRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
         self.enrolments = Enrolments(
             reader, changes, mail, limit, is_mail_sent=settings.sends_mail, tenant_id=tenant_id
         )
         self.changes = FactorChanges(users, self.enrolments, mail, tenant_id=tenant_id)
+        self.passkeys = Passkeys(reader, changes, self.changes, self.enrolments, self.ceremonies, tenant_id=tenant_id)
         self.authenticators = Authenticators(
             reader,
             changes,
