@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64decode
 from typing import Any
 
 import pyotp
@@ -12,14 +13,19 @@ from identity_common.authentication import Authentication, FactorMethod, UsedFac
 from identity_common.sealing import SealingKeys
 from identity_common.wire.factors import (
     AddAuthenticator,
+    AddPasskey,
     Answer,
     AuthenticatorBegun,
     BeginAuthenticator,
+    BeginPasskey,
     FactorAdded,
     FactorRequests,
+    PasskeyBegun,
     Question,
     VerifyCode,
+    VerifyPasskey,
 )
+from tests.support.authenticator import Authenticator, new_challenge
 from tests.support.mailed_links import Pages, mails_of
 from tests.support.management_api import Management
 
@@ -85,6 +91,48 @@ class FactorPages:
 
     async def verify(self, user: dict[str, Any], code: str, **members: Any) -> Answer:
         return await self.ask(VerifyCode(user_id=user["id"], code=code, **members))
+
+    def new_passkey(self, **members: Any) -> Authenticator:
+        """Return an authenticator for the pages of this tenant."""
+        return Authenticator(origin=self.management.settings.base_url, **members)
+
+    async def add_passkey(
+        self,
+        user: dict[str, Any],
+        authenticator: Authenticator,
+        *,
+        first: bool = False,
+        sign_in: Authentication | None = None,
+        name: str = "",
+    ) -> Answer:
+        """Create a passkey; the first one with the leave that a mailed link gives."""
+        if first:
+            await self.open_enrolment(user)
+        begun = await self.ask(BeginPasskey(user_id=user["id"]))
+        assert isinstance(begun, PasskeyBegun)
+        challenge = new_challenge()
+        handle = urlsafe_b64decode(begun.user_handle + "=")
+        return await self.ask(
+            AddPasskey(
+                user_id=user["id"],
+                challenge=challenge,
+                credential=authenticator.create(challenge, user_handle=handle),
+                signed_in=sign_in or signed_in("password" if first else "passkey"),
+                name=name,
+            )
+        )
+
+    async def passkey_owner(self, **authenticator: Any) -> tuple[dict[str, Any], Authenticator]:
+        """Create a user with a passkey."""
+        user, made = await self.user(), self.new_passkey(**authenticator)
+        assert isinstance(await self.add_passkey(user, made, first=True), FactorAdded)
+        return user, made
+
+    async def use_passkey(self, authenticator: Authenticator, *, user_id: str | None = None, **changed: Any) -> Answer:
+        """Answer a new challenge, changed in some way."""
+        challenge = new_challenge()
+        credential = authenticator.get(challenge, **changed)
+        return await self.ask(VerifyPasskey(challenge=challenge, credential=credential, user_id=user_id))
 
 
 class AuthenticatorApp:
