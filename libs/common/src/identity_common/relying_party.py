@@ -13,7 +13,7 @@ class RelyingParty(msgspec.Struct, frozen=True):
     """Where passkeys are made and used.
 
     Attributes:
-        id: RP id: a domain (WebAuthn Level 3 section 5.1.2).
+        id: RP id: a domain (WebAuthn Level 3 section 4).
         origin: As browsers write it: ``https://id.example.com``.
         is_host: Whether the id is the host of the pages, which a browser assumes by itself.
     """

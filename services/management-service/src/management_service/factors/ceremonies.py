@@ -13,7 +13,7 @@ from management_service.factors.rules import FactorRefusedError
 T = TypeVar("T")
 
 _MAX_CHARACTERS: Final = 16_384
-_MAX_CREDENTIAL_ID: Final = 1023  # WebAuthn Level 3 section 7.1 step 25
+_MAX_CREDENTIAL_ID: Final = 1023  # WebAuthn Level 3 section 7.1
 _MAX_PUBLIC_KEY: Final = 2048
 _FORMATS: Final = ("none", "packed")  # with ``none`` wanted, browsers keep a self attestation, which is packed
 

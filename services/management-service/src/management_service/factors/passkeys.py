@@ -88,7 +88,7 @@ class Passkeys:
         )
 
     def _require_owner(self, found: OwnedPasskey | None, assertion: Assertion, question: VerifyPasskey) -> OwnedPasskey:
-        """Return the passkey, if the user may sign in with it (WebAuthn Level 3 section 7.2 step 6)."""
+        """Return the passkey, if the user may sign in with it (WebAuthn Level 3 section 7.2)."""
         if found is None or found.is_suspended:
             raise FactorRefusedError("not-accepted")
         is_owner_known = question.user_id is not None or assertion.user_handle is not None
