@@ -1,8 +1,10 @@
 """Requests between services: one replica replies to each, and a failure has a reply of its own."""
 
 import asyncio
+import base64
 import io
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -13,8 +15,18 @@ from nats.errors import NoRespondersError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder, ask
+from identity_common.bus.sealed_responder import sealed_responder
+from identity_common.sealing import SealingKeys
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.memberships import members_subject
+from identity_common.wire.organization_invitations import (
+    Answer,
+    Invited,
+    IsInvited,
+    OrganizationInvitationRequests,
+    Question,
+    Unavailable,
+)
 from provision import ServerAddresses
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import unique
@@ -197,6 +209,51 @@ async def test_a_request_that_must_not_be_answered_has_no_reply(sender: Bus, rec
     assert not unanswered.done()
     unanswered.cancel()
     await responder.stop()
+
+
+async def test_a_sealed_request_has_a_sealed_reply_and_one_that_is_not_readable_has_none(
+    sender: Bus, receiver: Bus, log: io.StringIO
+) -> None:
+    tenant = unique("t")
+    ours, others = (
+        OrganizationInvitationRequests(SealingKeys([base64.b64encode(os.urandom(32)).decode()]), tenant_id=tenant)
+        for _ in range(2)
+    )
+
+    async def answer(question: Question, _: float) -> Answer:
+        if question == IsInvited(email="away"):
+            raise ConnectionError
+        return Invited(is_invited=True)
+
+    responder = sealed_responder(
+        receiver,
+        ours,
+        answer,
+        unavailable=Unavailable(),
+        name="invitations",
+        log=get_logger(__name__),
+        expected=(ConnectionError,),
+        at_once=AT_ONCE,
+    )
+    responder.start()
+
+    async def answered(email: str) -> Answer:
+        sealed = ours.seal_question(IsInvited(email=email))
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                with suppress(NoRespondersError):
+                    return ours.open_answer(await asked(sender, ours.subject, sealed), sealed_question=sealed)
+                await asyncio.sleep(0)
+
+    assert await answered("ada@example.com") == Invited(is_invited=True)
+    unanswered = asyncio.create_task(asked(sender, ours.subject, others.seal_question(IsInvited(email="ada"))))
+    assert await answered("away") == Unavailable()
+    assert await answered("ada@example.com") == Invited(is_invited=True)
+    assert not unanswered.done()
+    unanswered.cancel()
+    await responder.stop()
+    assert [line["level"] for line in lines(log, "invitations.unreadable")] == ["error"]
+    assert [line["error"] for line in lines(log, "invitations.unavailable")] == ["ConnectionError"]
 
 
 async def test_a_stopped_responder_is_not_sent_requests_and_ends_those_in_progress(
