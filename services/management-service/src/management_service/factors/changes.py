@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from identity_common.authentication import FactorKind
 from identity_common.clock import Clock, now_ms
 from identity_common.outbox.changes import Transaction
@@ -64,17 +66,16 @@ class FactorChanges:
         self, transaction: Transaction, user: User, kind: FactorKind, question: AddAuthenticator | AddPasskey
     ) -> tuple[str, ...]:
         """Publish and tell what was set up; return new recovery codes with the first factor."""
-        await self._publish(transaction, user)
-        transaction.record_action(kind, (user.id,), "create")
+        if await self._publish(transaction, user) is user:  # one more of its kind: no event is published
+            transaction.record_action(kind, (user.id,), "create")
         await self._mail.queue(transaction.connection, notices.added(user, kind, context_of(question)))
-        return () if user.second_factors else await self.renew_recovery_codes(transaction, user.id)
+        return () if user.second_factors else await self.make_recovery_codes(transaction.connection, user.id)
 
-    async def renew_recovery_codes(self, transaction: Transaction, user_id: str) -> tuple[str, ...]:
+    async def make_recovery_codes(self, connection: AsyncConnection, user_id: str) -> tuple[str, ...]:
         """Make ten recovery codes in place of the earlier ones, and return them."""
         codes = new_recovery_codes()
         hashes = [code_sha256(user_id, canonical_code(code)) for code in codes]
-        await replace_codes(transaction.connection, self._tenant_id, user_id, hashes, now=self._clock())
-        transaction.record_action("recovery-codes", (user_id,), "create")
+        await replace_codes(connection, self._tenant_id, user_id, hashes, now=self._clock())
         return codes
 
     async def removed(

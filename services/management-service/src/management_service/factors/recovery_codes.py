@@ -55,7 +55,8 @@ class RecoveryCodes:
         audit_visitor("RenewRecoveryCodes", question.user_id, question.visitor)
         async with self._changes.transaction() as transaction:
             user = await self._factor_changes.admit(transaction, question)
-            codes = await self._factor_changes.renew_recovery_codes(transaction, user.id)
+            codes = await self._factor_changes.make_recovery_codes(transaction.connection, user.id)
+            transaction.record_action(_KIND, (user.id,), "create")
         _log.info("recovery-codes.renewed", user_id=user.id)
         return NewCodes(codes=codes)
 
@@ -73,7 +74,7 @@ class RecoveryCodes:
             raise FactorRefusedError("wrong-code")
         audit_visitor("UseRecoveryCode", question.user_id, question.visitor)
         accepted = await self._spend(question, sha256)
-        _log.info("recovery-code.used", user_id=accepted.user_id, left=accepted.recovery_codes)
+        _log.info("recovery-code.used", user_id=accepted.user_id)
         return accepted
 
     @retry_on_conflict
