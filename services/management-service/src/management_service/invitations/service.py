@@ -15,6 +15,7 @@ from identity_common.outbox.changes import Changes
 from identity_common.paging import Page
 from identity_common.stores.database import retry_on_conflict
 from management_service.attainable_scopes import AttainableScopes
+from management_service.factors.enrolments import open_enrolment
 from management_service.invitations import store
 from management_service.invitations.rules import (
     InvitationAcceptance,
@@ -147,6 +148,7 @@ class Invitations:
                 raise _not_valid()
             await store.delete_invitation(transaction.connection, self._tenant_id, user.id)
             await self._users.store_password(transaction, user, password_hash)
+            await open_enrolment(transaction.connection, self._tenant_id, user.id)
 
     async def _may_still_invite(self, connection: AsyncConnection, invitation: StoredInvitation) -> bool:
         """Return whether the author has all that the user holds now: roles may have been given since."""

@@ -13,6 +13,8 @@ from identity_common.access.callers import ADMITTED, Caller
 from identity_common.email_addresses import is_same_mailbox
 from identity_common.failures import Conflict, Refused
 from identity_common.names import canonical_name, name_problem
+from identity_common.outbox.changes import Changes
+from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import InvitedAccount, JoinOrganization, RefusalReason
 from identity_common.wire.organization_invitations import (
@@ -22,7 +24,9 @@ from identity_common.wire.organization_invitations import (
     InvitationFound,
 )
 from identity_common.wire.organization_invitations import Refused as InvitationRefused
+from management_service.factors.enrolments import open_enrolment
 from management_service.organization_invitations import OrganizationInvitations, link_sha256
+from management_service.passwords.hashing import Passwords
 from management_service.users.rules import UserCreation, UserUpdate, is_password
 from management_service.users.service import Users
 from management_service.users.store import User, find_user_by_email
@@ -67,10 +71,19 @@ class InvitedAccounts:
     """
 
     def __init__(
-        self, reader: AsyncEngine, users: Users, invitations: OrganizationInvitations, *, tenant_id: str
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        users: Users,
+        passwords: Passwords,
+        invitations: OrganizationInvitations,
+        *,
+        tenant_id: str,
     ) -> None:
         self._reader = reader
+        self._changes = changes
         self._users = users
+        self._passwords = passwords
         self._invitations = invitations
         self._tenant_id = tenant_id
 
@@ -142,7 +155,7 @@ class InvitedAccounts:
         audit_visitor("JoinOrganization", user.id, question.visitor)
         ADMITTED.set(_NO_RIGHTS)
         try:
-            await self._users.store(user, question.password)
+            await self._store(user, await self._passwords.hash(question.password))
         except Conflict:
             raise NotJoinedError("address-in-use") from None
         except Refused:
@@ -152,6 +165,12 @@ class InvitedAccounts:
             ADMITTED.set(None)
         _log.info("invitation.account-created", user_id=user.id)
         return user.id
+
+    @retry_on_conflict
+    async def _store(self, user: User, password_hash: str) -> None:
+        async with self._changes.transaction() as transaction:
+            await self._users.store_new(transaction, user, password_hash)
+            await open_enrolment(transaction.connection, self._tenant_id, user.id)
 
 
 def _reaches(found: InvitationFound, user: User) -> bool:

@@ -12,6 +12,7 @@ from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail
+from management_service.factors.enrolments import open_enrolment
 from management_service.links.rules import RECOVERY_S, LinkNotValidError, address_subject, counted_as, path_of
 from management_service.links.store import MailedLinks, OpenedLink
 from management_service.passwords.hashing import Passwords
@@ -126,6 +127,7 @@ class PasswordRecovery:
             connection = transaction.connection
             spent = _valid(await self._links.spend(connection, _KIND, value, user_id=user_id))
             await self._users.store_password(transaction, spent.user, password_hash)
+            await open_enrolment(connection, self._tenant_id, user_id)
             await self._mail.queue(connection, password_changed(spent.user, spent.link.context))
 
 

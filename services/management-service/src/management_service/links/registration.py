@@ -13,6 +13,7 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail
 from identity_common.wire.organization_invitations import Invited, IsInvited
+from management_service.factors.enrolments import open_enrolment
 from management_service.links.rules import (
     REGISTRATION_S,
     LinkNotValidError,
@@ -168,6 +169,7 @@ class Registration:
             link, policy = await self._links.take(connection, _KIND, value), await self._policy(connection)
             _valid(link, policy, is_invited=is_invited)
             await self._users.store_new(transaction, user, password_hash)
+            await open_enrolment(connection, self._tenant_id, user.id)
         return transaction.revision
 
     async def _is_invited(self, address: str) -> bool:

@@ -58,7 +58,7 @@ class Links:
             self.recovery,
             self.verifications,
             self.registration,
-            InvitedAccounts(reader, users, invitations, tenant_id=tenant_id),
+            InvitedAccounts(reader, changes, users, passwords, invitations, tenant_id=tenant_id),
             is_mail_sent=is_mail_sent,
         )
         self.responder = answers.responder(connections.bus)

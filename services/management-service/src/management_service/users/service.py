@@ -165,18 +165,9 @@ class Users:
         Raises:
             Conflict: A user name, e-mail address or telephone number is in use; or the number or the name is not valid.
         """
-        user = self.new_user(creation)
-        await self.store(user, creation.password)
-        return user
-
-    async def store(self, user: User, password: str | None) -> None:
-        """Store what ``new_user`` has returned, in a transaction of its own.
-
-        Raises:
-            Conflict: A user name, e-mail address or telephone number is in use.
-            Busy: The password cannot be hashed in time.
-        """
+        user, password = self.new_user(creation), creation.password
         await self._create(user, None if password is None else await self._passwords.hash(password))
+        return user
 
     def new_user(self, creation: rules.UserCreation) -> User:
         """Return a new user, who is not stored yet.
