@@ -59,6 +59,11 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_setup: Final = msgspec.json.Decoder(_Setup).decode
 
 
+def last_usable_step(now: int) -> int:
+    """Return the last time step whose code is accepted now, in milliseconds since the epoch."""
+    return now // (STEP_S * _MS_PER_S) + max(_WINDOW)
+
+
 class Authenticators:
     """The authenticator apps of one tenant's users.
 
