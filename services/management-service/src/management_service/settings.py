@@ -45,8 +45,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             promoted. As for token-service, which with any refuses subject tokens that were stored with 0.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
             of the custom-claims function, all decrypt them. Shared with token-service.
-        audit_head_keys: Likewise, for the keys that sign heads of the audit trail. No other service has them, so none
-            may be among ``environment_variable_keys``.
+        audit_head_keys: Likewise, for the keys that sign heads of the audit trail, and for the secrets of authenticator
+            apps. No other service has them, so none may be among ``environment_variable_keys``.
         mail_keys: Likewise, for mail on its way to its sender. Shared with template-service, so none may be among the
             other two.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
