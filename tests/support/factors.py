@@ -29,8 +29,6 @@ from tests.support.authenticator import Authenticator, new_challenge
 from tests.support.mailed_links import Pages, mails_of
 from tests.support.management_api import Management
 
-STEP_S = 30
-
 
 def signed_in(*methods: FactorMethod, ago_s: float = 0) -> Authentication:
     """Return a sign-in with some factors, the last of them so long ago."""
@@ -78,16 +76,31 @@ class FactorPages:
         assert isinstance(begun, AuthenticatorBegun)
         return begun
 
+    async def add(self, user: dict[str, Any], sign_in: Authentication | None = None, **members: Any) -> Answer:
+        """Ask to store a new authenticator app, with the code that it shows."""
+        begun = await self.begun(user)
+        members = {"sealed": begun.sealed, "current": AuthenticatorApp(begun.secret).code(), **members}
+        return await self.ask(AddAuthenticator(user_id=user["id"], signed_in=sign_in or signed_in(), **members))
+
     async def authenticator(self, user: dict[str, Any]) -> tuple[AuthenticatorApp, FactorAdded]:
-        """Set up an authenticator app as a user's first factor, with a code of the step before this one."""
+        """Set up an authenticator app as a user's first factor."""
         await self.open_enrolment(user)
         begun = await self.begun(user)
         app = AuthenticatorApp(begun.secret)
         added = await self.ask(
-            AddAuthenticator(user_id=user["id"], sealed=begun.sealed, current=app.code(-1), signed_in=signed_in())
+            AddAuthenticator(user_id=user["id"], sealed=begun.sealed, current=app.code(), signed_in=signed_in())
         )
         assert isinstance(added, FactorAdded)
+        await self.forget_steps(user)
         return app, added
+
+    async def forget_steps(self, user: dict[str, Any]) -> None:
+        """Let codes be used again whose time steps were used: a test does not wait for the next one."""
+        await self.management.database.execute(
+            "UPDATE authenticators SET last_step = 0 WHERE tenant_id = $1 AND user_id = $2",
+            self.management.tenant_id,
+            user["id"],
+        )
 
     async def verify(self, user: dict[str, Any], code: str, **members: Any) -> Answer:
         return await self.ask(VerifyCode(user_id=user["id"], code=code, **members))
@@ -141,11 +154,14 @@ class AuthenticatorApp:
     def __init__(self, secret: str) -> None:
         self._app = pyotp.TOTP(secret)
 
-    def code(self, offset: int = 0) -> str:
-        """Return the code of the present time step, or of one before or after it."""
-        return self._app.at(time.time(), counter_offset=offset)
+    def code(self) -> str:
+        """Return the code of the present time step."""
+        return self._app.at(time.time())
+
+    def of_step(self, step: int) -> str:
+        return self._app.generate_otp(step)
 
     def wrong(self) -> str:
         """Return a code of none of the steps around the present one."""
-        near = {self.code(offset) for offset in range(-3, 4)}
+        near = {self._app.at(time.time(), counter_offset=offset) for offset in range(-3, 4)}
         return next(code for code in (f"{number:06}" for number in range(10)) if code not in near)

@@ -208,7 +208,7 @@ class Authenticators:
     async def _use(self, authenticator: Authenticator, code: str) -> bool:
         secret = self._secret(authenticator)
         step = None if secret is None else self._step_of(secret, code)
-        if step is None:
+        if step is None or step <= authenticator.last_step:
             return False
         async with self._changes.unpublished() as connection:
             return await store.use_step(connection, authenticator, step, now=self._clock())
