@@ -28,8 +28,12 @@ MINTED: Final = {
     "invitation": "invitation",
 }
 """Members of answers that are secrets, with their kinds."""
-_SHOWN_ONCE: Final = re.compile(rb'<code id="secret">([^<]+)</code>')
-"""A new secret in a page of the console."""
+_SHOWN_ONCE: Final = {
+    re.compile(rb'<code id="secret">([^<]+)</code>'): "client secret",
+    re.compile(rb'<code class="key">([A-Z2-7]+)</code>'): "key of an authenticator app",
+    re.compile(rb"<li><code>([0-9A-Z-]{19})</code></li>"): "recovery code",
+}
+"""New secrets in pages of the console and of the sign-in, with their kinds."""
 _TYPED: Final = re.compile(rb'<input id="invitation"[^>]*>')
 """The field for the code of an invitation, which a refusal shows again with what was typed."""
 _LINK: Final = re.compile(rb'<input type="hidden" name="link"[^>]*>')
@@ -127,7 +131,7 @@ class Recorder:
             if isinstance(password, str):
                 self.keep(password, "password")
         minted = [(value, MINTED[name]) for name, value in _members(answer).items() if name in MINTED]
-        minted += [(value.decode(), "client secret") for value in _SHOWN_ONCE.findall(answer)]
+        minted += [(value.decode(), kind) for shown, kind in _SHOWN_ONCE.items() for value in shown.findall(answer)]
         minted = [(value, kind) for value, kind in minted if isinstance(value, str)]
         for value, kind in minted:
             self.keep(value, kind)
