@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+from identity_common.authentication import FactorMethod, UsedFactor
+from identity_common.clock import now_ms
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from tests.support.signing_in import SignIn, tokens_valid_after
 from tests.support.waiting import eventually
 from tests.support.world import REFUSED, World, error_body, last_revision, outcome
 
+MFA = "urn:service:acr:mfa"
+MUST_SIGN_IN = error_body("access_denied", "the actor must sign in again, or more strongly")
 ACTOR_REQUIRED = error_body("invalid_request", "an actor_token is required")
 
 
@@ -18,7 +23,9 @@ ACTOR_REQUIRED = error_body("invalid_request", "an actor_token is required")
 def policied(world: World) -> Iterator[World]:
     """All worlds share one policy: it is off again, and known to be, after each test."""
     yield world
-    world.management.impersonation_policy.update(require_actor=None, excluded_roles=None)
+    world.management.impersonation_policy.update(
+        require_actor=None, excluded_roles=None, actor_max_age_s=None, actor_acr=None
+    )
     world.caught_up()
 
 
@@ -50,6 +57,73 @@ class TestRequiredActor:
             return [entry.reason for entry in entries if entry.request_id == refused.headers["X-Request-Id"]]
 
         eventually(lambda: reasons() == ["actor_token.required"])
+
+
+class TestActorAssurance:
+    """RFC 9470 section 3's parameters tell the application how the actor must sign in; the subject token stays."""
+
+    def actor_token(self, world: World, *methods: FactorMethod, ago_s: int = 0) -> dict[str, str]:
+        at = max(now_ms(), tokens_valid_after(world, world.agent)) - ago_s * 1000
+        factors = tuple(UsedFactor(method, at) for method in methods)
+        sign_in = SignIn(world, user_id=world.agent, scope="openid", auth_time=at, factors=factors)
+        return {"actor_token": sign_in.tokens()["access_token"], "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
+
+    @pytest.mark.parametrize(
+        ("policy", "refused", "accepted", "told"),
+        [
+            ({"actor_acr": "mfa"}, (("password",), 0), (("password", "authenticator"), 0), {"acr_values": MFA}),
+            ({"actor_acr": "mfa"}, (("password",), 0), (("password", "recovery-code"), 0), {"acr_values": MFA}),
+            ({"actor_acr": "phr"}, (("password", "authenticator"), 0), (("passkey",), 0), {"acr_values": "phr"}),
+            ({"actor_max_age_s": 600}, (("password",), 660), (("password",), 540), {"max_age": 600}),
+            (
+                {"actor_max_age_s": 600, "actor_acr": "mfa"},
+                (("passkey",), 660),
+                (("passkey",), 540),
+                {"acr_values": MFA, "max_age": 600},
+            ),
+        ],
+        ids=["no second factor", "recovery code", "no passkey", "long ago", "strong but long ago"],
+    )
+    def test_an_actor_who_must_sign_in_first_spends_nothing(
+        self,
+        policied: World,
+        policy: dict[str, Any],
+        refused: tuple[tuple[FactorMethod, ...], int],
+        accepted: tuple[tuple[FactorMethod, ...], int],
+        told: dict[str, Any],
+    ) -> None:
+        world, subject_token = policied, policied.subject_token()
+        weak, strong = (self.actor_token(world, *methods, ago_s=ago_s) for methods, ago_s in (refused, accepted))
+        world.management.impersonation_policy.update(**policy)
+
+        for _ in range(2):
+            answer = world.exchange(subject_token, **weak, headers=last_revision(world))
+            assert (answer.status_code, answer.json()) == (403, {**MUST_SIGN_IN, **told})
+        assert outcome(world.exchange(subject_token, **strong)) == (200, None)
+        assert outcome(world.exchange(world.subject_token())) == (200, None), "there is no actor to judge"
+
+    def test_a_token_that_does_not_say_how_the_actor_signed_in_is_not_enough(self, policied: World) -> None:
+        world = policied
+        silent = world.forger.access_token(
+            sub=world.agent, aud=f"{world.stack.issuer}/me", client_id=world.traditional.id, scope="openid"
+        )
+        assert outcome(world.with_actor(silent)) == (200, None)
+        for policy in ({"actor_acr": "mfa"}, {"actor_acr": None, "actor_max_age_s": 2_592_000}):
+            world.management.impersonation_policy.update(**policy)
+            answer = world.with_actor(silent, headers=last_revision(world))
+            assert outcome(answer) == (403, "access_denied")
+
+    def test_the_refusal_is_in_the_audit_trail(self, policied: World) -> None:
+        world = policied
+        world.management.impersonation_policy.update(actor_acr="phr")
+        refused = world.with_actor(world.userinfo_token(), headers=last_revision(world))
+
+        def entries() -> list[tuple[str | None, str | None]]:
+            found = world.management.logs.list(application_id=world.traditional.id, key="token.exchange.refused")
+            of_request = [entry for entry in found if entry.request_id == refused.headers["X-Request-Id"]]
+            return [(entry.reason, entry.actor_id) for entry in of_request]
+
+        eventually(lambda: entries() == [("sign_in.insufficient", world.agent)])
 
 
 class TestExcludedRoles:

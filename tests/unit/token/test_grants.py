@@ -45,6 +45,7 @@ from token_service.grants.failed_authentications import FailedAuthentications
 from token_service.grants.failures import Refusal, oauth_error_of, refusal_of
 from token_service.grants.form import parse_form
 from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
+from token_service.grants.sign_in_demands import SignInDemands
 from token_service.grants.table import ChecksOutdatedError
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
@@ -527,11 +528,16 @@ class Organizations:
                     known.revocations,
                 ),
                 ActorTokens(
-                    known.directory, known.live_tokens, userinfo_audience=f"{self.ISSUER}/me", by_exchange=False
+                    known.directory,
+                    known.live_tokens,
+                    userinfo_audience=f"{self.ISSUER}/me",
+                    by_exchange=False,
+                    urn_namespace="service",
                 ),
                 targets,
                 custom_claims,
                 issuer,
+                SignInDemands(known.directory.in_memory, urn_namespace="service"),
                 urn_namespace="service",
             ),
         )

@@ -41,6 +41,18 @@ end
 """
 
 
+# Returns whether the user is a member of the organization, and the organization requires a second factor. The arguments
+# are the values of the keys `DirectoryKeys.of_subject` of a member.
+LUA_IS_MEMBER_WITH_FACTOR: Final = """
+local function is_member_with_factor(_, organization, _, _, member)
+    local function state_of(record) return record and string.match(record, ' (.+)$') end
+    local organization_state = state_of(organization)
+    if not organization_state or not state_of(member) then return false end
+    return cjson.decode(organization_state).isMfaRequired == true
+end
+"""
+
+
 class RecordKeys(msgspec.Struct, frozen=True):
     """The keys of a snapshot, for a script that learns in Redis only which user it is about.
 

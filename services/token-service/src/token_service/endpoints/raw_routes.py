@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from litestar.types import Receive, Scope, Send
+from msgspec import UNSET
 
 from identity_common.http.auditing import recorded_user_agent
 from identity_common.http.client_address import client_address
@@ -42,7 +43,16 @@ encode: Final = msgspec.json.Encoder().encode
 
 def error_body(error: OAuthError) -> bytes:
     """Return the body of a refusal."""
-    return encode(OAuthErrorBody(error.error, error.description, f"oidc.{error.error}", error.description))
+    return encode(
+        OAuthErrorBody(
+            error.error,
+            error.description,
+            f"oidc.{error.error}",
+            error.description,
+            UNSET if error.acr_values is None else error.acr_values,
+            UNSET if error.max_age_s is None else error.max_age_s,
+        )
+    )
 
 
 async def answer_client(

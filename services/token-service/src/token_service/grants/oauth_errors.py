@@ -31,6 +31,8 @@ class OAuthError(Exception):
         status: HTTP status.
         retry_after_s: Seconds to wait before retrying; only with 429 and 503.
         reason: Code for the audit trail, where the error is not specific enough; the response does not contain it.
+        acr_values: How strongly the user, or the actor, must sign in for the request to succeed; None for any sign-in.
+        max_age_s: How long ago, in seconds; None for any time.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class OAuthError(Exception):
         status: int = 400,
         retry_after_s: int | None = None,
         reason: str | None = None,
+        acr_values: str | None = None,
+        max_age_s: int | None = None,
     ) -> None:
         super().__init__(f"{error}: {description}")
         self.error = error
@@ -48,6 +52,8 @@ class OAuthError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.reason = reason
+        self.acr_values = acr_values
+        self.max_age_s = max_age_s
 
 
 class MalformedRequestError(OAuthError):
@@ -104,6 +110,22 @@ def invalid_target(description: str) -> OAuthError:
 def access_denied(description: str, *, reason: str) -> OAuthError:
     """The subject may not get this token; 403, as SDKs of compatible services expect."""
     return OAuthError("access_denied", description, status=403, reason=reason)
+
+
+def insufficient_sign_in(description: str, *, acr_values: str | None, max_age_s: int | None = None) -> OAuthError:
+    """The user, or the actor, has to sign in more strongly or again; the response says how.
+
+    Source:
+        RFC 9470 section 3, whose parameters an API's challenge has; the token endpoint has no code of its own for this.
+    """
+    return OAuthError(
+        "access_denied",
+        description,
+        status=403,
+        reason="sign_in.insufficient",
+        acr_values=acr_values,
+        max_age_s=max_age_s,
+    )
 
 
 def too_many_requests(description: str, *, retry_after_s: int) -> OAuthError:

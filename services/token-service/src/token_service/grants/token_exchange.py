@@ -23,11 +23,12 @@ from token_service.grants.claims_arguments import user_arguments
 from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, requested_scopes, unsupported
 from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
+from token_service.grants.sign_in_demands import SignInDemands
 from token_service.grants.table import ChecksOutdatedError, TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign
 from token_service.presented_tokens.actor_tokens import ActingParty, ActorTokens, NotAcceptable
-from token_service.presented_tokens.subject_token_taker import UnspentSubjectToken
+from token_service.presented_tokens.subject_token_taker import SecondFactorRequired, UnspentSubjectToken
 from token_service.presented_tokens.subject_tokens import Exchange, SubjectTokens, TakenSubjectToken
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey
@@ -98,6 +99,7 @@ class TokenExchangeGrant:
         targets: Targets,
         custom_claims: CustomClaims,
         issuer: Issuer,
+        demands: SignInDemands,
         *,
         urn_namespace: str,
     ) -> None:
@@ -107,13 +109,15 @@ class TokenExchangeGrant:
         self._targets = targets
         self._custom_claims = custom_claims
         self._issuer = issuer
+        self._demands = demands
         self._subject_token_types = {TOKEN_TYPE_ACCESS_TOKEN, f"urn:{urn_namespace}:token-type:impersonation_token"}
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedExchange:
         """Check everything but the subject.
 
         Raises:
-            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``.
+            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``; ``access_denied`` if the actor
+                must sign in first.
         """
         if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
@@ -131,7 +135,7 @@ class TokenExchangeGrant:
         actor = await self._actor(form.actor_token, at_least) if form.actor_token else None
         if actor is not None:
             audited.note_actor(actor.claim.sub)
-        self._require_actor_by_policy(actor)
+        self._require_by_policy(actor)
         exchange = Exchange(
             client_id=client.id,
             organization_id=target.organization_id,
@@ -155,14 +159,16 @@ class TokenExchangeGrant:
         except NotAcceptable as refused:
             raise _not_acceptable(refused) from None
 
-    def _require_actor_by_policy(self, actor: ActingParty | None) -> None:
-        """Refuse an exchange without an actor where the policy of impersonations requires one.
+    def _require_by_policy(self, actor: ActingParty | None) -> None:
+        """Refuse an exchange without an actor, or whose actor must sign in first, by the policy of impersonations.
 
         Source:
             RFC 8693 section 2.2.2 (``invalid_request`` also for what is unacceptable based on policy).
         """
         if actor is None and self._directory.in_memory.impersonation_policy.require_actor:
             raise OAuthError("invalid_request", "an actor_token is required", reason="actor_token.required")
+        if actor is not None:
+            self._demands.require_of_actor(actor)
 
     def _require_token_types(self, form: TokenExchangeForm) -> None:
         if form.subject_token_type not in self._subject_token_types:
@@ -193,7 +199,8 @@ class TokenExchangeGrant:
         Raises:
             ChecksOutdatedError: It is; its revision has arrived now.
             OAuthError: ``invalid_request``, also for a subject that the policy excludes; ``access_denied`` if the
-                subject is not a member of the organization.
+                subject is not a member of the organization, or, before anything is spent, if the organization
+                requires an actor with a second factor.
             Refused: By the function.
             TemporarilyUnavailable: No worker is free for the function, or what the subject needs does not arrive in
                 time, both before anything is spent; or a store does not answer: the token may or may not be spent.
@@ -212,6 +219,8 @@ class TokenExchangeGrant:
                 return await self._issue(prepared, reserved, key)
         except NotAcceptable as refused:
             raise _not_acceptable(refused) from None
+        except SecondFactorRequired:
+            raise self._demands.refused_by_organization(prepared.exchange.actor) from None
 
     async def _issue(
         self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey
@@ -227,6 +236,8 @@ class TokenExchangeGrant:
         holder = UserHolder.of(target, subject.person, subject.membership, permissions_as_of, subject.memberships)
         read_again = partial(self._read_again, taken, prepared)
         holder, scopes = await granted_scopes(self._directory, target, requested, holder, read_again)
+        if holder.membership is not None:  # the script has judged it as of the take
+            self._demands.require_of_actor_in(holder.membership.organization, exchange.actor)
         self._targets.report_unknown_scopes(
             target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=client.id
         )

@@ -27,6 +27,7 @@ from token_service.grants.oauth_errors import (
     invalid_scope,
     invalid_target,
 )
+from token_service.grants.sign_in_demands import SignInDemands
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets
 from token_service.grants.token_to_sign import TokenToSign
@@ -93,6 +94,7 @@ class UserTokens:
         consents: Consents,
         custom_claims: CustomClaims,
         issuer: Issuer,
+        demands: SignInDemands,
         *,
         urn_namespace: str,
         clock: Clock = now_ms,
@@ -103,6 +105,7 @@ class UserTokens:
         self._consents = consents
         self._custom_claims = custom_claims
         self._issuer = issuer
+        self._demands = demands
         self._urn_namespace = urn_namespace
         self._organizations_scope = organizations_scope(urn_namespace)
         self._clock = clock
@@ -160,6 +163,8 @@ class UserTokens:
         issued_at = self._clock()
         look = partial(self._live_user, authorization, requested_token)
         holder, scopes = await granted_scopes(self._directory, target, wanted, await look(), look)
+        organization = holder.membership.organization if holder.membership else None
+        self._demands.require_of_user(authorization.authentication, client, organization)
         token = TokenToSign(
             subject=holder.person.user.id,
             jti=new_jti(authorization.id),

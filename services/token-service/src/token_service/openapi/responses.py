@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from identity_common.http.openapi.declarations import Answer, Content, SecurityScheme
 from token_service.grants.failed_authentications import too_many_failures
@@ -43,12 +44,17 @@ class OAuthErrorBody(msgspec.Struct, frozen=True):
         error_description: For the developer of the client.
         code: ``oidc.<error>``.
         message: Same as ``error_description``.
+        acr_values: With ``access_denied``: how strongly the user, in an exchange the actor, must sign in for the
+            request to succeed; to be sent in an authorization request (RFC 9470 section 3).
+        max_age: The same for how long ago, seconds.
     """
 
     error: str
     error_description: str
     code: str
     message: str
+    acr_values: str | UnsetType = UNSET
+    max_age: int | UnsetType = UNSET
 
 
 def form(kind: Any, *, example: Any = None, examples: Mapping[str, Any] = {}) -> Content:

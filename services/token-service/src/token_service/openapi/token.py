@@ -145,7 +145,9 @@ _REFUSALS: Final[Refusals] = {
     ),
     401: UNAUTHENTICATED,
     403: (
-        "The subject is not a member of the organization, or has not consented to organization tokens.",
+        "The subject is not a member of the organization, or has not consented to organization tokens. Or the user, in"
+        " an exchange the actor, must sign in again or more strongly: acr_values and max_age say how, and a refresh"
+        " token or subject token is still usable.",
         {
             "access_denied": "the subject is not a member of this organization",
             "insufficient_scope": "this needs the scope urn:service:scope:organizations",

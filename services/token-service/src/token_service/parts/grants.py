@@ -8,6 +8,7 @@ from token_service.grants.authorization_code import AuthorizationCodeGrant
 from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.refresh_token import RefreshTokenGrant
 from token_service.grants.request_limit import WINDOW_S, RequestLimit
+from token_service.grants.sign_in_demands import SignInDemands
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
@@ -30,11 +31,13 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
         management_api_resource=settings.management_api_resource,
         unknown_scopes=shared.metrics.unknown_scopes,
     )
+    demands = SignInDemands(directory.in_memory, urn_namespace=settings.urn_namespace)
     actor_tokens = ActorTokens(
         directory,
         shared.live_tokens,
         userinfo_audience=shared.live_tokens.userinfo_audience,
         by_exchange=settings.actor_tokens_by_exchange,
+        urn_namespace=settings.urn_namespace,
     )
     audit = shared.audit
     subject_tokens = SubjectTokens(
@@ -56,6 +59,7 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
         shared.consents,
         custom_claims,
         issuer,
+        demands,
         urn_namespace=settings.urn_namespace,
     )
     grants = (
@@ -67,6 +71,7 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
             targets,
             custom_claims,
             issuer,
+            demands,
             urn_namespace=settings.urn_namespace,
         ),
         AuthorizationCodeGrant(shared.codes, shared.authorizations, shared.refresh_tokens, user_tokens),

@@ -7,6 +7,7 @@ import msgspec
 
 from identity_common.telemetry.logs import get_logger
 from stead.verify.access_tokens import AccessToken, issued_at_ms
+from stead.verify.acr import Level, level_of
 from stead.verify.impersonations import ImpersonationSegments
 from token_service.directory import Directory
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
@@ -37,12 +38,14 @@ class ActingParty(msgspec.Struct, frozen=True):
             users in ``claim``.
         signed_in: How the user who presents the token had signed in: its subject, or the first actor of a token that
             was issued by exchange. None if the token does not say.
+        level: How strong that sign-in was; None if the token does not say.
     """
 
     claim: Actor
     within: ImpersonationSegments | None
     issued_at: int
     signed_in: SignInClaims | None = None
+    level: Level | None = None
 
 
 class ActorTokens:
@@ -54,15 +57,23 @@ class ActorTokens:
         userinfo_audience: The ``aud`` that an actor token must have.
         by_exchange: Whether a token that was issued by exchange is accepted: an impersonator could then act as the
             impersonated user.
+        urn_namespace: The setting: ``service``.
     """
 
     def __init__(
-        self, directory: Directory, live_tokens: LiveTokens, *, userinfo_audience: str, by_exchange: bool
+        self,
+        directory: Directory,
+        live_tokens: LiveTokens,
+        *,
+        userinfo_audience: str,
+        by_exchange: bool,
+        urn_namespace: str,
     ) -> None:
         self._directory = directory
         self._live_tokens = live_tokens
         self._userinfo_audience = userinfo_audience
         self._by_exchange = by_exchange
+        self._urn_namespace = urn_namespace
 
     async def verify(self, actor_token: str, *, at_least: Mapping[str, int]) -> ActingParty:
         """Return the actor that an actor token identifies.
@@ -92,7 +103,9 @@ class ActorTokens:
         if actor is None:
             _refuse("actor token's chain is too deep")
         within = ImpersonationSegments.parse(token.id) if token.grant_type is not None else None
-        return ActingParty(actor, within, issued_at_ms(token), _signed_in(token))
+        signed_in = _signed_in(token)
+        level = level_of(signed_in.acr, urn_namespace=self._urn_namespace) if signed_in else None
+        return ActingParty(actor, within, issued_at_ms(token), signed_in, level)
 
 
 def _signed_in(token: AccessToken) -> SignInClaims | None:

@@ -37,6 +37,10 @@ _NOT_WITHIN: Final = ImpersonationSegments((), 2**48 - 1)
 """No impersonation begins later: the time in a ``jti`` has 12 hexadecimal digits."""
 
 
+class SecondFactorRequired(Exception):  # noqa: N818 - the name is what happened
+    """The organization requires a second factor of those who act for its members; nothing was taken."""
+
+
 class SpentSubjectToken(msgspec.Struct, frozen=True):
     """A subject token that has just been spent.
 
@@ -105,6 +109,7 @@ class SubjectTokenTaker:
         parties: Sequence[str] = (),
         within: ImpersonationSegments | None = None,
         most_memberships: int = 0,
+        has_second_factor: bool = True,
         request: AuditedTokenRequest,
     ) -> SpentSubjectToken | UnspentSubjectToken | None:
         """Take a token and read its subject; return None if it is unknown, expired, spent or ended.
@@ -116,10 +121,12 @@ class SubjectTokenTaker:
             parties: The parties of the impersonation besides the subject.
             within: The impersonations within which it is exchanged.
             most_memberships: How many memberships of the subject to read at most: all of them, or none.
+            has_second_factor: Whether the actor has signed in with one: some organizations require it.
             request: Recorded as an attempt if the token is taken; receives the token's facts and the reason of a
                 refusal.
 
         Raises:
+            SecondFactorRequired: See there.
             StoreUnavailable: Redis does not answer, or too few replicas: the token may or may not be spent.
             TemporarilyUnavailable: The backlog of the audit trail is full: the token is not spent.
         """
@@ -142,6 +149,7 @@ class SubjectTokenTaker:
             heard_since=required.heard_since,
             at_least=_encode(required.at_least),
             most_memberships=most_memberships,
+            may_lack_factor=int(has_second_factor or organization_id is None),
             organizations_of=organizations_of,
             organization=organization,
             member=member,
@@ -163,6 +171,9 @@ class SubjectTokenTaker:
                 return None
             case b"unreplicated":
                 raise StoreUnavailable("redis", "too few replicas", why=_UNREADABLE)
+            case b"factor-required":
+                _log.info("subject-token.refused", reason="the organization requires a second factor of the actor")
+                raise SecondFactorRequired
             case b"lacking":
                 return UnspentSubjectToken(answer.revision, bool(answer.is_copy_whole))
             case b"taken":

@@ -10,6 +10,7 @@ import msgspec
 from identity_common.projection.freshness import highest
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
+from stead.verify.acr import satisfies
 from stead.verify.impersonations import actors_of, parties_of
 from token_service.audit import AuditedTokenRequest
 from token_service.directory import Directory, Membership, Person, SubjectSnapshot
@@ -94,6 +95,7 @@ class SubjectTokens:
 
         Raises:
             NotAcceptable: The token is unknown, expired, spent or ended, or its subject not live or the actor.
+            SecondFactorRequired: The organization requires one, and the actor has not used any; nothing is spent.
             StoreUnavailable: The token may or may not be spent.
         """
         actor, organization_id = exchange.actor, exchange.organization_id
@@ -104,6 +106,7 @@ class SubjectTokens:
             parties=_parties(exchange),
             within=actor.within if actor else None,
             most_memberships=most_memberships,
+            has_second_factor=actor is not None and satisfies(actor.level, "mfa"),
             request=exchange.audited,
         )
         if isinstance(spent, UnspentSubjectToken):

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING
 from identity_common.wire.revocations import LUA_IS_WHOLE
 from identity_common.wire.subject_tokens import LUA_PRIMARY, LUA_READ_RECORD, LUA_STORED_BY
-from token_service.directory.keys import LUA_IS_CURRENT, LUA_READ_MEMBERSHIPS, RecordKeys
+from token_service.directory.keys import LUA_IS_CURRENT, LUA_IS_MEMBER_WITH_FACTOR, LUA_READ_MEMBERSHIPS, RecordKeys
 
 
 class Keys(NamedTuple):
@@ -45,6 +45,8 @@ class Arguments(NamedTuple):
         heard_since: Milliseconds since the epoch.
         at_least: As JSON.
         most_memberships: How many memberships to read at most; 0 for none.
+        may_lack_factor: 1 without an organization, or if the actor has used a second factor; 0: the organization must
+            not require one.
         organizations_of: As in ``DirectoryKeys.memberships``; so are the next two.
         organization: A prefix.
         member: A prefix.
@@ -65,6 +67,7 @@ class Arguments(NamedTuple):
     heard_since: int
     at_least: bytes
     most_memberships: int
+    may_lack_factor: int
     organizations_of: str
     organization: str
     member: str
@@ -78,7 +81,8 @@ class Answer(NamedTuple):
 
     Attributes:
         outcome: All but ``taken`` spend nothing. ``another-primary``: before a failover, which may have lost that the
-            token was spent. ``lacking``: the directory or the copy of the revocations is behind.
+            token was spent. ``lacking``: the directory or the copy of the revocations is behind. ``factor-required``:
+            the subject is a member of an organization that requires a second factor of the actor.
         revision: Of the record, if something is lacking.
         is_copy_whole: Whether the copy of the revocations lacks nothing, if something is lacking.
         record: The record of the token, once it is taken; the others come with it.
@@ -90,7 +94,9 @@ class Answer(NamedTuple):
         memberships: Of the user; None if not read.
     """
 
-    outcome: Literal[b"backlog-full", b"unknown", b"another-primary", b"unreplicated", b"lacking", b"taken"]
+    outcome: Literal[
+        b"backlog-full", b"unknown", b"another-primary", b"unreplicated", b"lacking", b"factor-required", b"taken"
+    ]
     revision: int
     is_copy_whole: int | None
     record: bytes
@@ -141,6 +147,11 @@ if not is_copy_whole or revision > tonumber(checked) or not is_current(found[sta
     {_answer(outcome="'lacking'", revision="revision", is_copy_whole="is_copy_whole or false")}
 end
 """
+_LEAVE_IF_FACTOR_IS_REQUIRED: Final = f"""
+if may_lack_factor == '0' and is_member_with_factor(unpack(found, state)) then
+    {_answer(outcome="'factor-required'")}
+end
+"""
 _TAKE: Final = """
 redis.call('DEL', subject_token)
 """
@@ -172,6 +183,7 @@ SCRIPT: Final = (
     + LUA_PRIMARY
     + LUA_READ_MEMBERSHIPS
     + LUA_IS_CURRENT
+    + LUA_IS_MEMBER_WITH_FACTOR
     + LUA_IS_WHOLE
     + _named("KEYS", Keys._fields, rest="other_keys")
     + _named("ARGV", Arguments._fields, rest="record_prefixes")
@@ -180,6 +192,7 @@ SCRIPT: Final = (
     + _REFUSE_IF_SPENDING_MAY_BE_LOST
     + _READ_SUBJECT
     + _LEAVE_IF_LACKING
+    + _LEAVE_IF_FACTOR_IS_REQUIRED
     + _TAKE
     + _RECORD_ATTEMPT
     + _READ_MEMBERSHIPS
