@@ -258,7 +258,7 @@ def test_outside_of_a_pod_nothing_is_done(tmp_path: Path) -> None:
 ADMINISTRATORS = """SELECT username, scopes.name, applications.name, redirect_uris[1] FROM users
     JOIN user_roles ON user_roles.user_id = users.id JOIN role_scopes USING (role_id)
     JOIN scopes ON scopes.id = scope_id JOIN applications ON applications.tenant_id = users.tenant_id
-    WHERE users.tenant_id = $1 AND type = 'Traditional'"""
+    WHERE users.tenant_id = $1 AND applications.name = 'Console'"""
 
 
 @pytest.mark.heavy
@@ -268,7 +268,8 @@ async def test_the_console_gets_a_client_and_an_administrator_once(settings: Set
     callback = f"{settings.base_url}/console/callback"
     assert await rows(settings, ADMINISTRATORS) == [("administrator", "all", "Console", callback)]
     assert before[ADMINISTRATOR].keys() == {"username", "invitation"}
-    assert before[CONSOLE].keys() == {"console_client_id", "console_client_secret"}
+    of_sites = {f"{site}_client_{part}" for site in ("console", "account") for part in ("id", "secret")}
+    assert before[CONSOLE].keys() == of_sites
     await asyncio.gather(with_console(settings, server), with_console(settings, server))
     assert {path: server.values(path) for path in before} == before
     moved = msgspec.structs.replace(settings, base_url="https://id.example.com")
@@ -280,9 +281,47 @@ async def test_the_console_gets_a_client_and_an_administrator_once(settings: Set
     assert await rows(settings, open_to_users) == [("Console",)]
 
 
+@pytest.mark.heavy
+async def test_a_new_console_gets_the_minimum_of_the_option_and_an_existing_one_keeps_its_own(
+    settings: Settings, server: Recorded
+) -> None:
+    """The account page, which is for all users, has no minimum of its own."""
+    minimum = "SELECT name, minimum_acr FROM applications WHERE tenant_id = $1 AND type = 'Traditional' ORDER BY name"
+    demanding = msgspec.structs.replace(settings, bootstrap_console_minimum_acr="mfa")
+    await with_console(demanding, server)
+    assert await rows(settings, minimum) == [("Account page", None), ("Console", "mfa")]
+    for changed in ("NULL", "'phr'"):
+        await rows(
+            settings, f"UPDATE applications SET minimum_acr = {changed} WHERE tenant_id = $1 AND name = 'Console'"
+        )
+        await with_console(demanding, server)
+        kept = None if changed == "NULL" else "phr"
+        assert await rows(settings, minimum) == [("Account page", None), ("Console", kept)]
+
+
 ADDRESSES = (
     "SELECT redirect_uris, post_logout_redirect_uris FROM applications WHERE tenant_id = $1 AND name = 'Console'"
 )
+OF_ACCOUNT = ADDRESSES.replace("'Console'", "'Account page'")
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("is_known", [True, False], ids=["known by its Secret", "known by its address"])
+async def test_the_account_page_has_one_client_which_moves_with_the_address(
+    settings: Settings, server: Recorded, is_known: bool
+) -> None:
+    decoy = "UPDATE applications SET name = 'Account page' WHERE tenant_id = $1 AND name = 'Console'"
+    await with_console(settings, server)
+    account = server.values(CONSOLE)["account_client_id"]
+    if is_known:
+        settings = msgspec.structs.replace(settings, base_url="https://id.example.com")
+    else:
+        await rows(settings, decoy)
+        server.secrets.pop(CONSOLE)
+    await with_console(settings, server)
+    assert server.values(CONSOLE)["account_client_id"] == account
+    base = settings.base_url
+    assert ([f"{base}/account/callback"], [f"{base}/account"]) in await rows(settings, OF_ACCOUNT)
 
 
 @pytest.mark.heavy
@@ -346,7 +385,8 @@ async def test_a_name_alone_makes_nothing_trusted(
     with pytest.raises(CommandError, match=refusal):
         await with_console(settings, server)
     assert await rows(settings, GRANTS) == before
-    assert await secrets_of(settings) == 2 + ("Administrator" in refusal)  # the console's comes before its users
+    of_sites = 2 * ("Administrator" in refusal)  # the clients of the sites come before the users
+    assert await secrets_of(settings) == 3 + of_sites
 
 
 @pytest.mark.heavy
@@ -379,8 +419,9 @@ async def test_a_lost_secret_of_the_console_is_replaced_by_one_of_the_same_clien
     server.secrets.pop(CONSOLE)
     await with_console(settings, server)
     second = server.values(CONSOLE)
-    assert second["console_client_id"] == first["console_client_id"]
-    assert second["console_client_secret"] != first["console_client_secret"]
+    for site in ("console", "account"):
+        assert second[f"{site}_client_id"] == first[f"{site}_client_id"]
+        assert second[f"{site}_client_secret"] != first[f"{site}_client_secret"]
 
 
 @pytest.mark.heavy

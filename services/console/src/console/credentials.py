@@ -1,14 +1,13 @@
-"""The console's own OAuth client: read from two files whenever it is needed, as they may appear and change later."""
+"""The OAuth clients of the sites: read from files whenever they are needed, as they may appear and change later."""
 
 from pathlib import Path
 from typing import NamedTuple
 
-CLIENT_ID = "console_client_id"
-CLIENT_SECRET = "console_client_secret"  # noqa: S105 - the name of a file
+_CONSOLE = "console"
 
 
-class ConsoleClient(NamedTuple):
-    """Credentials of the console."""
+class Client(NamedTuple):
+    """Credentials of a site's client."""
 
     client_id: str
     client_secret: str
@@ -18,28 +17,32 @@ class NotConfigured(Exception):  # noqa: N818 - the name is what happened
     """The console has no client yet."""
 
 
-class ConsoleCredentials:
-    """Reads the credentials.
+class ClientCredentials:
+    """Reads the credentials of the sites.
 
     Args:
-        directory: Holds the two files, which the bootstrap writes; None if there is no console.
+        directory: Holds two files for each site, which the bootstrap writes; None if there is no console.
     """
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
-    def read(self) -> ConsoleClient:
-        """Return the credentials.
+    def read(self, site: str) -> Client:
+        """Return the credentials of a site, or the console's if it has none of its own.
 
         Raises:
-            NotConfigured: A file is missing or empty.
+            NotConfigured: The console has none either.
         """
+        client = self._find(site) or self._find(_CONSOLE)
+        if client is None:
+            raise NotConfigured
+        return client
+
+    def _find(self, site: str) -> Client | None:
         if self._directory is None:
-            raise NotConfigured
+            return None
         try:
-            values = [(self._directory / name).read_text().strip() for name in (CLIENT_ID, CLIENT_SECRET)]
+            values = [(self._directory / f"{site}_client_{part}").read_text().strip() for part in ("id", "secret")]
         except (OSError, UnicodeDecodeError):
-            raise NotConfigured from None
-        if not all(values):
-            raise NotConfigured
-        return ConsoleClient(*values)
+            return None
+        return Client(*values) if all(values) else None

@@ -20,7 +20,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             session, all verify them. No other service has them.
         pending_requests_per_address: Limit per 15 minutes of sign-ins to the console from one IPv4 address or IPv6 /64
             that have begun and are not completed; and as many to the account page.
-        console_credentials: Directory with the files ``console_client_id`` and ``console_client_secret``, which are
+        console_credentials: Directory with the files ``console_client_id`` and ``console_client_secret``, and, if the
+            account page has a client of its own, ``account_client_id`` and ``account_client_secret``. They are
             read at each use; until they exist, the console answers 503.
         console_name: Product name in the header and title of every page.
         console_color: Colour of buttons and links, ``#rrggbb``; empty for Stead's colour.

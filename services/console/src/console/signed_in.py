@@ -10,7 +10,7 @@ import httpx2 as httpx
 import msgspec
 from litestar import Request, Response
 
-from console.credentials import ConsoleCredentials
+from console.credentials import ClientCredentials
 from console.forms import Form
 from console.languages import LANGUAGES
 from console.pending import PendingSignIns
@@ -131,7 +131,7 @@ class SiteContext(msgspec.Struct, frozen=True, kw_only=True):
     pending: PendingSignIns
     begun: SourceLimit
     marks: SignedValues
-    credentials: ConsoleCredentials
+    credentials: ClientCredentials
     cookies: Cookies
     pages: Pages
     http: httpx.AsyncClient
@@ -161,7 +161,7 @@ class SiteContext(msgspec.Struct, frozen=True, kw_only=True):
             NotConfigured: The console has no client any more.
             Unavailable: The service did not answer.
         """
-        own = self.credentials.read()
+        own = self.credentials.read(self.site.name)
         try:
             answer = await self.http.post(
                 f"{self.base_url}/oidc/token/revocation",
@@ -196,7 +196,7 @@ class SiteContext(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             NotConfigured: The console has no client yet.
         """
-        own = self.credentials.read()
+        own = self.credentials.read(self.site.name)
         return AsyncIdentityClient(
             self.base_url,
             own.client_id,

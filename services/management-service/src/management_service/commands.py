@@ -194,6 +194,7 @@ async def _bootstrap_console(
         invitations=Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         assignments=assignments,
         base_url=settings.base_url,
+        minimum_acr=None if (minimum := settings.bootstrap_console_minimum_acr) == "none" else minimum,
     )
     try:
         await console.client(client)

@@ -59,10 +59,14 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         bootstrap_secret_name: The Kubernetes Secret, in the namespace of the pod, that ``bootstrap`` writes the
             credentials to; empty for none.
         bootstrap_file: The file that ``bootstrap`` writes them to instead, as JSON. Without either, they are printed.
-        bootstrap_console_secret_name: The Secret that ``bootstrap`` writes the credentials of the console's client to,
-            under the names of its files, ``console_client_id`` and ``console_client_secret``; empty for no console.
+        bootstrap_console_secret_name: The Secret that ``bootstrap`` writes the credentials of the console's client and
+            the account page's to, under the names of their files, ``console_client_id``, ``console_client_secret``,
+            ``account_client_id`` and ``account_client_secret``; empty for no console.
         bootstrap_administrator_secret_name: The Secret that ``bootstrap`` writes the user name and invitation of the
             first administrator to, if there is none yet; needs ``bootstrap_console_secret_name``.
+        bootstrap_console_minimum_acr: How strongly users must have signed in to the console that ``bootstrap`` creates,
+            ``minimumAcr`` of its application: ``mfa``, with a second factor or a passkey; ``phr``, with a passkey. It
+            does not change an existing one.
         bootstrap_require_actor: Whether ``bootstrap`` turns on ``requireActor`` of ``/api/configs/impersonation``. This
             and the next two have no effect on a tenant whose policy was set before, or that is older than the policy.
         bootstrap_require_context: Names for ``requireContext`` there, such as ``reason,ticketId``.
@@ -100,6 +104,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     bootstrap_file: str = ""
     bootstrap_console_secret_name: str = ""
     bootstrap_administrator_secret_name: str = ""
+    bootstrap_console_minimum_acr: Literal["none", "mfa", "phr"] = "none"
     bootstrap_require_actor: bool = False
     bootstrap_require_context: tuple[str, ...] = ()
     bootstrap_excluded_roles: tuple[str, ...] = ()

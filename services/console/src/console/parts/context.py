@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from console.credentials import ConsoleCredentials
+from console.credentials import ClientCredentials
 from console.parts.shared import Shared
 from console.pending import PENDING_TTL_S, PendingSignIns
 from console.sessions import Sessions
@@ -32,7 +32,7 @@ def site_context(settings: Settings, shared: Shared, site: Site) -> SiteContext:
         pending=PendingSignIns(commands, site=site.name, tenant_id=tenant_id),
         begun=begun,
         marks=SignedValues(settings.cookie_keys, purpose=f"{site.name} cookie of {tenant_id}"),
-        credentials=ConsoleCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
+        credentials=ClientCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
         cookies=Cookies(secure=settings.base_url.startswith("https:")),
         pages=shared.pages.at(site.home),
         http=shared.connections.http,

@@ -1,4 +1,6 @@
-"""Creates what the console needs: its own client, a role for administrators, and the first of them.
+"""Creates what the console needs: clients of it and the account page, a role for administrators, and the first of them.
+
+The account page has a client of its own: what the console demands of a sign-in is not demanded of all users.
 
 Idempotent, and no password is changed: a user is created only while no live user holds the role, without a password but
 with an invitation to choose one.
@@ -10,6 +12,7 @@ from identity_common.identifiers import new_id, new_secret
 from identity_common.paging import Page
 from identity_common.rights.roles import ADMINISTRATOR
 from identity_common.serving import CommandError
+from identity_common.wire.events import DemandedLevel
 from management_service.applications.rules import (
     ApplicationCreation,
     ApplicationUpdate,
@@ -29,11 +32,11 @@ from management_service.users.rules import FieldSearch, UserCreation, UserSearch
 from management_service.users.service import Users
 from management_service.users.store import User
 
-CLIENT_ID: Final = "console_client_id"
-CLIENT_SECRET: Final = "console_client_secret"  # noqa: S105 - the name of a file
-"""The files that the console reads; a Secret has a key for each."""
+SITES: Final = ("console", "account")
+"""The sites, in the names of the files that the console reads; a Secret has a key for each."""
 
 APPLICATION_NAME: Final = "Console"
+ACCOUNT_APPLICATION_NAME: Final = "Account page"
 USERNAME: Final = "administrator"
 
 _ROLE: Final = RoleCreation(name=ADMINISTRATOR.name, description=ADMINISTRATOR.description, type="User")
@@ -42,7 +45,11 @@ _FIRST: Final = Page(size=1)
 
 
 class ConsoleBootstrap:
-    """Creates the console's client and administrator through the service's own operations."""
+    """Creates the console's client and administrator through the service's own operations.
+
+    Args:
+        minimum_acr: How strongly users must have signed in to a console that is created; None for any sign-in.
+    """
 
     def __init__(
         self,
@@ -53,30 +60,38 @@ class ConsoleBootstrap:
         invitations: Invitations,
         assignments: Assignments,
         base_url: str,
+        minimum_acr: DemandedLevel | None,
     ) -> None:
         self._roles = roles
         self._applications = applications
         self._users = users
         self._invitations = invitations
         self._assignments = assignments
+        self._minimum_acr = minimum_acr
         self._callback = f"{base_url}/console/callback"  # all that an earlier version registered
         self._callbacks = [self._callback, f"{base_url}/account/callback"]
         self._addresses = OidcClientMetadata(
             redirect_uris=self._callbacks,
             post_logout_redirect_uris=[f"{base_url}/console", f"{base_url}/account"],
         )
+        self._account_addresses = OidcClientMetadata(
+            redirect_uris=[f"{base_url}/account/callback"], post_logout_redirect_uris=[f"{base_url}/account"]
+        )
 
     async def client(self, secret: KubernetesSecret) -> None:
-        """Write the credentials of the console's client to a Secret, unless those in it are valid.
+        """Write the credentials of both clients to a Secret, unless those in it are valid.
 
         Raises:
-            CommandError: Another application has the name; or the Secret cannot be read or written.
+            CommandError: Another application has the console's name; or the Secret cannot be read or written.
         """
         earlier = await secret.read() or {}
-        application_id = await self._ensure_application(earlier.get(CLIENT_ID))
-        known = earlier.get(CLIENT_SECRET) if earlier.get(CLIENT_ID) == application_id else None
-        client_secret = await ClientSecrets(self._applications).valid(application_id, known)
-        values = {CLIENT_ID: application_id, CLIENT_SECRET: client_secret}
+        values: dict[str, str] = {}
+        for site, ensure in zip(SITES, (self._ensure_console, self._ensure_account), strict=True):
+            id_key, secret_key = f"{site}_client_id", f"{site}_client_secret"
+            application_id = await ensure(earlier.get(id_key))
+            known = earlier.get(secret_key) if earlier.get(id_key) == application_id else None
+            client_secret = await ClientSecrets(self._applications).valid(application_id, known)
+            values |= {id_key: application_id, secret_key: client_secret}
         if values != earlier:
             await secret.write(values)
 
@@ -114,15 +129,31 @@ class ConsoleBootstrap:
         await self._assignments.add_roles("user", user.id, [role_id])
         return user
 
-    async def _ensure_application(self, earlier_id: str | None) -> str:
+    async def _ensure_account(self, earlier_id: str | None) -> str:
+        """Return the account page's application, creating it if missing, with the redirect URIs of ``base_url``."""
+        named = await self._named(ACCOUNT_APPLICATION_NAME)
+        wanted = self._account_addresses
+        for application in named:
+            if application.id == earlier_id or list(application.redirect_uris) == wanted.redirect_uris:
+                await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=wanted))
+                return application.id
+        application = await self._applications.create(
+            ApplicationCreation(name=ACCOUNT_APPLICATION_NAME, type="Traditional", oidc_client_metadata=wanted)
+        )
+        return application.id
+
+    async def _named(self, name: str) -> list[Application]:
+        only = ApplicationFilter(types=("Traditional",), is_third_party=False)
+        found, _ = await self._applications.list_applications(_WHOLE, only, without=())
+        return [each for each in found if each.name == name]
+
+    async def _ensure_console(self, earlier_id: str | None) -> str:
         """Return the console's application, creating it if missing, with the redirect URIs of ``base_url``.
 
         A name alone proves nothing: the application is the one that the Secret names, or that redirects to the console
         and has what needs ``all``.
         """
-        only = ApplicationFilter(types=("Traditional",), is_third_party=False)
-        found, _ = await self._applications.list_applications(_WHOLE, only, without=())
-        named = [each for each in found if each.name == APPLICATION_NAME]
+        named = await self._named(APPLICATION_NAME)
         known = [each for each in named if each.id == earlier_id]
         for application in (*known, *filter(self._is_ours, named)):
             await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=self._addresses))
@@ -137,7 +168,7 @@ class ConsoleBootstrap:
                 name=APPLICATION_NAME,
                 type="Traditional",
                 oidc_client_metadata=self._addresses,
-                custom_client_metadata=CustomClientMetadata(allow_management_api=True),
+                custom_client_metadata=CustomClientMetadata(allow_management_api=True, minimum_acr=self._minimum_acr),
             )
         )
         return application.id
