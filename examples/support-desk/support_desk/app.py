@@ -43,24 +43,33 @@ async def show_customers(
 
 @get("/sign-in")
 async def sign_in(request: _Request, sessions: NamedDependency[Sessions], desk_url: NamedDependency[str]) -> Redirect:
-    """Redirect the browser to the sign-in."""
+    """Redirect the browser to the sign-in: one that is recent and strong enough for what has begun."""
     session, cookies = sessions.find(request), []
     if session is None:
         session, cookie = sessions.begin()
         cookies = [cookie]
-    return see_other(session.client.sign_in_url(f"{desk_url}/callback"), cookies=cookies)
+    begun = session.begun
+    acr_values, max_age = ((), None) if begun is None else (begun.acr_values, begun.max_age_s)
+    url = session.client.sign_in_url(f"{desk_url}/callback", acr_values=acr_values, max_age=max_age)
+    return see_other(url, cookies=cookies)
 
 
 @get("/callback")
 async def callback(request: _Request, sessions: NamedDependency[Sessions]) -> Redirect:
-    """Handle the authorization response, and start a session with a new id."""
+    """Handle the authorization response, and start a session with a new id.
+
+    The agent who began an impersonation goes on with it; another user does not.
+    """
     session = sessions.find(request)
     if session is None:
         raise SignInRequired("unknown_state")
-    await session.client.handle_callback(str(request.url))
+    before = session.client.claims()["sub"] if session.client.is_signed_in() else None
+    claims = await session.client.handle_callback(str(request.url))
     sessions.end(request)
-    _, cookie = sessions.begin(session.client)
-    return see_other("/", cookies=[cookie])
+    renewed, cookie = sessions.begin(session.client)
+    if claims["sub"] == before:
+        renewed.begun = session.begun
+    return see_other("/" if renewed.begun is None else "/customer", cookies=[cookie])
 
 
 @post("/sign-out")
@@ -105,6 +114,7 @@ async def impersonate(
 @get("/customer")
 async def show_orders(session: NamedDependency[Session], desk: NamedDependency[Desk]) -> Template | Redirect:
     """Show the orders of the impersonated customer, and the claims of the token."""
+    await desk.go_on(session)
     impersonation = session.impersonation
     if impersonation is None:
         return see_other("/")

@@ -6,11 +6,17 @@ from urllib.parse import quote
 import httpx2 as httpx
 import msgspec
 
-from stead import AsyncAccessTokenVerifier, AsyncIdentityClient, Unavailable, async_exchange_subject_token
+from stead import (
+    AsyncAccessTokenVerifier,
+    AsyncIdentityClient,
+    OAuthError,
+    Unavailable,
+    async_exchange_subject_token,
+)
 from support_desk import backend, orders_api
 from support_desk.backend import Customer
 from support_desk.orders_api import Answer, Order
-from support_desk.sessions import Impersonation, Session
+from support_desk.sessions import BegunImpersonation, Impersonation, Session
 
 _SCOPES: Final = (orders_api.READ, orders_api.WRITE)
 _T = TypeVar("_T")
@@ -26,6 +32,18 @@ class Refused(Exception):  # noqa: N818 - named for the answer
     def __init__(self, message: str, *, status: int) -> None:
         self.status = status
         super().__init__(message)
+
+
+class SignInAgain(Exception):  # noqa: N818 - named for what to do
+    """The agent must sign in again, or more strongly, before acting as a customer.
+
+    Attributes:
+        begun: What goes on after it.
+    """
+
+    def __init__(self, begun: BegunImpersonation) -> None:
+        self.begun = begun
+        super().__init__(f"the agent must sign in again for {begun.id}")
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +108,10 @@ class Desk:
 
         Raises:
             Refused: The backend refused.
+            SignInAgain: The policy of impersonations demands another sign-in of the agent first.
             OAuthError: The token endpoint refused.
         """
         own = await session.client.get_access_token(backend.AUDIENCE)
-        actor_token = await session.client.get_access_token()
         await self.stop(session)  # one customer at a time; if this fails, no new impersonation has begun
         answer = await self._send(
             "POST",
@@ -101,21 +119,40 @@ class Desk:
             own,
             json={"userId": customer.id, "reason": reason, "ticketId": ticket_id},
         )
-        begun = _decode(answer, _SubjectToken, refusal="Your account cannot act as customers.")
-        issued = await async_exchange_subject_token(
-            self._application.base_url,
-            client_id=self._application.client_id,
-            client_secret=self._application.client_secret,
-            subject_token=begun.subject_token,
-            actor_token=actor_token,
-            resource=self._application.orders_resource,
-            scope=_SCOPES,
-            http=self._http,
+        issued = _decode(answer, _SubjectToken, refusal="Your account cannot act as customers.")
+        session.begun = BegunImpersonation(
+            id=issued.impersonation_id,
+            customer=customer,
+            reason=reason,
+            ticket_id=ticket_id,
+            subject_token=issued.subject_token,
         )
-        token = await self._verifier.verify(issued.access_token)
-        session.impersonation = Impersonation(
-            begun.impersonation_id, customer, reason, ticket_id, issued.access_token, token
-        )
+        await self.go_on(session)
+
+    async def go_on(self, session: Session) -> None:
+        """Exchange the subject token of an impersonation that has begun.
+
+        A refusal for the sign-in of the agent does not spend it, so that this can be called again after another one.
+
+        Raises:
+            SignInAgain: The policy of impersonations demands another sign-in of the agent first.
+            Refused: The subject token has expired meanwhile.
+            OAuthError: The token endpoint refused for another reason.
+        """
+        begun, session.begun = session.begun, None
+        if begun is None:
+            return
+        try:
+            bearer = await self._exchange(begun.subject_token, await session.client.get_access_token())
+        except OAuthError as error:
+            if error.requires_sign_in:
+                session.begun = msgspec.structs.replace(begun, acr_values=error.acr_values, max_age_s=error.max_age_s)
+                raise SignInAgain(session.begun) from None
+            if error.error == "invalid_request":
+                raise Refused("This took too long. Choose the customer again.", status=403) from None
+            raise
+        token = await self._verifier.verify(bearer)
+        session.impersonation = Impersonation(begun.id, begun.customer, begun.reason, begun.ticket_id, bearer, token)
 
     async def orders(self, session: Session, impersonation: Impersonation) -> Answer:
         """Read the customer's orders on behalf of the customer.
@@ -152,6 +189,19 @@ class Desk:
         answer = await self._send("POST", url, own, json={"impersonationId": impersonation.id})
         _require_success(answer, refusal="Your account can no longer act as customers.")
         session.impersonation = None
+
+    async def _exchange(self, subject_token: str, actor_token: str) -> str:
+        issued = await async_exchange_subject_token(
+            self._application.base_url,
+            client_id=self._application.client_id,
+            client_secret=self._application.client_secret,
+            subject_token=subject_token,
+            actor_token=actor_token,
+            resource=self._application.orders_resource,
+            scope=_SCOPES,
+            http=self._http,
+        )
+        return issued.access_token
 
     def _of_customer(self, session: Session, answer: httpx.Response, type_: type[_T]) -> _T:
         if answer.status_code == httpx.codes.UNAUTHORIZED:  # there is no refresh token: the agent starts again

@@ -40,18 +40,42 @@ class Impersonation(msgspec.Struct, frozen=True):
         return f"Impersonation({self.id!r})"
 
 
+class BegunImpersonation(msgspec.Struct, frozen=True, kw_only=True):
+    """An impersonation whose subject token has not been exchanged yet.
+
+    Attributes:
+        id: Its public id at Stead; not a secret.
+        subject_token: Secret; usable once, within ten minutes.
+        acr_values: How strongly the agent must sign in before the exchange; empty for any way.
+        max_age_s: How long ago that sign-in may be, in seconds; None for any time.
+    """
+
+    id: str
+    customer: Customer
+    reason: str
+    ticket_id: str
+    subject_token: str
+    acr_values: tuple[str, ...] = ()
+    max_age_s: int | None = None
+
+    def __repr__(self) -> str:
+        return f"BegunImpersonation({self.id!r})"
+
+
 class Session:
     """The session of one browser.
 
     Attributes:
         client: Signs the agent in and holds the agent's own tokens.
         csrf_token: A field of every form in this session.
+        begun: What the agent must sign in again for; None without.
         impersonation: None unless the agent acts as a customer.
     """
 
     def __init__(self, client: AsyncIdentityClient) -> None:
         self.client = client
         self.csrf_token = secrets.token_urlsafe(32)
+        self.begun: BegunImpersonation | None = None
         self.impersonation: Impersonation | None = None
         self.used_at = time.monotonic()
 

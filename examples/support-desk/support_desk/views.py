@@ -18,7 +18,7 @@ from litestar.template import TemplateConfig
 from litestar.types import BeforeMessageSendHookHandler, ExceptionHandlersMap, Message, Scope
 
 from stead import IdentityError, SignInRequired
-from support_desk.desk import Refused
+from support_desk.desk import Refused, SignInAgain
 from support_desk.sessions import Session, Sessions
 
 _PAGES: Final = Path(__file__).parent / "pages"
@@ -72,6 +72,7 @@ class Problems:
         """Return the handler of each exception."""
         return {
             SignInRequired: self._sign_in_required,
+            SignInAgain: self._sign_in_again,
             Refused: lambda request, error: self._page(request, "This is not allowed", str(error), error.status),
             HTTPException: lambda request, error: self._page(
                 request, "This did not work", error.detail, error.status_code
@@ -84,6 +85,9 @@ class Problems:
 
     def _sign_in_required(self, request: _Request, _: SignInRequired) -> Redirect:
         return see_other("/", cookies=[self._sessions.end(request)])
+
+    def _sign_in_again(self, request: _Request, error: SignInAgain) -> Template:
+        return page("sign-in-again.html", self._sessions.signed_in(request), status=403, begun=error.begun)
 
     def _unavailable(self, request: _Request, _: Exception) -> Template:
         text = "A program behind this page did not answer. Try again in a moment."
