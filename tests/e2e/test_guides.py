@@ -157,6 +157,21 @@ def test_step_up_in_an_application(
 
 
 @pytest.mark.heavy
+def test_factors_with_curl(world: World, run_directory: Path, tmp_path: Path) -> None:
+    write_code("factors.md", tmp_path)
+    application = world.stack.credentials.traditional.client_id
+    try:
+        printed = run(["sh", "-e", tmp_path / "factors.sh"], settings(run_directory)).splitlines()
+    finally:
+        world.management.applications.update(application, custom_client_metadata={"minimumAcr": None})
+        world.management.sign_in_policy.update(second_factor=None)
+        world.caught_up()
+    policy, changed = map(json.loads, printed)
+    assert policy["secondFactor"] == "optional"
+    assert (changed["id"], changed["customClientMetadata"]["minimumAcr"]) == (application, "mfa")
+
+
+@pytest.mark.heavy
 @pytest.mark.usefixtures("world")
 def test_events_with_nats_py(run_directory: Path, tmp_path: Path) -> None:
     write_code("events.md", tmp_path)
