@@ -153,8 +153,8 @@ async def _call(app: AsgiApp, scope: Scope) -> tuple[int, bytes]:
 
 def _target(scope: Scope) -> str:
     """Return the path and the query as they were sent."""
-    query = scope["query_string"].decode("ascii")
-    return scope["raw_path"].decode("ascii") + (f"?{query}" if query else "")
+    path, query = scope["raw_path"].decode("ascii"), scope["query_string"].decode("ascii")
+    return f"{path}?{query}" if query else path
 
 
 def _is_local(scope: Scope) -> bool:
