@@ -10,6 +10,7 @@ import pyotp
 from nats.aio.client import Client
 
 from identity_common.authentication import Authentication, FactorMethod, UsedFactor
+from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.wire.factors import (
     AddAuthenticator,
@@ -146,6 +147,21 @@ class FactorPages:
         challenge = new_challenge()
         credential = authenticator.get(challenge, **changed)
         return await self.ask(VerifyPasskey(challenge=challenge, credential=credential, user_id=user_id))
+
+
+async def stored_passkey(management: Management, user_id: str) -> str:
+    """Store a passkey that no authenticator has, and return its id."""
+    passkey_id = new_id()
+    await management.database.execute(
+        """INSERT INTO passkeys VALUES ($1, $2, $3, convert_to($2, 'UTF8'), '', 0, '', 'Key', '{}', false, false, 1)""",
+        management.tenant_id,
+        passkey_id,
+        user_id,
+    )
+    await management.database.execute(
+        "UPDATE users SET second_factors = '{passkey}' WHERE (tenant_id, id) = ($1, $2)", management.tenant_id, user_id
+    )
+    return passkey_id
 
 
 class AuthenticatorApp:

@@ -155,6 +155,8 @@ class FuzzedSystem:
             found["impersonation_id"] = self._impersonation_id()
         if "session_id" in names:
             found["session_id"] = self._session_id(found.get("user_id", ""))
+        if "factor_id" in names:
+            found["factor_id"] = new_id()  # none: a browser makes them
         unknown = names - found.keys() - {"scope_id"}  # the path of a role's scope does not name its resource
         assert not unknown, f"{path}: how is one made?"
         self._relate(found)

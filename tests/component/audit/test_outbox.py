@@ -20,8 +20,10 @@ from identity_common.rights.operations import OWN
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
 from provision import ServerAddresses
+from stead.verify.acr import acr_of
 from tests.support.audit_entries import entries_in, entries_on_the_bus
 from tests.support.claims_function import ScriptAnswers
+from tests.support.factors import stored_passkey
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, revision_of, unique
 from tests.support.organizations import known_users
@@ -153,6 +155,23 @@ async def write_in_own_account(history: History, management: Management, user: s
     history.client = by_administrator
 
 
+async def write_of_factors(history: History, management: Management, user: str) -> None:
+    """Send every write of factors, the last of which are of a user without any."""
+    write, by_administrator = history.write, history.client
+    keys = [await stored_passkey(management, user) for _ in range(2)]
+    acr = acr_of("mfa", urn_namespace=management.settings.urn_namespace)
+    token = management.own_token(user, acr=acr, issued_at=time.time() + 2)  # as above
+    async with management.client_with(token) as history.client:
+        path = f"my-account/factors/{keys[0]}"
+        await write("UpdateOwnFactor", "passkey.update", "PATCH", path, {"name": "Countess"})
+        await write("DeleteOwnFactor", "passkey.delete", "DELETE", path)
+    history.client = by_administrator
+    path = f"users/{user}/factors"
+    await write("DeleteUserFactor", "user.update", "DELETE", f"{path}/{keys[1]}")
+    await write("CreateUserEnrolmentCode", "enrolment-code.create", "POST", f"{path}/enrolment-code")
+    await write("ResetUserFactors", "user.update", "POST", f"{path}/reset", {"reason": "A lost phone."})
+
+
 @pytest.mark.heavy
 async def test_every_write_of_management_service_leaves_one_entry(
     management: Management, jetstream: JetStreamContext
@@ -190,6 +209,7 @@ async def test_every_write_of_management_service_leaves_one_entry(
     assert (await history.send("POST", accept, body)).status_code == 422
     path = f"{of_user}/verification-email"
     await write("SendUserVerificationEmail", "email-verification.create", "POST", path)
+    await write_of_factors(history, management, user)
     await write_in_own_account(history, management, user)
     await write("UpdateUserPassword", "user.update", "PATCH", f"{of_user}/password", {"password": "Countess-of-1815"})
     await write("UpdateUserIsSuspended", "user.update", "PATCH", f"{of_user}/is-suspended", {"isSuspended": True})

@@ -14,7 +14,7 @@ ELSEWHERE |= {"/api/logs/figures", "/api/logs/jwks"}  # the first key is made wi
 ELSEWHERE |= {"/api/users/{user_id}/effective-permissions"}  # which needs template-service
 ELSEWHERE |= {"/api/search"}  # which needs a parameter
 ELSEWHERE |= {"/api/impersonations", "/api/impersonations/{impersonation_id}", "/oidc/me/impersonations"}
-ELSEWHERE |= {"/api/my-account", "/api/my-account/impersonations"}  # which need another token
+ELSEWHERE |= {"/api/my-account", "/api/my-account/factors", "/api/my-account/impersonations"}  # another token
 
 
 async def paths(management: Management) -> list[str]:

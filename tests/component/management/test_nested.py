@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from provision import ServerAddresses
+from tests.support.factors import stored_passkey
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, refusal, unique
 
@@ -16,6 +17,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/users/{user_id}/verification-email"): {},
     ("PATCH", "/users/{user_id}/is-suspended"): {"isSuspended": True},
     ("POST", "/users/{user_id}/invitation"): {"minutes": 1},
+    ("POST", "/users/{user_id}/factors/reset"): {"reason": "A lost phone."},
+    ("POST", "/users/{user_id}/factors/enrolment-code"): {},
     ("PATCH", "/users/{user_id}/password"): {"password": "a good password"},
     ("POST", "/users/{user_id}/roles"): {"roleIds": ["x"]},
     ("PUT", "/users/{user_id}/roles"): {"roleIds": []},
@@ -55,6 +58,7 @@ async def made(management: Management) -> Ids:
     await management.client.post(f"/api/applications/{application}/roles", json={"roleIds": [machine_role]})
     return {
         "user_id": user,
+        "factor_id": await stored_passkey(management, user),
         "application_id": application,
         "resource_id": resource,
         "scope_id": scope,

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from management_service.app import create_app
+from tests.support.factors import stored_passkey
 from tests.support.invalid_bodies import invalid_bodies
 from tests.support.management_api import Management, issues, refusal, settings_for
 
@@ -18,6 +19,7 @@ GOOD = {
     "PATCH /api/users/{user_id}/is-suspended": {"isSuspended": False},
     "PATCH /api/users/{user_id}/password": {"password": "a good password"},
     "POST /api/users/{user_id}/invitation": {"minutes": 1},
+    "POST /api/users/{user_id}/factors/reset": {"reason": "A lost phone."},
     "POST /api/invitations/accept": {"invitation": "x", "password": "a good password"},
     "PATCH /api/users/{user_id}/custom-data": {"customData": {}},
     "POST /api/users/{user_id}/roles": {"roleIds": ["x"]},
@@ -46,6 +48,7 @@ GOOD = {
     "PATCH /api/my-account/profile": {"locale": "de"},
     "POST /api/my-account/primary-email": {"email": "n@example.com"},
     "POST /api/my-account/password": {"password": "a good password"},
+    "PATCH /api/my-account/factors/{factor_id}": {"name": "n"},
     "PATCH /api/configs/impersonation": {"requireActor": False},
     "PATCH /api/configs/sign-in": {"registration": "off"},
     "PUT /api/configs/jwt-customizer/{kind}": {"blockIssuanceOnError": False, "script": ""},
@@ -76,6 +79,7 @@ async def ids(management: Management) -> AsyncIterator[dict[str, str]]:
     role = await management.created("roles", name=user, description="", type="User")
     yield {
         "user_id": user,
+        "factor_id": await stored_passkey(management, user),
         "application_id": application,
         "secret_name": "first",
         "resource_id": resource["id"],

@@ -2,7 +2,7 @@
 
 ``http/auditing.py`` stores it in a context variable and the transaction of a write reads it, so that use cases need not
 pass it on. Every request is handled in its own context; background work has no such request. Of the values of a body,
-only ids are kept, and the reason for ending impersonations.
+only ids are kept, and the reason for ending impersonations or resetting factors.
 """
 
 from contextvars import ContextVar
@@ -26,7 +26,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
         ids: Recorded path parameters.
         members: Names of the members of its body, once it was decoded.
         given: Ids that its body gave, by member.
-        reason: Why it ends impersonations, in the words of its caller.
+        reason: Why it ends impersonations or resets factors, in the words of its caller.
     """
 
     operation: str
@@ -52,7 +52,7 @@ def audit_user(user_id: str) -> None:
 
 
 def audit_reason(reason: str | None) -> None:
-    """Record why a request ends impersonations; a blank reason is none."""
+    """Record why a request ends impersonations or resets factors; a blank reason is none."""
     request = AUDITED_REQUEST.get()
     if request is not None:
         request.reason = None if reason is None or is_blank(reason) else reason.strip()

@@ -17,6 +17,7 @@ from management_service.applications.routes import ApplicationController, Secret
 from management_service.audit.routes import LogController, LogKeyController, audit_jwks
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
 from management_service.effective_permissions.routes import EffectivePermissionController
+from management_service.factors.routes import FactorController, OwnFactorController
 from management_service.impersonation_policy.routes import ImpersonationPolicyController
 from management_service.impersonations.own_routes import OwnImpersonationController, readable_by_pages
 from management_service.impersonations.routes import (
@@ -59,6 +60,7 @@ _CONTROLLERS: Final = (
     InvitationController,
     OpenInvitationController,
     VerificationEmailController,
+    FactorController,
     ApplicationController,
     SecretController,
     ApplicationRoleController,
@@ -80,7 +82,7 @@ _CONTROLLERS: Final = (
     MailController,
     SearchController,
 )
-_OWN_CONTROLLERS: Final = (MyAccountController, MyImpersonationController)
+_OWN_CONTROLLERS: Final = (MyAccountController, MyImpersonationController, OwnFactorController)
 
 
 def create_app(settings: Settings) -> Litestar:

@@ -19,7 +19,7 @@ from management_service.schema import party_ends
 ENDED: Final = "ended"
 """The cause of a requested end, which covers the impersonations that had begun by then."""
 
-Cause = Literal["suspended", "deleted", "password", "exchange_off", "ended"]
+Cause = Literal["suspended", "deleted", "password", "factors", "exchange_off", "ended"]
 
 _KEPT_MS: Final = 366 * 86_400_000
 """An access token is valid for no longer."""

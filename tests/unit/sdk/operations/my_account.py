@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stead import MyAccount, MyConsent, MyImpersonation, MyProfile, MySession
+from stead import Factor, MyAccount, MyConsent, MyFactors, MyImpersonation, MyProfile, MySession
 from tests.unit.sdk.operations.entities import IMPERSONATION
 from tests.unit.sdk.operations.rows import Row
 
@@ -52,6 +52,23 @@ ROWS: list[Row] = [
         None,
         None,
     ),
+    (
+        lambda c: c.my_account.factors(),
+        "GET",
+        f"{_PATH}/factors",
+        None,
+        {"factors": [{"id": "f1", "type": "authenticator"}], "recoveryCodes": 9, "canAdd": ["passkey"]},
+        MyFactors(factors=(Factor(id="f1", type="authenticator"),), recovery_codes=9, can_add=("passkey",)),
+    ),
+    (
+        lambda c: c.my_account.rename_factor("f1", "Key"),
+        "PATCH",
+        f"{_PATH}/factors/f1",
+        {"name": "Key"},
+        {"id": "f1", "type": "passkey", "name": "Key"},
+        Factor(id="f1", type="passkey", name="Key"),
+    ),
+    (lambda c: c.my_account.remove_factor("f1"), "DELETE", f"{_PATH}/factors/f1", None, None, None),
     (
         lambda c: c.my_account.impersonations(active=True),
         "GET",

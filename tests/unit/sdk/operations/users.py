@@ -5,6 +5,9 @@ from __future__ import annotations
 from stead import (
     Consent,
     EffectivePermissions,
+    EnrolmentCode,
+    Factor,
+    Factors,
     GrantedPermission,
     GrantingRole,
     Impersonation,
@@ -39,6 +42,9 @@ PERMISSIONS_FOR_RESOURCE_JSON = {
 PERMISSIONS_FOR_RESOURCE = PermissionsForResource(
     id="r1", name="Orders", indicator="https://orders.example.com", scopes=(PERMISSION_AND_ROLE,)
 )
+
+FACTOR_JSON = {"id": "f1", "type": "passkey", "name": "Key", "createdAt": 1, "lastUsedAt": None, "isBackedUp": True}
+FACTOR = Factor(id="f1", type="passkey", name="Key", created_at=1, is_backed_up=True)
 
 ROWS: list[Row] = [
     (lambda c: c.users.create(), "POST", "/api/users", {}, USER_JSON, USER),
@@ -153,6 +159,31 @@ ROWS: list[Row] = [
                 user_agent="Firefox",
             )
         ],
+    ),
+    (
+        lambda c: c.users.factors("u1"),
+        "GET",
+        "/api/users/u1/factors",
+        None,
+        {"factors": [FACTOR_JSON], "recoveryCodes": 9},
+        Factors(factors=(FACTOR,), recovery_codes=9),
+    ),
+    (lambda c: c.users.remove_factor("u1", "f1"), "DELETE", "/api/users/u1/factors/f1", None, None, None),
+    (
+        lambda c: c.users.reset_factors("u1", reason="A lost phone."),
+        "POST",
+        "/api/users/u1/factors/reset",
+        {"reason": "A lost phone."},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.users.create_enrolment_code("u1"),
+        "POST",
+        "/api/users/u1/factors/enrolment-code",
+        None,
+        {"code": "ABCDE-FGHIJ", "expiresAt": 2},
+        EnrolmentCode(code="ABCDE-FGHIJ", expires_at=2),
     ),
     (lambda c: c.users.end_session("u1", "s1"), "DELETE", "/api/users/u1/sessions/s1", None, None, None),
     (lambda c: c.users.withdraw_consent("u1", "a1"), "DELETE", "/api/users/u1/consents/a1", None, None, None),

@@ -12,6 +12,7 @@ OPEN: Final = frozenset({"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwag
 OWN: Final = frozenset(
     {
         *("GetOwnAccount", "UpdateOwnAccount", "UpdateOwnProfile", "UpdateOwnPassword", "UpdateOwnPrimaryEmail"),
+        *("DeleteOwnFactor", "GetOwnFactors", "UpdateOwnFactor"),
         *("EndOwnSession", "ListOwnConsents", "ListOwnSessions", "WithdrawOwnConsent"),
         *("ListOwnAccountImpersonations", "EndOwnAccountImpersonation"),
     }
@@ -38,6 +39,10 @@ _ROWS: Final[Mapping[str, str]] = {
     "UpdateUserIsSuspended": "users",
     "UpdateUserPassword": "users",
     "ClearUserSignInAttempts": "users",
+    "GetUserFactors": "factors:read",
+    "DeleteUserFactor": "factors",
+    "ResetUserFactors": "factors",
+    "CreateUserEnrolmentCode": "factors",
     "ListUserSessions": "sessions:read",
     "EndUserSession": "sessions",
     "SendUserVerificationEmail": "users",

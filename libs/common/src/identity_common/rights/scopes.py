@@ -12,7 +12,10 @@ _AREAS: Final[Mapping[str, tuple[str, str]]] = {
         "Create, change, invite, suspend and delete users, set their passwords, and withdraw their consents",
         "See users and their consents",
     ),
-    "factors": ("Reset the second factors of users", "See which second factors users have"),
+    "factors": (
+        "Reset the passkeys and second factors of users, and give out codes to set up the first one",
+        "See which passkeys and second factors users have",
+    ),
     "sessions": (
         "End the sign-in sessions of users",
         "See the sign-in sessions of users, with their addresses and browsers",
@@ -66,7 +69,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
 }
 """Every scope of the Management API → what it allows, for consent pages and documents."""
 
-_RESERVED_AREAS: Final = frozenset({"factors", "connectors", "hooks", "permits"})
+_RESERVED_AREAS: Final = frozenset({"connectors", "hooks", "permits"})
 RESERVED: Final = frozenset(name for name in DESCRIPTIONS if name.partition(":")[0] in _RESERVED_AREAS)
 """Scopes of areas that have no operations yet: no resource has them, so no role can grant them."""
 MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {

@@ -162,7 +162,7 @@ class ManagementClient(_Client[Run]):
     raises ``VersionMismatch``, and changes nothing, if another write came in between.
 
     Attributes:
-        users: Users, their API roles, consents and sessions.
+        users: Users, their API roles, consents, factors and sessions.
         applications: OAuth clients, their secrets and API roles.
         resources: API resources and their scopes.
         roles: API roles, their scopes and holders.
@@ -312,7 +312,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
                 print(user.id)
 
     Attributes:
-        users: Users, their API roles, consents and sessions.
+        users: Users, their API roles, consents, factors and sessions.
         applications: OAuth clients, their secrets and API roles.
         resources: API resources and their scopes.
         roles: API roles, their scopes and holders.

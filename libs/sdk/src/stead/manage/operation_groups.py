@@ -110,7 +110,7 @@ class _List(Generic[P, T]):
 
 
 class Users(Group[R]):
-    """``client.users``: users who sign in, their API roles, consents and sessions."""
+    """``client.users``: users who sign in, their API roles, consents, factors and sessions."""
 
     create = _Method(users.create_user)
     get = _Method(users.get_user)
@@ -133,6 +133,10 @@ class Users(Group[R]):
     impersonations = _List(impersonations.list_user_impersonations)
     consents = _Method(users.list_user_consents)
     withdraw_consent = _Method(users.withdraw_user_consent)
+    factors = _Method(users.get_user_factors)
+    remove_factor = _Method(users.remove_user_factor)
+    reset_factors = _Method(users.reset_user_factors)
+    create_enrolment_code = _Method(users.create_user_enrolment_code)
     sessions = _List(users.list_user_sessions)
     end_session = _Method(users.end_user_session)
 
@@ -333,7 +337,7 @@ class SignInPolicy(Group[R]):
 
 
 class MyAccount(Group[R]):
-    """``client.my_account``: a person's own account, sessions and consents.
+    """``client.my_account``: a person's own account, factors, sessions and consents.
 
     The access token is the person's: a userinfo token of their own sign-in with the scope ``account``, such as
     ``IdentityClient.get_access_token()`` returns.
@@ -344,6 +348,9 @@ class MyAccount(Group[R]):
     update_profile = _Method(my_account.update_my_profile)
     set_password = _Method(my_account.set_my_password)
     change_email = _Method(my_account.change_my_email)
+    factors = _Method(my_account.get_my_factors)
+    rename_factor = _Method(my_account.rename_my_factor)
+    remove_factor = _Method(my_account.remove_my_factor)
     impersonations = _List(my_account.list_my_impersonations)
     end_impersonation = _Method(my_account.end_my_impersonation)
     sessions = _List(my_account.list_my_sessions)

@@ -27,7 +27,7 @@ from stead.models.custom_claims import (
 )
 from stead.models.impersonations import Impersonation, ImpersonationPolicy, SubjectToken
 from stead.models.mail import MailFailure
-from stead.models.my_account import MyAccount, MyConsent, MyImpersonation, MyProfile, MySession
+from stead.models.my_account import MyAccount, MyConsent, MyFactors, MyImpersonation, MyProfile, MySession
 from stead.models.organization_template import (
     AffectedMember,
     AffectedMembers,
@@ -60,6 +60,9 @@ from stead.models.sign_in_policy import SignInPolicy
 from stead.models.users import (
     Consent,
     EffectivePermissions,
+    EnrolmentCode,
+    Factor,
+    Factors,
     GrantedPermission,
     GrantingRole,
     Invitation,
@@ -90,6 +93,9 @@ __all__ = [
     "DryRunOfInput",
     "DryRunReport",
     "EffectivePermissions",
+    "EnrolmentCode",
+    "Factor",
+    "Factors",
     "GrantedPermission",
     "GrantingRole",
     "HeldPermissions",
@@ -101,6 +107,7 @@ __all__ = [
     "MemberEffect",
     "MyAccount",
     "MyConsent",
+    "MyFactors",
     "MyImpersonation",
     "MyProfile",
     "MySession",

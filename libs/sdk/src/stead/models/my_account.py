@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stead.models.impersonations import Impersonation
-from stead.models.users import Consent, SignInSession
+from stead.models.users import Consent, Factors, SignInSession
 from stead.models.versions import Versioned
 
 
@@ -85,6 +85,18 @@ class MySession(SignInSession, frozen=True, kw_only=True, rename="camel"):
     """
 
     is_current: bool = False
+
+
+class MyFactors(Factors, frozen=True, kw_only=True, rename="camel"):
+    """The factors that the person has set up.
+
+    Attributes:
+        can_add: Which types the person can set up, on the pages of the sign-in.
+        is_required: Whether everyone here needs one, so that the last one cannot be removed.
+    """
+
+    can_add: tuple[str, ...] = ()
+    is_required: bool = False
 
 
 class MyConsent(Consent, frozen=True, kw_only=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""Users, their consents and invitations."""
+"""Users, their consents, factors and invitations."""
 
 from __future__ import annotations
 
@@ -97,6 +97,52 @@ class SignInSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def __repr__(self) -> str:
         return f"SignInSession(id={self.id!r}, user_id={self.user_id!r})"
+
+
+class Factor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a user signs in with besides a password, or instead of it.
+
+    Attributes:
+        type: ``passkey`` or ``authenticator``.
+        name: How the user calls a passkey; empty for an authenticator app.
+        created_at: When it was set up, milliseconds since the epoch.
+        last_used_at: When the user last signed in with it, milliseconds since the epoch; None if never.
+        is_backed_up: Whether a passkey is kept in a service that synchronizes it, and so outlives its device.
+    """
+
+    id: str
+    type: str
+    name: str = ""
+    created_at: int = 0
+    last_used_at: int | None = None
+    is_backed_up: bool = False
+
+
+class Factors(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The factors that a user has set up.
+
+    Attributes:
+        factors: In the order in which they were set up.
+        recovery_codes: How many recovery codes are left; each replaces a second factor once.
+    """
+
+    factors: tuple[Factor, ...] = ()
+    recovery_codes: int = 0
+
+
+class EnrolmentCode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a user needs, besides the password, to set up the first second factor. Its repr hides the code.
+
+    Attributes:
+        code: Returned on creation only.
+        expires_at: Milliseconds since the epoch.
+    """
+
+    code: str
+    expires_at: int
+
+    def __repr__(self) -> str:
+        return f"EnrolmentCode(expires_at={self.expires_at})"
 
 
 class Invitation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -45,8 +45,8 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
         ended_by: The user or else the application whose request ended this impersonation.
         reason: Why it ended: ``ended`` (this one was), ``within`` (one that it is within was), ``all``, or the party
             whose impersonations were ended: ``user``, ``actor``, ``client``, ``organization``. Or what happened to one:
-            ``user_suspended``, ``user_password`` (was changed), ``user_deleted``, the same of ``actor``,
-            ``client_exchange_off`` (was switched off), ``client_deleted``, ``resource_deleted``,
+            ``user_suspended``, ``user_password`` (was changed), ``user_factors`` (were reset), ``user_deleted``, the
+            same of ``actor``, ``client_exchange_off`` (was switched off), ``client_deleted``, ``resource_deleted``,
             ``organization_deleted``, ``member_removed``. Or the error of an exchange that was refused after the subject
             token was spent.
         end_reason: Why, in the words of the request that ended it by its id; absent in lists, and if it gave none.

@@ -21,7 +21,7 @@ from management_service.passwords.attempts import MY_ACCOUNT, SignInAttempts
 from management_service.passwords.counted import CountedPasswords
 from management_service.passwords.hashing import MAX_WAIT_S, Passwords
 from management_service.passwords.store import PasswordHash, find_password_hash_of
-from management_service.users.rules import UserUpdate
+from management_service.users.rules import UserUpdate, language_of
 from management_service.users.service import Users
 from management_service.users.store import User, lock_user
 
@@ -157,4 +157,4 @@ class MyAccounts:
 
 def _context(caller: Caller, user: User) -> LinkContext:
     """Return how mail to a person speaks: in their language, for the application at which they changed something."""
-    return LinkContext(language=rules.shown_profile(user.profile).locale, application_id=caller.application_id)
+    return LinkContext(language=language_of(user.profile), application_id=caller.application_id)

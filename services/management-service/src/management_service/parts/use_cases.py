@@ -9,6 +9,7 @@ from management_service.audit.reading.service import AuditTrail
 from management_service.audit.tree.proofs import AuditProofs
 from management_service.effective_permissions.organizations import OrganizationGrants
 from management_service.effective_permissions.service import EffectivePermissions
+from management_service.factors.service import Factors
 from management_service.impersonation_policy.service import ImpersonationPolicies
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.revoking import EndRevocations
@@ -46,6 +47,17 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
             shared.attempts,
             shared.links.verifications,
             shared.mail,
+            tenant_id=tenant_id,
+        ),
+        "factors": Factors(
+            reader,
+            changes,
+            shared.users,
+            shared.factors.changes,
+            shared.factors.enrolments,
+            last_administrator,
+            attainable,
+            offers_passkeys=shared.factors.ceremonies.are_on,
             tenant_id=tenant_id,
         ),
         "invitations": Invitations(reader, changes, shared.users, shared.passwords, attainable, tenant_id=tenant_id),

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,6 +14,8 @@ from identity_common.fields import Body, FreeForm
 
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
+
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 _DIGITS: Final = re.compile(r"\+?[0-9]{3,32}")
 _WEB_ADDRESS: Final = re.compile(r"(?i:https?)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")  # RFC 3986
@@ -190,6 +192,12 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
     if given is not UNSET:
         return given
     return was_verified and before is not None and is_same_mailbox(after, before)
+
+
+def language_of(profile: str) -> str | None:
+    """Return the language tag in a stored profile, in which mail to its user is written; None without one."""
+    locale = _decode(profile).get("locale")
+    return locale if isinstance(locale, str) else None
 
 
 def is_password(password: str) -> bool:

@@ -309,7 +309,12 @@ class Users:
     async def store_password(self, transaction: Transaction, user: User, password_hash: str) -> User:
         """Store and record a new password of a locked user, which invalidates earlier tokens."""
         members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
-        return await self._store_change(transaction, user, members, password_hash=password_hash)
+        return await self._store_change(transaction, user, members, password_hash=password_hash, cause="password")
+
+    async def invalidate_tokens(self, transaction: Transaction, user: User, *, cause: Cause) -> User:
+        """Invalidate the earlier tokens of a locked user, and end its sessions, for another reason than a password."""
+        members = {"tokens_valid_after": self._next_tokens_valid_after(user)}
+        return await self._store_change(transaction, user, members, cause=cause)
 
     async def store_verified_email(self, transaction: Transaction, user: User, address: str) -> User:
         """Store and record the e-mail address of a locked user, which has proved that it receives mail there.
@@ -372,7 +377,13 @@ class Users:
         return user
 
     async def _store_change(
-        self, transaction: Transaction, user: User, members: dict[str, Any], *, password_hash: str | None = None
+        self,
+        transaction: Transaction,
+        user: User,
+        members: dict[str, Any],
+        *,
+        password_hash: str | None = None,
+        cause: Cause = "suspended",
     ) -> User:
         """Store and record the user with these members; a no-op if nothing changes."""
         changed = msgspec.structs.replace(user, **members)
@@ -387,6 +398,6 @@ class Users:
         with refusals(_REFUSALS):
             await store.update_user(transaction.connection, changed, password_hash=password_hash)
         if changed.tokens_valid_after != user.tokens_valid_after:
-            await self._record_end(transaction, user.id, "suspended" if password_hash is None else "password")
+            await self._record_end(transaction, user.id, cause)
         transaction.record("user", (user.id,), "updated", user_state(changed))
         return changed

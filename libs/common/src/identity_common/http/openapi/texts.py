@@ -82,6 +82,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "logKey": "management.user.update",
     "reason": "The order was found.",
     "sessionId": "l9rj3xkq2v0m8b4n7c1z5",
+    "factorId": "m5vq8x2kd7w0z3n9r6t1y",
     "signedInAt": 1764547200000,
     "subjectTokenId": "v0m8b4n7c1z5l9rj3xkq2",
     "targetId": "8m4b7n1c5z9l",

@@ -8,7 +8,7 @@ from stead._transport.api import IfMatch, api_path, command, decode, json_reques
 from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, CursorRequest, ListRequest
 from stead.manage.operations._bodies import flag, patch_body
-from stead.models import MyAccount, MyConsent, MyImpersonation, MySession
+from stead.models import Factor, MyAccount, MyConsent, MyFactors, MyImpersonation, MySession
 
 _ACCOUNT = "my-account"
 
@@ -100,6 +100,35 @@ def change_my_email(email: str) -> Operation[None]:
         TooManyAttempts: Too many mails were requested for the address, or for the account.
     """
     return command("POST", api_path(_ACCOUNT, "primary-email"), {"email": email})
+
+
+def get_my_factors() -> Operation[MyFactors]:
+    """Return what the person signs in with besides the password, or instead of it."""
+    return decode((yield json_request("GET", api_path(_ACCOUNT, "factors"))), MyFactors)
+
+
+def rename_my_factor(factor_id: str, name: str) -> Operation[Factor]:
+    """Name a passkey of the person.
+
+    Raises:
+        NotFound: The person has no such passkey; an authenticator app has no name.
+        InvalidInput: The name is too long.
+        Conflict: ``entity.invalid_name``.
+    """
+    path = api_path(_ACCOUNT, "factors", factor_id)
+    return decode((yield json_request("PATCH", path, {"name": name})), Factor)
+
+
+def remove_my_factor(factor_id: str) -> Operation[None]:
+    """Remove a passkey of the person, or the authenticator app; with the last of them, the recovery codes.
+
+    Raises:
+        RecentSignInRequired: The person signed in too long ago, or without a second factor.
+        NotFound: The person has no such factor.
+        Conflict: ``user.last_factor``: the tenant requires one; or ``user.last_credential``: nothing would remain to
+            sign in with.
+    """
+    return command("DELETE", api_path(_ACCOUNT, "factors", factor_id))
 
 
 def list_my_impersonations(

@@ -1,4 +1,4 @@
-"""Users, their API roles, consents and sessions."""
+"""Users, their API roles, consents, factors and sessions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from stead.manage.operations._bodies import FreeForm, SearchField, create_body, 
 from stead.models import (
     Consent,
     EffectivePermissions,
+    EnrolmentCode,
+    Factors,
     Invitation,
     OpenInvitation,
     PermissionsInOrganization,
@@ -364,6 +366,57 @@ def withdraw_user_consent(user_id: str, application_id: str) -> Operation[None]:
         NotFound: The user has given this application no consent.
     """
     return command("DELETE", api_path("users", user_id, "consents", application_id))
+
+
+def get_user_factors(user_id: str) -> Operation[Factors]:
+    """Return what a user signs in with besides the password, or instead of it.
+
+    Raises:
+        NotFound: The user does not exist.
+    """
+    return decode((yield json_request("GET", api_path("users", user_id, "factors"))), Factors)
+
+
+def remove_user_factor(user_id: str, factor_id: str) -> Operation[None]:
+    """Remove a passkey of a user, or the authenticator app; with the last of them, the recovery codes.
+
+    Raises:
+        NotFound: The user has no such factor.
+        Conflict: ``user.last_factor``: the tenant requires one, so only a reset removes it;
+            ``user.last_administrator``.
+    """
+    return command("DELETE", api_path("users", user_id, "factors", factor_id))
+
+
+def reset_user_factors(user_id: str, *, reason: str) -> Operation[None]:
+    """Remove all factors and recovery codes of a user who has lost them, and end all sessions.
+
+    Where the tenant requires a second factor, the user sets up a new one at the next sign-in, which needs a code: one
+    that is mailed to the verified address, or that of ``create_enrolment_code``.
+
+    Args:
+        user_id: The user.
+        reason: Why, for the audit trail, at most 256 characters.
+
+    Raises:
+        NotFound: The user does not exist.
+        InvalidInput: The reason is blank or too long.
+        Conflict: ``user.last_administrator``.
+    """
+    return command("POST", api_path("users", user_id, "factors", "reset"), {"reason": reason})
+
+
+def create_user_enrolment_code(user_id: str) -> Operation[EnrolmentCode]:
+    """Create a code with which a user sets up the first factor, in place of an earlier one.
+
+    Give it to the user in person: with the password, it suffices to sign in as them.
+
+    Raises:
+        NotFound: The user does not exist.
+        Conflict: ``user.has_factor``: the user has one, and sets up another with it; ``factor.off``: the policy of the
+            tenant allows none.
+    """
+    return decode((yield json_request("POST", api_path("users", user_id, "factors", "enrolment-code"))), EnrolmentCode)
 
 
 def list_user_sessions(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[SignInSession]:
