@@ -8,7 +8,7 @@ from litestar import Response
 
 from console.forms import Form
 from console.languages import LANGUAGES
-from console.signed_in import RecentSignInNeeded, SignedInRequest, Site
+from console.signed_in import ActionNeeded, RecentSignInNeeded, SignedInRequest, Site
 from identity_common.oauth import SCOPE_ACCOUNT, SCOPE_IMPERSONATIONS
 from stead import MyAccount
 from stead.errors import ApiError, RecentSignInRequired, TooManyAttempts
@@ -78,16 +78,29 @@ class AccountRequest(SignedInRequest):
         """Carry out a change that needs a recent sign-in.
 
         Raises:
-            RecentSignInNeeded: The sign-in is too old; nothing was changed.
+            RecentSignInNeeded: The sign-in is too old or too weak; nothing was changed.
         """
         try:
             return await change
-        except RecentSignInRequired:
-            raise self._recent_sign_in_needed() from None
+        except RecentSignInRequired as required:
+            raise self._recent_sign_in_needed(required.acr_values) from None
 
-    def _recent_sign_in_needed(self) -> RecentSignInNeeded:
+    def action_needed(self, action: str, *, return_to: str) -> ActionNeeded:
+        """Return what lets the person set up a factor on the pages of the sign-in.
+
+        Args:
+            action: Of the authorization request.
+            return_to: Path of the page afterwards.
+        """
+        return ActionNeeded(action, login_hint=self._login_hint, return_to=return_to)
+
+    @property
+    def _login_hint(self) -> str | None:
         account = self.account
-        return RecentSignInNeeded(account.username or account.primary_email or account.primary_phone)
+        return account.username or account.primary_email or account.primary_phone
+
+    def _recent_sign_in_needed(self, acr_values: tuple[str, ...] = ()) -> RecentSignInNeeded:
+        return RecentSignInNeeded(self._login_hint, acr_values)
 
 
 def refuse(form: Form, error: ApiError, fields: Mapping[str, str]) -> None:

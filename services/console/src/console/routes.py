@@ -6,6 +6,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from console.account import applications as account_applications
 from console.account import email as account_email
+from console.account import factors as account_factors
 from console.account import impersonations as account_impersonations
 from console.account import password as account_password
 from console.account import profile as account_profile
@@ -31,6 +32,7 @@ from console.areas import (
     template,
     template_entries,
     template_file,
+    user_factors,
     user_invitations,
     user_sessions,
     users,
@@ -55,6 +57,7 @@ _AREAS = (
     members.AREA,
     users.AREA,
     person.AREA,
+    user_factors.AREA,
     user_invitations.AREA,
     user_sessions.AREA,
     roles.AREA,
@@ -73,6 +76,7 @@ _ACCOUNT = (
     account_profile.AREA,
     account_password.AREA,
     account_email.AREA,
+    account_factors.AREA,
     account_sessions.AREA,
     account_applications.AREA,
     account_impersonations.AREA,

@@ -1,7 +1,7 @@
 """Signing in and out: the authorization code flow of token-service, with the console as the client of every site."""
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from litestar import Response, get
@@ -39,7 +39,7 @@ async def begin(
         NotConfigured: The console has no client yet.
         StoreUnavailable: Redis does not answer.
     """
-    page = _page_of(request)
+    page = needed.return_to or _page_of(request)
     person = context.last_person(request)
     had_session = form is not None or person is not None
     is_own_form = request.method == "POST" and (form is not None or _is_from_our_origin(context, request))
@@ -48,7 +48,11 @@ async def begin(
     if draft is not None and not is_small_enough(draft):
         return _not_begun(context, request, draft, status=413)
     storage: dict[str, str] = {}
-    location = context.client(storage).sign_in_url(context.callback_url, needed.prompt, login_hint=needed.login_hint)
+    location = context.client(storage).sign_in_url(
+        context.callback_url, needed.prompt, login_hint=needed.login_hint, acr_values=needed.acr_values
+    )
+    if needed.action is not None:  # of this server alone, and so not of the SDK
+        location += "&" + urlencode({"action": needed.action})
     throttled = await context.begun.count(context.address(request))
     if throttled is not None:
         return _not_begun(context, request, draft, status=429, retry_after_s=throttled.wait_s)

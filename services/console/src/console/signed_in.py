@@ -41,20 +41,37 @@ class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
     Attributes:
         prompt: Of the sign-in that is needed; None if an earlier one in this browser will do.
         login_hint: Prefills the user name.
+        acr_values: How strong the sign-in must be; empty for any.
+        action: What the user does there besides; None for nothing.
+        return_to: Path of the page after the sign-in; None for that which needs it.
     """
 
     prompt: str | None = None
     login_hint: str | None = None
+    acr_values: tuple[str, ...] = ()
+    action: str | None = None
+    return_to: str | None = None
 
 
 class RecentSignInNeeded(SignInNeeded):
-    """A user is signed in, but too long ago for what changes how they sign in."""
+    """A user is signed in, but too long ago, or too weakly, for what changes how they sign in."""
 
     prompt = "login"
 
-    def __init__(self, login_hint: str | None) -> None:
+    def __init__(self, login_hint: str | None, acr_values: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.login_hint = login_hint
+        self.acr_values = acr_values
+
+
+class ActionNeeded(SignInNeeded):
+    """A signed-in user sets up a factor, which happens on the pages of the sign-in."""
+
+    def __init__(self, action: str, *, login_hint: str | None, return_to: str) -> None:
+        super().__init__()
+        self.action = action
+        self.login_hint = login_hint
+        self.return_to = return_to
 
 
 class NoSuchPage(Exception):  # noqa: N818

@@ -18,6 +18,7 @@ from stead import (
     AuditEntry,
     Consent,
     EffectivePermissions,
+    Factors,
     Impersonation,
     OpenInvitation,
     OrganizationMembership,
@@ -42,7 +43,7 @@ _SIGNED_IN: Final = "token.sign-in.succeeded"
 
 @AREA.page("/users/{user_id:str}")
 async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
-    (user, invitation, sessions, consents), (roles, permissions, organizations), past = await asyncio.gather(
+    (user, invitation, sessions, consents, factors), (roles, permissions, organizations), past = await asyncio.gather(
         _account(request, user_id), _rights(request, user_id), _past(request, user_id)
     )
     acted_as, acted, signed_in, recent = past
@@ -57,7 +58,8 @@ async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
         area=_AREA,
         user=user,
         name=shown_name(user),
-        state=_state(user, open_invitation),
+        state=_state(user, open_invitation, factors.value),
+        factors=factors,
         invitation=open_invitation,
         signed_in=signed_in,
         roles=roles,
@@ -150,16 +152,17 @@ async def _permissions_for(
 
 async def _account(
     request: ConsoleRequest, user_id: str
-) -> tuple[User, Part[ListPage[OpenInvitation]], Part[ListPage[SessionRow]], Part[list[Consent]]]:
+) -> tuple[User, Part[ListPage[OpenInvitation]], Part[ListPage[SessionRow]], Part[list[Consent]], Part[Factors]]:
     users = request.api.users
     sessions = users.sessions(user_id, page_size=_LATEST)
-    user, invitation, found, consents = await asyncio.gather(
+    user, invitation, found, consents, factors = await asyncio.gather(
         users.get(user_id),
         part(request, "ListInvitations", users.invitations(user_id=user_id, page_size=1).page),
         part(request, "ListUserSessions", lambda: session_rows(sessions.page())),
         part(request, "ListUserConsents", lambda: users.consents(user_id)),
+        part(request, "GetUserFactors", lambda: users.factors(user_id)),
     )
-    return user, invitation, found, consents
+    return user, invitation, found, consents, factors
 
 
 async def _rights(
@@ -189,11 +192,11 @@ async def _past(
     )
 
 
-def _state(user: User, invitation: OpenInvitation | None) -> str:
+def _state(user: User, invitation: OpenInvitation | None, factors: Factors | None) -> str:
     """Return whether the user can sign in, or why not."""
     if user.is_suspended:
         return "suspended"
-    if user.has_password:
+    if user.has_password or any(each.type == "passkey" for each in (factors.factors if factors else ())):
         return "active"
     if invitation is None:
         return "without_password"
