@@ -180,8 +180,8 @@ class TooManyAttempts(ApiError):  # noqa: N818
 class OAuthError(IdentityError):
     """The token endpoint refused the request (RFC 6749 section 5.2, RFC 8693 section 2.2.2).
 
-    If it ``requires_sign_in``, redirect the browser to ``sign_in_url`` with ``acr_values`` and ``max_age_s``, and repeat
-    the request afterwards: in an exchange with the same subject token, which was not spent.
+    If it ``requires_sign_in``, redirect the browser to ``sign_in_url`` with ``acr_values`` and ``max_age_s``, and
+    repeat the request afterwards: in an exchange with the same subject token, which was not spent.
 
     Attributes:
         error: The error code, such as ``invalid_grant``; ``unexpected_answer`` if the response does not come from a
