@@ -493,6 +493,7 @@ async def test_signing_in_and_out_is_recorded_without_what_was_typed(world: Worl
         ("token.authorization-code.succeeded", person.user_id, None),
         ("token.session.ended", person.user_id, None),
     ]
+    assert [entry.amr for entry in found] == [(), ("pwd",), (), ()]
     assert found[2].issued_token_id == jwt.decode(tokens["access_token"], options={"verify_signature": False})["jti"]
     assert {entry.user_agent for entry in found[:2]} == {person.browser.headers["User-Agent"]}
     text = msgspec.json.encode(found).decode()

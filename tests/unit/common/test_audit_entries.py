@@ -25,6 +25,7 @@ MEMBERS: Final[dict[str, Any]] = {
     **dict.fromkeys(("issued_token_id", "request_id", "address", "user_agent"), TEXT),
     "context": st.builds(AuditContext, reason=TEXT, ticket_id=TEXT),
     "ids": st.dictionaries(TEXT, TEXT, max_size=2),
+    "amr": st.lists(TEXT, max_size=3).map(tuple),
     "members": st.lists(TEXT, max_size=3).map(tuple),
     "given": st.dictionaries(TEXT, st.lists(TEXT, max_size=3).map(tuple), max_size=2),
     "aggregates": st.lists(TEXT, max_size=3).map(tuple),

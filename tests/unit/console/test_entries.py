@@ -28,7 +28,7 @@ KEYS = {
     *("subject-token.refused", "token.exchange.unknown", "token.other.refused", GAP_KEY),
     *(f"token.{each}.{verb}" for each in OBJECTS.values() for verb in ("succeeded", "refused")),
     *(f"token.sign-in.{verb}" for verb in ("succeeded", "refused", "throttled")),
-    *("token.session.ended", "token.session.left"),
+    *("token.factor.succeeded", "token.session.ended", "token.session.left"),
     *(f"token.consent.{verb}" for verb in ("create", "update", "imply", "delete")),
     *(f"token.{key}-key.{verb}" for key in ("signing", "not-valid") for verb in ("rotate", "delete")),
 }

@@ -102,6 +102,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         scope: The scopes that were granted, separated by spaces.
         token_id: ``jti`` of the request's access token.
         issued_token_id: ``jti`` of the access token that was issued, or that would have been.
+        amr: The methods of a sign-in so far (RFC 8176), sorted.
         context: Reason and ticket of a subject token, or the reason for ending impersonations.
         expires_at: Expiry of the issued subject token, or of the access token for which it was exchanged; milliseconds
             since the epoch, UTC.
@@ -142,6 +143,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     scope: str | None = None
     token_id: str | None = None
     issued_token_id: str | None = None
+    amr: tuple[str, ...] = ()
     context: AuditContext | None = None
     expires_at: int | None = None
     request_id: str = ""

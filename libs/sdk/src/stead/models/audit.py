@@ -71,6 +71,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         scope: The scopes that were granted, separated by spaces.
         token_id: ``jti`` of the access token of the request.
         issued_token_id: ``jti`` of the access token that was issued.
+        amr: The methods of a sign-in so far (RFC 8176), such as ``pwd`` and ``otp``.
         context: Reason and ticket of a subject token, or the reason for ending impersonations.
         request_id: The ``X-Request-Id`` of the response.
         address: Address of the client.
@@ -109,6 +110,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scope: str | None = None
     token_id: str | None = None
     issued_token_id: str | None = None
+    amr: tuple[str, ...] = ()
     context: AuditContext | None = None
     request_id: str = ""
     address: str = ""

@@ -63,6 +63,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
         scope: The granted scopes.
         expires_at: When a token that is issued by exchange expires, milliseconds since the epoch.
         reason: Code of the refusal, where the error that the client gets is not specific enough.
+        amr: The methods of a sign-in so far.
         is_taken: Whether Redis has confirmed that the subject token was taken; the attempt is then recorded.
     """
 
@@ -79,6 +80,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
     scope: str | None = None
     expires_at: int | None = None
     reason: str | None = None
+    amr: tuple[str, ...] = ()
     is_taken: bool = False
 
     def note_client(self, client_id: str, *, is_public: bool) -> None:
@@ -170,9 +172,13 @@ class TokenAudit:
         else:
             self._append(key, request, "refused", reason)
 
-    def signed_in(self, user_id: str, *, client_id: str, origin: Origin) -> None:
-        """Record that a user signed in to continue to an application."""
-        self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, origin))
+    def signed_in(self, user_id: str, *, client_id: str, origin: Origin, amr: tuple[str, ...]) -> None:
+        """Record that a user signed in with a first factor to continue to an application."""
+        self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, origin, amr))
+
+    def factor_used(self, user_id: str, *, client_id: str, origin: Origin, amr: tuple[str, ...]) -> None:
+        """Record that a user who has signed in used another factor, or set one up."""
+        self._append("token.factor.succeeded", _at_a_browser(user_id, client_id, origin, amr))
 
     def not_signed_in(self, user_id: str | None, *, client_id: str, origin: Origin, reason: str) -> None:
         """Record a refused sign-in; the typed identifier is not recorded.
@@ -225,6 +231,7 @@ class TokenAudit:
             resource=request.resource,
             scope=request.scope,
             issued_token_id=request.issued_token_id,
+            amr=request.amr,
             expires_at=request.expires_at,
             request_id=REQUEST_ID.get() or "",
             address=request.address[:_MAX_ADDRESS],
@@ -232,7 +239,9 @@ class TokenAudit:
         )
 
 
-def _at_a_browser(user_id: str | None, client_id: str | None, origin: Origin) -> AuditedTokenRequest:
+def _at_a_browser(
+    user_id: str | None, client_id: str | None, origin: Origin, amr: tuple[str, ...] = ()
+) -> AuditedTokenRequest:
     return AuditedTokenRequest(
-        user_id=user_id, client_id=client_id, address=origin.address, user_agent=origin.user_agent
+        user_id=user_id, client_id=client_id, address=origin.address, user_agent=origin.user_agent, amr=amr
     )

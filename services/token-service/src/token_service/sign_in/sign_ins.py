@@ -153,7 +153,7 @@ class SignIns:
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
             self._audit.signed_out(earlier.user_id, client_id=client_id, origin=origin)
-        self._audit.signed_in(user_id, client_id=client_id, origin=origin)
+        self._audit.signed_in(user_id, client_id=client_id, origin=origin, amr=session.authentication.amr)
         _log.info("sign-in.succeeded", user_id=user_id, client_id=client_id)
         return self._begun(new_cookie, who, device_cookie)
 
@@ -189,6 +189,7 @@ class SignIns:
         known = await self._flow.signed_in(new_cookie, revision=max(revision, who.revision))
         if known is None:
             raise await self._not_allowed(session, origin, client_id)
+        self._audit.factor_used(session.user_id, client_id=client_id, origin=origin, amr=session.authentication.amr)
         _log.info("sign-in.factor-added", user_id=session.user_id, method=method, client_id=client_id)
         return self._begun(new_cookie, known, device_cookie)
 
