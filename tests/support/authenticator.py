@@ -8,9 +8,11 @@ import secrets
 from base64 import urlsafe_b64encode
 from typing import Any, Final
 
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.hashes import SHA256
-from fido2.cose import ES256
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384
+from fido2.cose import ES256, ES384, RS256, EdDSA
 from fido2.webauthn import AttestationObject, AttestedCredentialData, AuthenticatorData, CollectedClientData
 
 ORIGIN: Final = "http://localhost:3000"
@@ -23,6 +25,13 @@ BS: Final = AuthenticatorData.FLAG.BS
 _ATTESTED: Final = AuthenticatorData.FLAG.AT
 VERIFIED: Final = UP | UV
 SYNCED: Final = VERIFIED | BE | BS
+
+_KEYS: Final[dict[str, tuple[Any, Any, tuple[Any, ...]]]] = {
+    "ES256": (lambda: ec.generate_private_key(ec.SECP256R1()), ES256, (ec.ECDSA(SHA256()),)),
+    "ES384": (lambda: ec.generate_private_key(ec.SECP384R1()), ES384, (ec.ECDSA(SHA384()),)),
+    "EdDSA": (Ed25519PrivateKey.generate, EdDSA, ()),
+    "RS256": (lambda: rsa.generate_private_key(65537, 2048), RS256, (PKCS1v15(), SHA256())),
+}
 
 
 def base64url(value: bytes) -> str:
@@ -40,6 +49,7 @@ class Authenticator:
 
     Args:
         counter: Of the first answer; None: it has no counter, and always says 0.
+        algorithm: Of its key, by the name in COSE.
     """
 
     def __init__(
@@ -50,8 +60,10 @@ class Authenticator:
         counter: int | None = None,
         flags: AuthenticatorData.FLAG = SYNCED,
         aaguid: bytes = bytes(16),
+        algorithm: str = "ES256",
     ) -> None:
-        self.key = generate_private_key(SECP256R1())
+        make, self._key_type, self._signature = _KEYS[algorithm]
+        self.key = make()
         self.credential_id = secrets.token_bytes(32)
         self.user_handle: bytes | None = None
         self.rp_id, self.origin, self.counter, self.flags, self.aaguid = rp_id, origin, counter, flags, aaguid
@@ -62,13 +74,18 @@ class Authenticator:
         credential = AttestedCredentialData.create(
             self.aaguid,
             self.credential_id,
-            ES256.from_cryptography_key(self.key.public_key()),  # type: ignore[no-untyped-call]
+            self._key_type.from_cryptography_key(self.key.public_key()),
         )
         data = self._data(_ATTESTED, credential, changed)
-        attestation = AttestationObject.create(changed.pop("fmt", "none"), data, changed.pop("statement", {}))
+        client_data = self._client_data("webauthn.create", challenge, changed)
+        statement = changed.pop("statement", {})
+        if changed.pop("attests_itself", False):
+            signed = data + hashlib.sha256(client_data).digest()
+            changed["fmt"], statement = "packed", {"alg": self._key_type.ALGORITHM, "sig": self.sign(signed)}
+        attestation = AttestationObject.create(changed.pop("fmt", "none"), data, statement)
         return self._answer(
             {
-                "clientDataJSON": base64url(self._client_data("webauthn.create", challenge, changed)),
+                "clientDataJSON": base64url(client_data),
                 "attestationObject": base64url(attestation),
                 "transports": ["internal", "hybrid", "teleport"],
             },
@@ -87,11 +104,15 @@ class Authenticator:
             {
                 "clientDataJSON": base64url(client_data),
                 "authenticatorData": base64url(data),
-                "signature": base64url(changed.pop("signature", None) or self.key.sign(signed, ECDSA(SHA256()))),
+                "signature": base64url(changed.pop("signature", None) or self.sign(signed)),
                 "userHandle": None if handle is None else base64url(handle),
             },
             credential_id,
         )
+
+    def sign(self, data: bytes) -> bytes:
+        """Return a signature by the passkey."""
+        return bytes(self.key.sign(data, *self._signature))
 
     def _data(self, more: AuthenticatorData.FLAG, credential: bytes, changed: dict[str, Any]) -> AuthenticatorData:
         data: AuthenticatorData = AuthenticatorData.create(

@@ -62,6 +62,15 @@ def test_a_passkey_is_created_and_used(flags: Any, counter: int | None, expected
     assert used == Verified(expected[0] + (counter is not None), *expected[1:])
 
 
+@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
+@pytest.mark.parametrize("attests_itself", [False, True])
+def test_keys_of_the_usual_algorithms_are_accepted(algorithm: str, attests_itself: bool) -> None:
+    authenticator = Authenticator(algorithm=algorithm)
+    made = created(authenticator, attests_itself=attests_itself)
+    used = CEREMONIES.verify(CEREMONIES.parse(authenticator.get(CHALLENGE)), CHALLENGE, public_key=made.public_key)
+    assert used == Verified(0, is_backup_eligible=True, is_backed_up=True)
+
+
 WRONG: Final[dict[str, dict[str, Any]]] = {
     "another origin": {"origin": "http://localhost:3001"},
     "another scheme": {"origin": "https://localhost:3000"},
@@ -84,6 +93,12 @@ def test_another_answer_is_not_accepted(changed: dict[str, Any], used: bool) -> 
         verified(authenticator, authenticator.get(CHALLENGE, **changed)) if used else created(authenticator, **changed)
 
 
+def _with_attestation(attestation: bytes) -> str:
+    parsed = json.loads(MADE)
+    parsed["response"]["attestationObject"] = base64url(attestation)
+    return json.dumps(parsed)
+
+
 OTHERS: Final[dict[str, Callable[[Authenticator], object]]] = {
     "another challenge is signed": lambda one: verified(one, one.get(new_challenge())),
     "another challenge is created for": lambda one: CEREMONIES.created(
@@ -103,6 +118,14 @@ OTHERS: Final[dict[str, Callable[[Authenticator], object]]] = {
     ),
     "an attestation of a TPM": lambda one: created(one, fmt="tpm", statement={"ver": "2.0", "alg": -7, "sig": b"s"}),
     "an attestation of none with a statement": lambda one: created(one, statement={"sig": b"s"}),
+    "a self attestation by another key": lambda one: created(
+        one, fmt="packed", statement={"alg": -7, "sig": Authenticator().sign(b"")}
+    ),
+    "a key of another algorithm": lambda _: created(Authenticator(algorithm="ES384")),
+    "deep CBOR": lambda _: CEREMONIES.created(_with_attestation(b"\x81" * 9000), CHALLENGE),
+    "CBOR that says it is large": lambda _: CEREMONIES.created(
+        _with_attestation(b"\x9b" + (2**40).to_bytes(8, "big")), CHALLENGE
+    ),
     "too large": lambda one: CEREMONIES.parse(one.get(CHALLENGE) + " " * 20_000),
     "deep": lambda _: CEREMONIES.parse("[" * 10_000),
 }
