@@ -196,13 +196,22 @@ async def test_a_known_passkey_a_hostile_one_and_one_too_many_are_not_stored(bro
         signed_in=signed_in("passkey"),
     )
     assert await browser.ask(question) == NOT_ACCEPTED
+    late = browser.new_passkey()
+    challenge = new_challenge()
+    question = AddPasskey(
+        user_id=user["id"],
+        challenge=challenge,
+        credential=late.create(challenge, user_handle=authenticator.user_handle or b""),
+        signed_in=signed_in("passkey"),
+    )
     await browser.management.database.execute(
         """INSERT INTO passkeys SELECT tenant_id, id || number, user_id, credential_id || number::text::bytea,
             public_key, sign_count, aaguid, name, transports, is_backup_eligible, is_backed_up, created_at, NULL
         FROM passkeys, generate_series(1, $2) AS number WHERE user_id = $1""",
         *(user["id"], MAX_PASSKEYS - 1),
     )
-    assert await browser.add_passkey(user, browser.new_passkey()) == Refused(reason="too-many")
+    too_many = Refused(reason="too-many")
+    assert await browser.ask(question) == await browser.ask(BeginPasskey(user_id=user["id"])) == too_many
     assert len(await stored(browser, user)) == MAX_PASSKEYS
     assert isinstance(await browser.use_passkey(authenticator, user_id=user["id"], user_handle=None), FactorAccepted)
 

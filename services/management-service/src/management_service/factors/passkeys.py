@@ -112,6 +112,8 @@ class Passkeys:
                 raise FactorRefusedError("not-accepted")
             handle = await store.user_handle(connection, self._tenant_id, user.id)
             existing = await store.find_passkeys(connection, self._tenant_id, user.id)
+        if len(existing) >= MAX_PASSKEYS:
+            raise FactorRefusedError("too-many")
         name = user.identifier or user.id
         return PasskeyBegun(
             user_handle=_base64url(handle),
