@@ -19,12 +19,12 @@ from identity_common.wire.factors import (
     PasskeyBegun,
     VerifyPasskey,
 )
-from management_service.factors import store
+from management_service.factors import passkey_store as store
 from management_service.factors.ceremonies import Assertion, Ceremonies, NewCredential
 from management_service.factors.changes import FactorChanges
 from management_service.factors.enrolments import Enrolments
+from management_service.factors.passkey_store import OwnedPasskey, Passkey
 from management_service.factors.rules import MAX_PASSKEYS, FactorRefusedError, has_gone_back, passkey_name
-from management_service.factors.store import OwnedPasskey, Passkey
 from management_service.users.store import find_user
 from management_service.visitors import audit_visitor
 

@@ -14,7 +14,7 @@ from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.account_links import LinkContext
 from management_service.administrators import Administrators
 from management_service.attainable_scopes import AttainableScopes
-from management_service.factors import store
+from management_service.factors import passkey_store as store
 from management_service.factors.authenticator_store import Authenticator, delete_authenticator, find_authenticator
 from management_service.factors.changes import FactorChanges
 from management_service.factors.enrolment_store import count_factors
