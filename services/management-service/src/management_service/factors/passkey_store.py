@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, column, delete, func, select, table, update
+from sqlalchemy import bindparam, column, delete, select, table, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -65,7 +65,6 @@ _REVISION: Final = table("source_revision", column("tenant_id"), column("revisio
 _OF_USER: Final = (passkeys.c.tenant_id == bindparam("tenant"), passkeys.c.user_id == bindparam("user"))
 _BY_ID: Final = (*_OF_USER, passkeys.c.id == bindparam("passkey"))
 _LIST: Final = select(*_COLUMNS).where(*_OF_USER).order_by(passkeys.c.created_at, passkeys.c.id)
-_COUNT: Final = select(func.count()).select_from(passkeys).where(*_OF_USER)
 _LOCK: Final = (
     select(
         *_COLUMNS,
@@ -101,11 +100,6 @@ async def find_passkeys(connection: AsyncConnection, tenant_id: str, user_id: st
     """Return a user's passkeys, oldest first."""
     rows = await connection.execute(_LIST, {"tenant": tenant_id, "user": user_id})
     return [_passkey(row) for row in rows]
-
-
-async def count_passkeys(connection: AsyncConnection, tenant_id: str, user_id: str) -> int:
-    """Return how many passkeys a user has."""
-    return await connection.scalar(_COUNT, {"tenant": tenant_id, "user": user_id}) or 0
 
 
 async def lock_passkey(connection: AsyncConnection, tenant_id: str, credential_id: bytes) -> OwnedPasskey | None:

@@ -22,6 +22,7 @@ from identity_common.wire.factors import (
 from management_service.factors import passkey_store as store
 from management_service.factors.ceremonies import Assertion, Ceremonies, NewCredential
 from management_service.factors.changes import FactorChanges
+from management_service.factors.enrolment_store import count_factors
 from management_service.factors.enrolments import Enrolments
 from management_service.factors.passkey_store import OwnedPasskey, Passkey
 from management_service.factors.rules import MAX_PASSKEYS, FactorRefusedError, has_gone_back, passkey_name
@@ -139,7 +140,7 @@ class Passkeys:
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             user = await self._factor_changes.admit(transaction, question)
-            if await store.count_passkeys(connection, self._tenant_id, user.id) >= MAX_PASSKEYS:
+            if (await count_factors(connection, self._tenant_id, user.id)).passkeys >= MAX_PASSKEYS:
                 raise FactorRefusedError("too-many")
             passkey = Passkey(
                 **structs.asdict(made),
