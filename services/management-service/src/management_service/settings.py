@@ -74,7 +74,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
             for a thread as can be answered in time; the others get 503.
         password_window_s: Length of the window in which password attempts are counted.
-        password_attempts_per_account: Limit per window for one account, and for each browser known to it.
+        password_attempts_per_account: Limit per window for one account, and for each browser known to it; likewise, in
+            six hours, of codes of authenticator apps.
         webauthn_rp_id: Domain of passkeys, if not the host of ``base_url``: one that the host belongs to. As for
             token-service. Passkeys work for the domain that they were created for alone, so do not change it later.
         webauthn_aaguids: Makes of passkeys that are accepted, by their AAGUIDs; empty for all. Browsers say it without

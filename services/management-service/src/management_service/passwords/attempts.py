@@ -22,17 +22,31 @@ MY_ACCOUNT: Final = "my-account"
 CODE_WINDOW_S: Final = 6 * 60 * 60
 """Length of the window for codes of authenticator apps: with ten attempts in each, who has the password and tries for a
 year finds a valid one with a probability of 4 %."""
+CODES_TOGETHER: Final = 5
+"""How many times its limit all counts of an account at codes may be together: who had the password before there was a
+second factor may have made any number of browsers known."""
 
 _CODES: Final = ":codes"
 
-# KEYS: the account. ARGV: the count, its limit, the window in seconds. Returns 0 if the attempt is counted, else how
-# many seconds to wait.
+# KEYS: the account. ARGV: the count, its limit, the window in seconds, the limit of all counts together or 0. Returns 0
+# if the attempt is counted, else how many seconds to wait.
 _COUNT: Final = """
-if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') >= tonumber(ARGV[2]) then
+local function is_full(count, limit)
+    return tonumber(redis.call('HGET', KEYS[1], count) or '0') >= tonumber(limit)
+end
+local has_total = tonumber(ARGV[4]) > 0
+if is_full(ARGV[1], ARGV[2]) or (has_total and is_full('all', ARGV[4])) then
     return math.max(redis.call('TTL', KEYS[1]), 1)
 end
 redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+if has_total then redis.call('HINCRBY', KEYS[1], 'all', 1) end
 if redis.call('TTL', KEYS[1]) < 0 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
+return 0
+"""
+_RESET: Final = """
+local count = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0')
+redis.call('HDEL', KEYS[1], ARGV[1])
+if redis.call('HGET', KEYS[1], 'all') then redis.call('HINCRBY', KEYS[1], 'all', -count) end
 return 0
 """
 # A count of 0 is deleted: each of these attempts may be at another account, and none counts for its address.
@@ -74,8 +88,11 @@ class SignInAttempts:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        window_s = CODE_WINDOW_S if account.endswith(_CODES) else self._window_s
-        return int(await self._commands.execute("EVAL", _COUNT, 1, account, source, self._limit, window_s))
+        window_s, together = self._window_s, 0
+        if account.endswith(_CODES):
+            window_s, together = CODE_WINDOW_S, CODES_TOGETHER * self._limit
+        bounds = (self._limit, window_s, together)
+        return int(await self._commands.execute("EVAL", _COUNT, 1, account, source, *bounds))
 
     async def uncount(self, account: str, source: str) -> None:
         """Uncount an attempt whose password was not checked.
@@ -86,12 +103,12 @@ class SignInAttempts:
         await self._commands.execute("EVAL", _UNCOUNT, 1, account, source)
 
     async def reset(self, account: str, source: str) -> None:
-        """Reset a count after a correct password; the account's other counts stay.
+        """Reset a count after a correct password or code; the account's other counts stay.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        await self._commands.execute("HDEL", account, source)
+        await self._commands.execute("EVAL", _RESET, 1, account, source)
 
     async def clear(self, user_id: str, *, tokens_valid_after: int) -> None:
         """Reset all counts of a user.
