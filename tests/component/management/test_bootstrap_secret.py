@@ -453,6 +453,36 @@ async def test_an_administrator_with_a_password_is_left_alone(settings: Settings
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("demanded_by", ["console", "policy"])
+async def test_an_administrator_without_the_factor_that_is_demanded_gets_a_code_until_one_has_it(
+    settings: Settings, server: Recorded, demanded_by: str
+) -> None:
+    await with_console(settings, server)
+    await rows(settings, "UPDATE users SET password_hash = 'one' WHERE tenant_id = $1")
+    server.secrets.pop(ADMINISTRATOR)
+    demand = {
+        "console": "UPDATE applications SET minimum_acr = 'mfa' WHERE tenant_id = $1 AND name = 'Console'",
+        "policy": "INSERT INTO sign_in_policies VALUES ($1, 'off', '{}', 'required')",
+    }
+    await rows(settings, demand[demanded_by])
+    codes = "SELECT origin FROM factor_enrolments WHERE tenant_id = $1 AND code_sha256 IS NOT NULL"
+    await with_console(settings, server)
+    given = server.values(ADMINISTRATOR)
+    assert (given.keys(), given["username"]) == ({"username", "enrolment_code"}, "administrator")
+    assert await rows(settings, codes) == [("handed-out",)]
+    await with_console(settings, server)
+    assert server.values(ADMINISTRATOR)["enrolment_code"] != given["enrolment_code"]
+    assert await rows(settings, codes) == [("handed-out",)]
+
+    for factors, password in (("{authenticator}", "'one'"), ("{passkey}", "NULL")):
+        update = f"UPDATE users SET second_factors = '{factors}', password_hash = {password} WHERE tenant_id = $1"
+        await rows(settings, update)
+        server.secrets.pop(ADMINISTRATOR, None)
+        await with_console(settings, server)
+        assert ADMINISTRATOR not in server.secrets
+
+
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "ended",
     [

@@ -193,14 +193,16 @@ async def _bootstrap_console(
         users=users,
         invitations=Invitations(reader, changes, users, passwords, attainable, tenant_id=tenant_id),
         assignments=assignments,
+        changes=changes,
+        tenant_id=tenant_id,
         base_url=settings.base_url,
         minimum_acr=None if (minimum := settings.bootstrap_console_minimum_acr) == "none" else minimum,
     )
     try:
-        await console.client(client)
+        minimum_acr = await console.client(client)
         if administrator:
             scopes = await parts.resources(settings, reader, lookups, changes).ensure_management_api(RESOURCE_NAME)
-            await console.administrator(administrator, scope_id=scopes[SCOPE_ALL].id)
+            await console.administrator(administrator, scope_id=scopes[SCOPE_ALL].id, minimum_acr=minimum_acr)
     finally:
         passwords.close()
         await redis.aclose()

@@ -63,7 +63,8 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             the account page's to, under the names of their files, ``console_client_id``, ``console_client_secret``,
             ``account_client_id`` and ``account_client_secret``; empty for no console.
         bootstrap_administrator_secret_name: The Secret that ``bootstrap`` writes the user name and invitation of the
-            first administrator to, if there is none yet; needs ``bootstrap_console_secret_name``.
+            first administrator to, if there is none yet; or a code with which one sets up the second factor that the
+            console demands, if none has one. Needs ``bootstrap_console_secret_name``.
         bootstrap_console_minimum_acr: How strongly users must have signed in to the console that ``bootstrap`` creates,
             ``minimumAcr`` of its application: ``mfa``, with a second factor or a passkey; ``phr``, with a passkey. It
             does not change an existing one.

@@ -53,6 +53,18 @@ async def open_enrolment(connection: AsyncConnection, tenant_id: str, user_id: s
     )
 
 
+async def hand_out_code(
+    connection: AsyncConnection, tenant_id: str, user_id: str, *, now: int | None = None
+) -> tuple[str, int]:
+    """Return a code that is handed out to a user, in place of an earlier such one, and when it expires.
+
+    The transaction must have locked the user.
+    """
+    code, expires_at = new_handed_out_code(), (now_ms() if now is None else now) + HANDED_OUT_CODE_S * _MS_PER_S
+    await store.put_enrolment(connection, _coded(tenant_id, user_id, "handed-out", code, expires_at))
+    return code, expires_at
+
+
 class Enrolments:
     """The leave that the users of one tenant have.
 
@@ -128,7 +140,7 @@ class Enrolments:
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             user = self._require_recipient(await lock_user(connection, self._tenant_id, question.user_id))
-            await self._put(connection, user.id, "mail", code, expires_at)
+            await store.put_enrolment(connection, _coded(self._tenant_id, user.id, "mail", code, expires_at))
             mail = notices.enrolment_code(
                 user, context, code=code, minutes=MAILED_CODE_S // _MINUTE_S, expires_at=expires_at
             )
@@ -143,15 +155,8 @@ class Enrolments:
         return user
 
     async def create_code(self, connection: AsyncConnection, user_id: str) -> tuple[str, int]:
-        """Return a code that is handed out to a user, in place of an earlier such one, and when it expires.
-
-        Args:
-            connection: Of a transaction that has locked the user.
-            user_id: The user.
-        """
-        code, expires_at = new_handed_out_code(), self._clock() + HANDED_OUT_CODE_S * _MS_PER_S
-        await self._put(connection, user_id, "handed-out", code, expires_at)
-        return code, expires_at
+        """Return a code that is handed out to a user, as ``hand_out_code`` does."""
+        return await hand_out_code(connection, self._tenant_id, user_id, now=self._clock())
 
     async def count_attempt(self, question: AddAuthenticator | AddPasskey) -> None:
         """Count a typed code before the transaction that compares it, so that concurrent ones all count.
@@ -182,17 +187,15 @@ class Enrolments:
             raise FactorRefusedError("wrong-enrolment-code" if code else "enrolment-code-needed")
         await store.delete_enrolments(connection, self._tenant_id, user_id)
 
-    async def _put(
-        self, connection: AsyncConnection, user_id: str, origin: store.EnrolmentOrigin, code: str, expires_at: int
-    ) -> None:
-        enrolment = Enrolment(
-            tenant_id=self._tenant_id,
-            user_id=user_id,
-            origin=origin,
-            code_sha256=code_sha256(user_id, canonical_code(code)),
-            expires_at=expires_at,
-        )
-        await store.put_enrolment(connection, enrolment)
+
+def _coded(tenant_id: str, user_id: str, origin: store.EnrolmentOrigin, code: str, expires_at: int) -> Enrolment:
+    return Enrolment(
+        tenant_id=tenant_id,
+        user_id=user_id,
+        origin=origin,
+        code_sha256=code_sha256(user_id, canonical_code(code)),
+        expires_at=expires_at,
+    )
 
 
 def _accepts(found: list[Enrolment], user_id: str, code: str, *, origin: store.EnrolmentOrigin | None = None) -> bool:
