@@ -156,6 +156,40 @@ def test_step_up_in_an_application(
     assert len(set(sent)) == 2
 
 
+def test_step_up_of_an_actor(
+    world: World, directory: Path, tokens: DemoTokens, run_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subject token of a refused exchange is exchanged after the sign-in."""
+    write_code("step-up.md", directory)
+    for name, value in (settings(run_directory) | {"CALLBACK": REDIRECT_URI}).items():
+        monkeypatch.setenv(name, value)
+    act, agent = importlib.import_module("act").act, ActorClient(world, tokens.agent)
+    try:
+        world.management.impersonation_policy.update(actor_acr="mfa", actor_max_age_s=900)
+        subject_token = world.subject_token(tokens.customer)
+        assert act(agent, subject_token) == (None, {"acr_values": ("urn:service:acr:mfa",), "max_age": 900})
+    finally:
+        world.management.impersonation_policy.update(actor_acr=None, actor_max_age_s=None)
+        world.caught_up()
+    issued, to_sign_in = act(agent, subject_token)
+    claims = jwt.decode(issued, options={"verify_signature": False})
+    assert (to_sign_in, claims["sub"], claims["act"]) == (None, tokens.customer, {"sub": tokens.agent})
+    assert claims["actor_authentication"]["acr"] == "urn:service:acr:password"
+
+
+class ActorClient:
+    """The part of ``IdentityClient`` that the guide needs, of an agent who has signed in with a password."""
+
+    def __init__(self, world: World, agent: str) -> None:
+        self._token = world.userinfo_token(agent)
+
+    def get_access_token(self) -> str:
+        return self._token
+
+    def sign_in_url(self, _: str, **demanded: Any) -> dict[str, Any]:
+        return demanded
+
+
 @pytest.mark.heavy
 def test_factors_with_curl(world: World, run_directory: Path, tmp_path: Path) -> None:
     write_code("factors.md", tmp_path)

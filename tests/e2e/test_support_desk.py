@@ -9,9 +9,11 @@ import secrets
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2 as httpx
 import pytest
@@ -126,6 +128,60 @@ def test_an_agent_acts_as_a_customer_and_stops(agent: Visitor, stack: RunningSta
     assert agent.follow(agent.browser.get("/")).url.path == "/customer"
 
     assert "<h1>Customers</h1>" in agent.follow(agent.send(cancelled, "/stop")).text
+    assert agent.browser.get("/customer").headers["Location"] == "/"
+
+
+@pytest.fixture
+def policy(stack: RunningStack) -> Iterator[Callable[..., None]]:
+    """Changes what the policy of impersonations demands of actors; at the end, nothing."""
+
+    def change(**demands: Any) -> None:
+        stack.management.impersonation_policy.update(**demands)
+        later = stack.subject_token(stack.credentials.demo.users[1].id)
+        stack.exchange(later, resource=stack.credentials.demo.resource)  # waits until token-service knows the policy
+
+    yield change
+    change(actor_max_age_s=None, actor_acr=None)
+
+
+def test_an_agent_who_must_sign_in_again_goes_on_with_the_same_reason(
+    agent: Visitor, stack: RunningStack, policy: Callable[..., None]
+) -> None:
+    me, customer = stack.credentials.demo.users
+    policy(actor_max_age_s=1)
+    refused: list[httpx.Response] = []
+
+    def is_refused() -> bool:
+        refused[:] = [agent.act_as(customer.id, reason="an order is missing", ticket="T-7")]
+        return refused[0].status_code == 403
+
+    eventually(is_refused)
+    assert "<h1>Sign in again</h1>" in refused[0].text
+    assert "<bdi>Customer</bdi> you must have signed in within the last 1 min." in refused[0].text
+
+    policy(actor_max_age_s=3600)
+    sent = agent.browser.get("/sign-in").headers["Location"]
+    assert dict(parse_qsl(urlsplit(sent).query))["max_age"] == "1"
+    page = agent.follow(agent.browser.get(sign_in_as(me, sent, f"{agent.desk.url}/callback")))
+    assert "<bdi>T-7</bdi>: <bdi>an order is missing</bdi>" in page.text
+    assert values(page)["sub"] == customer.id
+
+
+def test_another_user_does_not_go_on_with_what_an_agent_has_begun(
+    agent: Visitor, stack: RunningStack, policy: Callable[..., None]
+) -> None:
+    customer = stack.credentials.demo.users[1]
+    colleague = user(stack, f"colleague_{secrets.token_hex(4)}", "Colleague", role(stack, ENGINEERS).id)
+    policy(actor_acr="phr")
+    refused = agent.act_as(customer.id, reason="why", ticket="T-1")
+    assert "you must have signed in with a passkey" in refused.text
+    assert "<h1>Sign in again</h1>" in agent.browser.get("/customer").text
+
+    policy(actor_acr=None)
+    sent = agent.browser.get("/sign-in").headers["Location"]
+    assert dict(parse_qsl(urlsplit(sent).query))["acr_values"] == "phr"
+    back = sign_in_as(colleague, sent.replace("&acr_values=phr", ""), f"{agent.desk.url}/callback")
+    agent.browser.get(back)
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
 
