@@ -79,7 +79,7 @@ class FactorPerson(Person):
         (secret,) = re.findall('<code class="key">([A-Z2-7]+)</code>', shown.text)
         app = AuthenticatorApp(secret)
         action = "/sign-in/set-up/authenticator"
-        done = self.submit(shown, action, current=app.code(-1), enrolment_code=code)
+        done = self.submit(shown, action, current=app.earlier(), enrolment_code=code)
         codes = re.findall("<li><code>([^<]+)</code></li>", done.text)
         assert callback(self.page(done, "I have kept them: continue"))["code"]
         return app, codes

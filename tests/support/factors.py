@@ -174,6 +174,10 @@ class AuthenticatorApp:
         """Return the code of the present time step."""
         return self._app.at(time.time())
 
+    def earlier(self) -> str:
+        """Return the code of the step before, which leaves that of the present one for a sign-in."""
+        return self._app.at(time.time(), counter_offset=-1)
+
     def of_step(self, step: int) -> str:
         return self._app.generate_otp(step)
 
