@@ -1,6 +1,6 @@
 """Attacks on passkeys, authenticator apps and recovery codes, with the pages of the whole system.
 
-What management-service refuses by itself is in component/management: counters, races, hostile CBOR, codes that are guessed.
+What management-service refuses by itself is in component/management: counters, races, hostile CBOR, guessed codes.
 """
 
 from __future__ import annotations
