@@ -32,8 +32,10 @@ from management_service.links.rules import REQUESTED_MAILS
 from management_service.parts.shared import Shared
 from tests.support.mailed_links import CONTEXT, PASSWORD, SENT, Pages
 from tests.support.management_api import unique
+from tests.support.waiting import WAIT_S
 
 NEW_PASSWORD = "another unlikely sentence"
+_WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')"
 NOT_VALID = Refused(reason="link-not-valid")
 
 
@@ -139,6 +141,23 @@ async def test_an_expired_link_that_another_transaction_holds_is_not_waited_for(
         await database.fetch("SELECT FROM mailed_links WHERE tenant_id = $1 FOR UPDATE", tenant_id)
         link = await pages.recovery(user)
     assert isinstance(await pages.ask(ReadRecovery(link=link)), LinkFound)
+
+
+async def test_two_who_replace_and_forget_links_do_not_wait_in_a_circle(pages: Pages) -> None:
+    """One has forgotten the other's expired link, and the other waits to replace it: it must not hold the first's."""
+    first, second = await pages.user(), await pages.user()
+    for user in (first, second):
+        await pages.recovery(user)
+    database, tenant_id = pages.management.database, pages.management.tenant_id
+    await database.execute("UPDATE mailed_links SET expires_at = 1 WHERE tenant_id = $1", tenant_id)
+    async with database.transaction():
+        await database.execute("DELETE FROM mailed_links WHERE user_id = $1", second["id"])
+        requesting = asyncio.create_task(pages.recovery(second))
+        async with asyncio.timeout(WAIT_S):
+            while not await database.fetchval(_WAITING):  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.02)
+        await database.fetch("SELECT FROM mailed_links WHERE user_id = $1 FOR UPDATE NOWAIT", first["id"])
+    assert isinstance(await pages.ask(ReadRecovery(link=await requesting)), LinkFound)
 
 
 @pytest.mark.parametrize("link", ["", "x", "0" * 43, "\0", "x" * 100_000, "' OR 1=1 --"])
