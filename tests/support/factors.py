@@ -16,6 +16,7 @@ from identity_common.wire.factors import (
     AddAuthenticator,
     AddPasskey,
     Answer,
+    ArmedFactors,
     AuthenticatorBegun,
     BeginAuthenticator,
     BeginPasskey,
@@ -23,6 +24,7 @@ from identity_common.wire.factors import (
     FactorRequests,
     PasskeyBegun,
     Question,
+    ReadFactors,
     VerifyCode,
     VerifyPasskey,
 )
@@ -56,6 +58,11 @@ class FactorPages:
     async def user(self, **members: Any) -> dict[str, Any]:
         """Create a user with a password and a verified e-mail address."""
         return await self.links.user(**{"isEmailVerified": True, **members})
+
+    async def read(self, user_id: str) -> ArmedFactors:
+        armed = await self.ask(ReadFactors(user_id=user_id))
+        assert isinstance(armed, ArmedFactors)
+        return armed
 
     async def mailed_code(self, user: dict[str, Any]) -> str:
         """Return the enrolment code in the last mail to a user."""

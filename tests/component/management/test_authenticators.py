@@ -19,9 +19,10 @@ from msgspec import structs
 
 from identity_common.authentication import Authentication
 from identity_common.clock import Clock, now_ms
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
-from identity_common.wire.account_links import Visitor
+from identity_common.wire.account_links import Recover, Visitor
 from identity_common.wire.factors import (
     AddAuthenticator,
     Answer,
@@ -105,12 +106,6 @@ def authenticators(
     )
 
 
-async def read(factors: FactorPages, user: dict[str, Any]) -> ArmedFactors:
-    armed = await factors.ask(ReadFactors(user_id=user["id"]))
-    assert isinstance(armed, ArmedFactors)
-    return armed
-
-
 async def rows(factors: FactorPages, user: dict[str, Any]) -> list[Any]:
     """Return everything that the database has about a user's factors."""
     statements = [f"SELECT * FROM {table} WHERE tenant_id = $1 AND user_id = $2" for table in TABLES]
@@ -120,7 +115,7 @@ async def rows(factors: FactorPages, user: dict[str, Any]) -> list[Any]:
 
 async def test_an_authenticator_app_is_set_up_with_a_mailed_code_and_verified(factors: FactorPages) -> None:
     user = await factors.user()
-    assert await read(factors, user) == ArmedFactors(masked_email=f"{user['primaryEmail'][0]}…@i….test")
+    assert await factors.read(user["id"]) == ArmedFactors(masked_email=f"{user['primaryEmail'][0]}…@i….test")
     sent = await factors.ask(
         SendEnrolmentCode(user_id=user["id"], language="de", application_id="app", visitor=VISITOR)
     )
@@ -158,7 +153,7 @@ async def test_an_authenticator_app_is_set_up_with_a_mailed_code_and_verified(fa
     assert isinstance(accepted, FactorAccepted)
     assert (accepted.user_id, accepted.method, accepted.recovery_codes) == (user["id"], "authenticator", None)
 
-    armed = await read(factors, user)
+    armed = await factors.read(user["id"])
     assert (armed.has_authenticator, armed.recovery_codes, armed.needs_code) == (True, 10, True)
     assert (await factors.management.event_data("user", user["id"]))["second_factors"] == ["authenticator"]
     (_, notice) = await factors.links.sent(user["primaryEmail"])
@@ -295,7 +290,7 @@ async def test_new_recovery_codes_replace_the_earlier_ones_and_need_the_second_f
     assert await factors.ask(asked) == NOT_ACCEPTED  # there is nothing yet that they could stand in for
     _, added = await factors.authenticator(user)
     assert await factors.ask(structs.replace(asked, signed_in=signed_in())) == AGAIN
-    assert (await read(factors, user)).recovery_codes == 10
+    assert (await factors.read(user["id"])).recovery_codes == 10
     renewed = await factors.ask(asked)
     assert isinstance(renewed, RecoveryCodes)
     assert len({*renewed.codes, *added.recovery_codes}) == 20
@@ -370,6 +365,37 @@ async def test_a_code_that_is_handed_out_works_after_any_number_of_wrong_ones(
     assert not await factors.links.sent(user["primaryEmail"])  # which may be another person's
 
 
+async def test_a_link_that_has_set_the_password_stands_in_for_the_code(factors: FactorPages) -> None:
+    client = factors.management.client
+    recovered, invited, given = await factors.user(), await factors.user(password=None), await factors.user()
+    link = await factors.links.recovery(recovered)
+    await factors.links.ask(Recover(link=link, password="chosen by a link"))
+    invitation = (await client.post(f"/api/users/{invited['id']}/invitation", json={"minutes": 5})).json()["invitation"]
+    accepted = await client.post("/api/invitations/accept", json={"invitation": invitation, "password": PASSWORD})
+    assert accepted.status_code == 204, accepted.text
+    await client.patch(f"/api/users/{given['id']}/password", json={"password": "given by an administrator"})
+    users = (recovered, invited, given)
+    assert [(await factors.read(user["id"])).needs_code for user in users] == [False, False, True]
+    assert isinstance(await factors.add(invited), FactorAdded)
+    await factors.management.database.execute(
+        "UPDATE factor_enrolments SET expires_at = 1 WHERE user_id = $1", recovered["id"]
+    )
+    assert await factors.add(recovered) == Refused(reason="enrolment-code-needed")
+
+
+async def test_without_redis_no_code_is_judged_or_used(factors: FactorPages) -> None:
+    user = await factors.user()
+    app, _ = await factors.authenticator(user)
+    unreachable = Shared(
+        structs.replace(factors.management.settings, redis_url="redis://127.0.0.1:1/0"), versions=VERSIONS
+    )
+    question = VerifyCode(user_id=user["id"], code=app.code())
+    with pytest.raises(TemporarilyUnavailable):
+        await unreachable.factors.authenticators.verify(question)
+    await unreachable.connections.stop()
+    assert isinstance(await factors.ask(question), FactorAccepted)
+
+
 @pytest.mark.heavy
 async def test_of_many_who_set_up_a_first_factor_one_does(factors: FactorPages) -> None:
     user = await factors.user()
@@ -377,7 +403,7 @@ async def test_of_many_who_set_up_a_first_factor_one_does(factors: FactorPages) 
     code = await factors.mailed_code(user)
     answers = await asyncio.gather(*(factors.add(user, code=code) for _ in range(16)))
     assert Counter(type(answer) for answer in answers) == {FactorAdded: 1, Refused: 15}
-    assert (await read(factors, user)).recovery_codes == 10
+    assert (await factors.read(user["id"])).recovery_codes == 10
 
 
 async def test_enrolment_codes_expire_are_replaced_and_limited(factors: FactorPages) -> None:
@@ -398,6 +424,8 @@ async def test_enrolment_codes_expire_are_replaced_and_limited(factors: FactorPa
     )
     assert await factors.add(user, code=latest) == Refused(reason="wrong-enrolment-code")
     assert await factors.add(user) == Refused(reason="enrolment-code-needed")
+    await factors.ask(SendEnrolmentCode(user_id=(await factors.user())["id"]))
+    assert await rows(factors, user) == []  # forgotten with the next one
 
 
 async def test_a_secret_is_stored_once_and_only_for_the_user_that_it_was_made_for(

@@ -25,6 +25,7 @@ from identity_common.wire.account_links import (
     Unavailable,
     Visitor,
 )
+from tests.support.factors import FactorPages
 from tests.support.mailed_links import Pages
 from tests.support.management_api import Management, unique
 
@@ -116,6 +117,7 @@ async def test_a_new_account_is_created_once_and_stays_if_accepting_fails(
     assert isinstance(await invitations.join(), Unavailable)
     (account,) = await invitations.accounts()
     assert (account["name"], account["isEmailVerified"], account["hasPassword"]) == ("Bob", True, True)
+    assert not (await FactorPages(own, invitations._token).read(account["id"])).needs_code  # the link was mailed
     entry = await Pages(own, invitations._token).entry("JoinOrganization", account["id"])
     assert (entry.key, entry.ids, entry.address) == ("management.user.create", {"user_id": account["id"]}, "192.0.2.1")
     assert await invitations.ask(read) == found(invitations, "known")

@@ -37,6 +37,7 @@ from management_service.app import VERSIONS
 from management_service.links.rules import REQUESTED_MAILS
 from management_service.parts.shared import Shared
 from management_service.restoration import mend
+from tests.support.factors import FactorPages
 from tests.support.mailed_links import CONTEXT, PASSWORD, Pages
 from tests.support.management_api import Management, refusal, unique
 
@@ -140,6 +141,7 @@ async def test_a_link_creates_a_verified_account_with_the_default_roles_once(vis
         "username": None,
         "hasPassword": True,
     }
+    assert not (await FactorPages(own, visitors._client).read(user["id"])).needs_code  # the link was mailed just now
     assert await visitors.user_who_signs_in(address.upper(), PASSWORD) == user["id"]
     assignment = (await own.last_events())[f"assignment.user.{user['id']}"]
     assert msgspec.json.decode(assignment.data, type=AssignmentState).role_ids == (role,)

@@ -192,6 +192,7 @@ factor_enrolments = Table(
     Column("attempts", Integer, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     reference("factor_enrolments", "user_id", "users"),
+    Index("factor_enrolments_by_expiry", "tenant_id", "expires_at"),
 )
 """Who may set up a first factor: with a code, or without one just after a mailed link."""
 

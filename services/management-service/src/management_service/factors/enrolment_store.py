@@ -3,12 +3,14 @@
 from typing import Final, Literal
 
 import msgspec
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from management_service.schema import authenticators, passkeys, recovery_codes
 from management_service.schema import factor_enrolments as enrolments
+
+_MOST_FORGOTTEN: Final = 1000
 
 EnrolmentOrigin = Literal["link", "mail", "handed-out"]
 """What gives leave: a link that has set the password, or a code."""
@@ -51,6 +53,16 @@ _REPLACE: Final = _PUT.on_conflict_do_update(
     constraint=enrolments.primary_key,
     set_={name: _PUT.excluded[name] for name in ("code_sha256", "attempts", "expires_at")},
 )
+_KEY: Final = tuple(enrolments.primary_key.columns)
+# As that of mailed links: without waiting for others that do the same, and not all at once.
+_FORGET: Final = delete(enrolments).where(
+    tuple_(*_KEY).in_(
+        select(*_KEY)
+        .where(enrolments.c.tenant_id == bindparam("tenant"), enrolments.c.expires_at <= bindparam("now"))
+        .limit(_MOST_FORGOTTEN)
+        .with_for_update(skip_locked=True)
+    )
+)
 _COUNTS: Final = select(
     *(
         select(func.count())
@@ -75,9 +87,11 @@ class Armed(msgspec.Struct, frozen=True):
     recovery_codes: int
 
 
-async def put_enrolment(connection: AsyncConnection, enrolment: Enrolment) -> None:
-    """Store leave in place of the earlier one of its user and origin."""
+async def put_enrolment(connection: AsyncConnection, enrolment: Enrolment, *, now: int) -> None:
+    """Store leave in place of the earlier one of its user and origin; forget what has expired."""
     await connection.execute(_REPLACE, msgspec.structs.asdict(enrolment))
+    # Last: a transaction that holds the leave of others must not wait for one of them.
+    await connection.execute(_FORGET, {"tenant": enrolment.tenant_id, "now": now})
 
 
 async def find_enrolments(connection: AsyncConnection, tenant_id: str, user_id: str, *, now: int) -> list[Enrolment]:

@@ -47,10 +47,9 @@ _MINUTE_S: Final = 60
 
 async def open_enrolment(connection: AsyncConnection, tenant_id: str, user_id: str, *, now: int | None = None) -> None:
     """Let a user set up a first factor for some minutes, in the transaction that sets the password by a mailed link."""
-    expires_at = (now_ms() if now is None else now) + LINK_S * _MS_PER_S
-    await store.put_enrolment(
-        connection, Enrolment(tenant_id=tenant_id, user_id=user_id, origin="link", expires_at=expires_at)
-    )
+    now = now_ms() if now is None else now
+    enrolment = Enrolment(tenant_id=tenant_id, user_id=user_id, origin="link", expires_at=now + LINK_S * _MS_PER_S)
+    await store.put_enrolment(connection, enrolment, now=now)
 
 
 async def hand_out_code(
@@ -60,8 +59,9 @@ async def hand_out_code(
 
     The transaction must have locked the user.
     """
-    code, expires_at = new_handed_out_code(), (now_ms() if now is None else now) + HANDED_OUT_CODE_S * _MS_PER_S
-    await store.put_enrolment(connection, _coded(tenant_id, user_id, "handed-out", code, expires_at))
+    now = now_ms() if now is None else now
+    code, expires_at = new_handed_out_code(), now + HANDED_OUT_CODE_S * _MS_PER_S
+    await store.put_enrolment(connection, _coded(tenant_id, user_id, "handed-out", code, expires_at), now=now)
     return code, expires_at
 
 
@@ -140,7 +140,8 @@ class Enrolments:
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             user = self._require_recipient(await lock_user(connection, self._tenant_id, question.user_id))
-            await store.put_enrolment(connection, _coded(self._tenant_id, user.id, "mail", code, expires_at))
+            enrolment = _coded(self._tenant_id, user.id, "mail", code, expires_at)
+            await store.put_enrolment(connection, enrolment, now=self._clock())
             mail = notices.enrolment_code(
                 user, context, code=code, minutes=MAILED_CODE_S // _MINUTE_S, expires_at=expires_at
             )

@@ -45,6 +45,7 @@ def upgrade() -> None:
                 REFERENCES users (tenant_id, id) ON DELETE CASCADE
         )"""
     )
+    op.execute("CREATE INDEX factor_enrolments_by_expiry ON factor_enrolments (tenant_id, expires_at)")
 
 
 def downgrade() -> None:
