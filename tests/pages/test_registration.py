@@ -104,6 +104,18 @@ def test_a_person_registers_on_the_way_to_the_application(world: World, person: 
     assert (created.operation, created.user_id, created.application_id) == ("Register", user.id, None)
 
 
+def test_a_new_account_is_no_way_around_a_second_factor(world: World, person: Newcomer, ours: Client) -> None:
+    world.management.sign_in_policy.update(second_factor="required")
+    world.caught_up()
+    try:
+        person.send(person.begin(ours), address=person.address)
+        set_up = person.follow(person.follow(person.register(person.open(person.link()))))
+        assert (set_up.url.path, heading(set_up)) == ("/sign-in/set-up", "Protect your account")
+    finally:
+        world.management.sign_in_policy.update(second_factor="optional")
+        world.caught_up()
+
+
 def test_in_another_browser_a_link_signs_nobody_in(world: World, person: Newcomer, ours: Client) -> None:
     person.send(person.begin(ours), address=person.address)
     path, first = person.link(), person.browser
