@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from identity_common.authentication import UsedFactor
 from identity_common.identifiers import new_secret
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from provision import ServerAddresses
 from tests.support.signing_in import SignIn
-from tests.support.world import REFUSED, World, error_body, last_revision, outcome, refused_token
+from tests.support.world import REFUSED, World, error_body, last_revision, outcome, own_world, refused_token
 
 JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
 
@@ -40,6 +42,27 @@ class TestActor:
         ).json()
         assert introspected["actor_authentication"] == said
         assert introspected.keys().isdisjoint(said)
+
+    @pytest.mark.heavy
+    def test_in_a_chain_it_is_the_sign_in_of_the_first_actor(self, servers: ServerAddresses, tmp_path: Path) -> None:
+        """Who was impersonated in between has not signed in either; such actor tokens are a setting, off by default."""
+        with own_world(servers, tmp_path, "chain", actor_tokens_by_exchange=True) as world:
+            factors = (UsedFactor("password", 1_700_000_000_000), UsedFactor("authenticator", 1_700_000_005_000))
+            first = SignIn(world, user_id=world.agent, scope="openid", factors=factors).tokens()["access_token"]
+            second = world.user()
+            as_second = world.exchange(
+                world.subject_token(second),
+                actor_token=first,
+                actor_token_type=TOKEN_TYPE_ACCESS_TOKEN,
+                resource=None,
+                scope="openid",
+            ).json()["access_token"]
+            world.management.impersonation_policy.update(actor_acr="mfa")
+            answer = world.with_actor(as_second, headers=last_revision(world))
+            claims = world.claims(answer.json()["access_token"], world.resource)
+            said = {"auth_time": 1_700_000_000, "amr": ["mfa", "otp", "pwd"], "acr": "urn:service:acr:mfa"}
+            assert claims["act"] == {"sub": second, "act": {"sub": world.agent}}
+            assert claims["actor_authentication"] == said
 
     def test_the_actors_permissions_are_not_the_subjects(self, world: World) -> None:
         """They are neither added nor subtracted."""
