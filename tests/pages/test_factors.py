@@ -17,6 +17,7 @@ from tests.support.authenticator import Authenticator, base64url, new_challenge
 from tests.support.factors import AuthenticatorApp
 from tests.support.lengths import length
 from tests.support.mailed_links import mails_of
+from tests.support.waiting import eventually
 from tests.support.world import Client, World
 
 MFA, PHR = "urn:service:acr:mfa", "phr"
@@ -276,3 +277,42 @@ def test_a_page_that_is_not_needed_leads_on(person: FactorPerson, ours: Client) 
     choice = person.arrive(ours, MFA)
     odd = person.browser.get(choice.url.copy_merge_params({"sent": "<b>" + "9" * 5000}))
     assert (shown(odd), "is on its way" in odd.text) == ((200, "Protect your account"), False)
+
+
+def test_the_trail_and_the_metrics_tell_how_a_user_signed_in(person: FactorPerson, ours: Client, world: World) -> None:
+    device, _ = person.with_passkey(ours)
+    app = FactorPerson(world)
+    app_of, codes = app.with_app(ours)
+    for each in (person, app):
+        each.leaves()
+    before = outcomes(world)
+    page = person.follow(person.authorize(ours))
+    page = person.submit(page, "/sign-in/passkey", credential=device.get(new_challenge()))
+    callback(person.submit(page, "/sign-in/passkey", credential=device.get(of_page(page, "challenge"))))
+    page = app.submit(app.arrive(ours), "/sign-in/factor", code=app_of.wrong())
+    callback(app.submit(page, "/sign-in/factor", code=codes[0]))
+    now = outcomes(world)
+    assert {name: now[name] - before[name] for name in ("succeeded", "wrong-passkey", "wrong-code")} == {
+        "succeeded": 2, "wrong-passkey": 1, "wrong-code": 1,
+    }  # fmt: skip
+
+    def told(each: FactorPerson) -> list[tuple[str, str | None, tuple[str, ...]]]:
+        entries = world.management.logs.list(user_id=each.user_id)
+        told = [(entry.key, entry.reason, tuple(entry.amr)) for entry in entries]
+        return [one for one in told if one[0].startswith(("token.sign-in", "token.factor"))]
+
+    eventually(lambda: len(told(person)) == 3)
+    assert told(person)[0] == ("token.sign-in.succeeded", None, ("mfa", "pop", "user"))
+    eventually(lambda: len(told(app)) == 5)
+    assert told(app)[:2] == [
+        ("token.factor.succeeded", None, ("mfa", "otp", "pwd")),
+        ("token.sign-in.refused", "wrong-code", ()),
+    ]
+
+
+def outcomes(world: World) -> dict[str, float]:
+    """Return how many attempts to sign in ended how."""
+    found = re.findall(
+        r'stead_sign_ins_total\{[^}]*outcome="([a-z-]+)"[^}]*\} ([0-9.]+)', world.stack.http.get("/metrics").text
+    )
+    return {name: float(value) for name, value in found}

@@ -15,7 +15,7 @@ import pytest
 
 from provision import ServerAddresses
 from tests.support.administrator import ACCOUNT, CONSOLE, Administrator
-from tests.support.at_a_browser import Person, application
+from tests.support.at_a_browser import Form, Person, application
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -249,6 +249,35 @@ def test_authorization_requests(world: World, spa: Client, address: str) -> None
             person.authorize(spa, **LARGEST)
 
     assert_bounded(world, stored_by(world, row, send), number=PENDING, size=row.bytes)
+
+
+def test_challenges_for_passkeys(world: World, spa: Client, address: str) -> None:
+    """A request has one however often its page is shown, and none once it is answered."""
+    row, person = ROWS["passkey-challenge:*"], Person(world)
+    person.browser.headers["X-Forwarded-For"] = address
+    pages = []
+
+    def send() -> None:
+        for _ in range(MORE):
+            page = person.follow(person.authorize(spa))
+            pages.append(person.browser.get(page.url))
+
+    keys = stored_by(world, row, send)
+    assert_bounded(world, keys, number=MORE, size=row.bytes)
+    for page in pages:
+        person.cancel(page)
+    assert keys & keys_of(world, row.keys) == set()
+
+
+def test_wrong_passkeys_are_limited_as_wrong_passwords_are(world: World, spa: Client, address: str) -> None:
+    person = Person(world)
+    person.browser.headers["X-Forwarded-For"] = address
+    page = person.follow(person.authorize(spa))
+    form = {**Form(page.text).values, "credential": "{}"}
+    answers = [person.browser.post("/sign-in/passkey", data=form) for _ in range(ATTEMPTS + 1)]
+    assert [answer.status_code for answer in answers] == [200] * ATTEMPTS + [429]
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= WINDOW_S
+    assert person.sign_in(answers[-1]).status_code == 429
 
 
 @pytest.mark.parametrize("scopes", [60, 300, 370])

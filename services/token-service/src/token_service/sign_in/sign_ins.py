@@ -95,7 +95,7 @@ class SignIns:
             self._attempts.refused("wrong-password", origin, client_id)
             raise SignInRefused("wrong")
         await self._attempts.forgive(origin)
-        begun = await self.begin(
+        return await self.begin(
             known.user_id,
             tokens_valid_after=known.tokens_valid_after,
             revision=known.revision,
@@ -105,8 +105,6 @@ class SignIns:
             client_id=client_id,
             is_remembered=is_remembered,
         )
-        self._attempts.succeeded()
-        return begun
 
     async def begin(
         self,
@@ -153,6 +151,7 @@ class SignIns:
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
             self._audit.signed_out(earlier.user_id, client_id=client_id, origin=origin)
+        self._attempts.succeeded()
         self._audit.signed_in(user_id, client_id=client_id, origin=origin, amr=session.authentication.amr)
         _log.info("sign-in.succeeded", user_id=user_id, client_id=client_id)
         return self._begun(new_cookie, who, device_cookie)
