@@ -290,3 +290,22 @@ async def test_every_page_of_factors_is_accessible(visitor: Visitor, inspector: 
     await visitor.sees("Bestätigen Sie, dass Sie es sind")
     await page.get_by_text("Gerät verloren?").click()
     await inspector.inspect(page, "another factor, in German")
+
+
+async def test_the_account_page_leads_to_a_passkey_and_back(visitor: Visitor) -> None:
+    page, account = visitor.page, f"{visitor.site.world.stack.base_url}/account/factors"
+    device = await VirtualAuthenticator.plug_in(visitor)
+    await page.goto(account)
+    await visitor.sign_in()
+    await visitor.sees("Passkeys and second factors")
+    await page.get_by_role("link", name="Add a passkey").click()
+    await visitor.sees("Create a passkey")
+    code = await mailed_code(visitor)
+    await page.get_by_label("Code from the mail").fill(code)
+    await page.get_by_label("Name of the passkey").fill("My laptop")
+    await visitor.press("Create a passkey")
+    await visitor.sees("Keep your recovery codes")
+    await page.get_by_role("link", name="I have kept them: continue").click()
+    await visitor.sees("Passkeys and second factors")
+    await expect(page.get_by_role("row").filter(has_text="My laptop")).to_be_visible()
+    assert (page.url, len(await device.passkeys())) == (account, 1)
