@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
+from html import unescape
 from typing import Any
 
 import asyncpg
@@ -13,9 +15,12 @@ import pytest
 import pytest_asyncio
 
 from console.routes import _ACCOUNT
+from stead import Factors
 from tests.support.administrator import ACCOUNT, CONSOLE, ENDED, Administrator, errors, heading, notices
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback
 from tests.support.at_a_browser import application as new_application
+from tests.support.authenticator import Authenticator
+from tests.support.factors import AuthenticatorApp
 from tests.support.queued_mail import QueuedMail
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -316,6 +321,73 @@ class TestSessions:
         answer = person.browser.post(f"{self.PATH}/{session}/end", data=form_of(person))
         assert answer.status_code == 404
         assert is_signed_in(other)
+
+
+class TestSecondFactors:
+    PATH = f"{ACCOUNT}/factors"
+
+    def set_up(self, person: Administrator, action: str, **typed: str) -> httpx.Response:
+        """Do on the pages of the sign-in what an action asks for, and return the page of the account afterwards."""
+        page = person.opens(f"{self.PATH}/set-up/{action}")
+        target = next(each for each in re.findall('action="([^"]+)"', page.text) if action.rpartition("-")[2] in each)
+        form = Form(page.text[page.text.index(f'action="{target}"') - 30 :])
+        if action == "add-authenticator":
+            (secret,) = re.findall('<code class="key">([A-Z2-7]+)</code>', page.text)
+            typed = {**typed, "current": AuthenticatorApp(secret).code()}
+        if action == "add-passkey":
+            challenge, user = (
+                unescape(*re.findall(f'data-{each}="([^"]*)"', page.text)) for each in ("challenge", "user")
+            )
+            device = Authenticator(origin=person.stack.base_url)
+            credential = device.create(challenge, user_handle=urlsafe_b64decode(user + "=="))
+            typed = {**typed, "credential": credential}
+        done = person.follows(person.browser.post(form.action, data={**form.values, **typed}))
+        if heading(done) == "Keep your recovery codes":
+            done = person.opens(unescape(*re.findall('href="([^"]*)">I have kept them: continue', done.text)))
+        return done
+
+    def test_they_are_set_up_at_the_sign_in_named_and_removed(self, person: Administrator) -> None:
+        empty = person.opens(self.PATH)
+        assert "None: your password alone signs you in." in empty.text
+        code = person.stack.management.users.create_enrolment_code(person.user_id).code
+        page = self.set_up(person, "add-authenticator", enrolment_code=code)
+        assert (page.url.path, "10 recovery codes are left." in page.text) == (self.PATH, True)
+        assert "Replace the authenticator app" in page.text
+        page = self.set_up(person, "add-passkey", name="<b>Key</b>")
+        assert (page.url.path, "&lt;b&gt;Key&lt;/b&gt;" in page.text) == (self.PATH, True)
+
+        app, passkey = person.stack.management.users.factors(person.user_id).factors
+        renaming = person.opens(f"{self.PATH}/{passkey.id}")
+        assert person.form(renaming)[1]["name"] == ["<b>Key</b>"]
+        blank = person.sends(renaming, name=" ")
+        assert (blank.status_code, blank.url.path) == (422, f"{self.PATH}/{passkey.id}")
+        assert notices(person.follows(person.sends(renaming, name="My laptop"))) == ["Saved."]
+        assert person.opens(f"{self.PATH}/{app.id}").status_code == 404
+
+        asked = person.opens(f"{self.PATH}/{passkey.id}/remove")
+        assert (heading(asked), "My laptop" in asked.text) == ("Remove this passkey?", True)
+        assert notices(person.follows(person.sends(asked))) == ["Removed."]
+        last = person.opens(f"{self.PATH}/{app.id}/remove")
+        assert "It is the last one: your recovery codes go with it" in last.text
+        assert notices(person.follows(person.sends(last))) == ["Removed."]
+        assert person.stack.management.users.factors(person.user_id) == Factors()
+
+    def test_a_removal_needs_a_recent_sign_in(self, person: Administrator) -> None:
+        code = person.stack.management.users.create_enrolment_code(person.user_id).code
+        self.set_up(person, "add-authenticator", enrolment_code=code)
+        (app,) = person.stack.management.users.factors(person.user_id).factors
+        page = person.opens(f"{self.PATH}/{app.id}/remove")
+        person.signed_in_long_ago()
+        person.browser.cookies.delete("identity-account")
+        person.opens(ACCOUNT)
+        asked = httpx.URL(person.browser.get(f"{self.PATH}/{app.id}/remove").headers["Location"])
+        assert (asked.params["prompt"], asked.params["login_hint"]) == ("login", person.username)
+        assert heading(page) == "Remove the authenticator app?"
+        assert len(person.stack.management.users.factors(person.user_id).factors) == 1
+
+    def test_nothing_but_what_exists_has_a_page(self, person: Administrator) -> None:
+        for path in ("set-up/delete-account", "x1", "x1/remove"):
+            assert person.opens(f"{self.PATH}/{path}").status_code == 404
 
 
 class TestApplications:

@@ -16,6 +16,7 @@ import pytest
 from identity_common.stores.redis import RedisCommands, connect_redis
 from tests.support.administrator import CONSOLE, Administrator, AtTheConsole, notices
 from tests.support.at_a_browser import PASSWORD
+from tests.support.factors import stored_passkey_of
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 from token_service.sign_in.sessions import Sessions
@@ -234,3 +235,36 @@ def test_an_organization_is_shown_by_parts_and_edited_behind_a_button(
     narrow = text(Administrator(stack, "organizations:read").opens(path))
     for scope in ("users:read", "applications:read", "impersonations:read", "audit:read"):
         assert f"Not shown: none of your roles has the permission {scope} of the Management API." in narrow
+
+
+def test_factors_are_listed_reset_with_a_reason_and_begun_with_a_code(
+    stack: RunningStack, administrator: Administrator, person: str
+) -> None:
+    here = f"{USERS}/{person}"
+    page = administrator.opens(here)
+    assert "Code to set up the first" in text(page)
+    made = administrator.follows(administrator.sends(administrator.opens(f"{here}/factors/enrolment-code")))
+    (code,) = re.findall('<code id="secret">([^<]+)</code>', made.text)
+    assert notices(made)[0].startswith("Created a code. Give it to the user: it works once, until ")
+    assert code not in administrator.opens(here).text
+
+    first, second = (asyncio.run(stored_passkey_of(stack, person)) for _ in range(2))
+    shown = text(administrator.opens(here))
+    assert ("cannot sign in" in shown, shown.count("Key Passkey")) == (False, 2)
+    asked = administrator.opens(f"{here}/factors/{first}/remove")
+    assert "Remove this passkey?" in text(asked)
+    assert notices(administrator.follows(administrator.sends(asked))) == ["Removed."]
+    assert administrator.opens(f"{here}/factors/{first}/remove").status_code == 404
+    assert "It is the last one: the recovery codes go with it." in text(
+        administrator.opens(f"{here}/factors/{second}/remove")
+    )
+
+    resetting = administrator.opens(f"{here}/factors/reset")
+    for reason in ("", " ", "x" * 257):
+        refused = administrator.sends(resetting, reason=reason)
+        assert (refused.status_code, 'id="reason-text"' in refused.text) == (400, True)
+    assert len(stack.management.users.factors(person).factors) == 1
+    done = administrator.follows(administrator.sends(resetting, reason="A lost phone."))
+    assert notices(done)[0].startswith("Removed all passkeys and second factors of the user.")
+    assert stack.management.users.factors(person).factors == ()
+    eventually(partial(_is_told, administrator, here, "reset the factors of"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
@@ -17,6 +18,7 @@ from console.routes import _AREAS
 from identity_common.rights.roles import SEEDED_ROLES
 from identity_common.rights.scopes import implied
 from tests.support.administrator import CONSOLE, Administrator, heading
+from tests.support.factors import stored_passkey_of
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -40,6 +42,7 @@ NOT_LINKED: Final = {
     f"{CONSOLE}/audit/suggestions",  # asked by the script
     f"{CONSOLE}/users/{{user_id:str}}/consents/{{application_id:str}}",  # the consent to the console is implicit
     f"{CONSOLE}/template/changes",  # a refreshed form
+    f"{CONSOLE}/users/{{user_id:str}}/factors/enrolment-code",  # of users without a factor
 }
 DECLARED: Final = sorted((each for area in _AREAS for each in area.declared), key=lambda each: each.path.count("{"))
 PATTERNS: Final = [(each, re.compile(re.sub(r"\{\w+:str\}", "[^/]+", each.path))) for each in DECLARED]
@@ -102,6 +105,7 @@ class Objects:
         eventually(lambda: any(management.impersonations.list(user_id=person.user_id)))
         self.ids = {
             "user_id": person.user_id,
+            "factor_id": asyncio.run(stored_passkey_of(stack, person.user_id)),
             "organization_id": organization,
             "invitation_id": invitation.id,
             "application_id": machine,

@@ -164,6 +164,8 @@ class Administrator(AtTheConsole):
         with redis.Redis.from_url(self.stack.addresses.admin_redis_url) as store:
             session = json.loads(store.get(key) or b"")
             session["signed_in_at"] -= seconds * 1000
+            for factor in session["factors"]:
+                factor["at"] -= seconds * 1000
             assert store.set(key, json.dumps(session), keepttl=True)
 
 

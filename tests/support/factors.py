@@ -6,6 +6,7 @@ import time
 from base64 import urlsafe_b64decode
 from typing import Any
 
+import asyncpg
 import pyotp
 from nats.aio.client import Client
 
@@ -31,6 +32,7 @@ from identity_common.wire.factors import (
 from tests.support.authenticator import Authenticator, new_challenge
 from tests.support.mailed_links import Pages, mails_of
 from tests.support.management_api import Management
+from tests.support.running_stack import RunningStack
 
 
 def signed_in(*methods: FactorMethod, ago_s: float = 0) -> Authentication:
@@ -156,19 +158,28 @@ class FactorPages:
         return await self.ask(VerifyPasskey(challenge=challenge, credential=credential, user_id=user_id))
 
 
-async def stored_passkey(management: Management, user_id: str) -> str:
+async def stored_passkey(database: asyncpg.Connection, tenant_id: str, user_id: str) -> str:
     """Store a passkey that no authenticator has, and return its id."""
     passkey_id = new_id()
-    await management.database.execute(
+    await database.execute(
         """INSERT INTO passkeys VALUES ($1, $2, $3, convert_to($2, 'UTF8'), '', 0, '', 'Key', '{}', false, false, 1)""",
-        management.tenant_id,
+        tenant_id,
         passkey_id,
         user_id,
     )
-    await management.database.execute(
-        "UPDATE users SET second_factors = '{passkey}' WHERE (tenant_id, id) = ($1, $2)", management.tenant_id, user_id
+    await database.execute(
+        "UPDATE users SET second_factors = '{passkey}' WHERE (tenant_id, id) = ($1, $2)", tenant_id, user_id
     )
     return passkey_id
+
+
+async def stored_passkey_of(stack: RunningStack, user_id: str) -> str:
+    """Do the same for a user of a whole system."""
+    settings = stack._stack.management
+    database = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
+    factor_id = await stored_passkey(database, settings.tenant_id, user_id)
+    await database.close()
+    return factor_id
 
 
 class AuthenticatorApp:

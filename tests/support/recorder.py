@@ -32,8 +32,9 @@ _SHOWN_ONCE: Final = {
     re.compile(rb'<code id="secret">([^<]+)</code>'): "client secret",
     re.compile(rb'<code class="key">([A-Z2-7]+)</code>'): "key of an authenticator app",
     re.compile(rb"<li><code>([0-9A-Z-]{19})</code></li>"): "recovery code",
+    re.compile(rb'{"code":"([0-9A-Z-]{24})"'): "enrolment code",
 }
-"""New secrets in pages of the console and of the sign-in, with their kinds."""
+"""New secrets in pages of the console and of the sign-in, and in answers with a member of many uses; their kinds."""
 _TYPED: Final = re.compile(rb'<input id="invitation"[^>]*>')
 """The field for the code of an invitation, which a refusal shows again with what was typed."""
 _LINK: Final = re.compile(rb'<input type="hidden" name="link"[^>]*>')

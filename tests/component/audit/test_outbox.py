@@ -158,7 +158,7 @@ async def write_in_own_account(history: History, management: Management, user: s
 async def write_of_factors(history: History, management: Management, user: str) -> None:
     """Send every write of factors, the last of which are of a user without any."""
     write, by_administrator = history.write, history.client
-    keys = [await stored_passkey(management, user) for _ in range(2)]
+    keys = [await stored_passkey(management.database, management.tenant_id, user) for _ in range(2)]
     acr = acr_of("mfa", urn_namespace=management.settings.urn_namespace)
     token = management.own_token(user, acr=acr, issued_at=time.time() + 2)  # as above
     async with management.client_with(token) as history.client:

@@ -58,7 +58,7 @@ async def made(management: Management) -> Ids:
     await management.client.post(f"/api/applications/{application}/roles", json={"roleIds": [machine_role]})
     return {
         "user_id": user,
-        "factor_id": await stored_passkey(management, user),
+        "factor_id": await stored_passkey(management.database, management.tenant_id, user),
         "application_id": application,
         "resource_id": resource,
         "scope_id": scope,

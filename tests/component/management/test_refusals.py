@@ -79,7 +79,7 @@ async def ids(management: Management) -> AsyncIterator[dict[str, str]]:
     role = await management.created("roles", name=user, description="", type="User")
     yield {
         "user_id": user,
-        "factor_id": await stored_passkey(management, user),
+        "factor_id": await stored_passkey(management.database, management.tenant_id, user),
         "application_id": application,
         "secret_name": "first",
         "resource_id": resource["id"],
