@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from playwright.async_api import Browser, Page, expect
 
 from provision.credentials import DemoUser
 from tests.support.browser import Inspector
+from tests.support.factors import AuthenticatorApp
+from tests.support.mailed_links import mails_of
 from tests.support.running_stack import RunningStack
-from tests.support.support_desk import RunningDesk
+from tests.support.support_desk import ENGINEERS, RunningDesk, role, user
 
 pytestmark = pytest.mark.clients
 
@@ -44,7 +47,7 @@ async def sign_in(page: Page, desk: RunningDesk, who: DemoUser) -> None:
     await page.get_by_role("link", name="Sign in").click()
     await page.get_by_label("User name, e-mail or phone").fill(who.username)
     await page.get_by_label("Password").fill(who.password)
-    await page.get_by_role("button", name="Sign in").click()
+    await page.get_by_role("button", name="Sign in", exact=True).click()
 
 
 async def claim(page: Page, name: str) -> str:
@@ -99,6 +102,45 @@ async def test_an_agent_acts_as_a_customer_and_stops(
     await expect(screen.get_by_role("link", name="Sign in")).to_be_visible()
     await screen.get_by_role("link", name="Sign in").click()
     await expect(screen.get_by_label("Password")).to_be_visible()  # signed out at the identity service as well
+
+
+async def test_an_agent_sets_up_a_second_factor_in_the_middle_of_an_impersonation(
+    page: Page, desk: RunningDesk, stack: RunningStack, inspector: Inspector
+) -> None:
+    engineer = user(stack, f"engineer_{secrets.token_hex(4)}", "Engineer", role(stack, ENGINEERS).id)
+    address = f"{engineer.username}@example.com"
+    stack.management.users.update(engineer.id, primary_email=address, is_email_verified=True)
+    await sign_in(page, desk, engineer)
+    await page.get_by_role("link", name="Act as Customer").click()
+    await page.get_by_label("Ticket").fill("T-7")
+    await page.get_by_label("Reason").fill("Cannot see an order")
+    stack.management.impersonation_policy.update(actor_acr="mfa")
+    try:
+        await page.get_by_role("button", name="Act as Customer").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in again")
+        await inspector.inspect(page, "desk-sign-in-again")
+        await page.get_by_role("link", name="Sign in").click()
+        await set_up_an_authenticator_app(page, stack, engineer)
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Orders of Customer")
+    finally:
+        stack.management.impersonation_policy.update(actor_acr=None)
+    banner = page.get_by_role("region", name="Acting as a customer")
+    await expect(banner).to_contain_text("T-7: Cannot see an order")
+    assert json.loads(await claim(page, "act")) == {"sub": engineer.id}
+    await banner.get_by_role("button", name="Stop").click()
+
+
+async def set_up_an_authenticator_app(page: Page, stack: RunningStack, who: DemoUser) -> None:
+    await page.get_by_role("button", name="Mail a code to").click()
+    await page.get_by_role("status").wait_for()
+    mails = await mails_of(stack._stack.management)
+    code = [mail for mail in mails if mail.user_id == who.id][-1].values["code"]
+    await page.get_by_role("link", name="Set up an authenticator app").click()
+    app = AuthenticatorApp((await page.locator("code.key").inner_text()).replace(" ", ""))
+    await page.get_by_label("Code in your authenticator app").fill(app.code())
+    await page.get_by_label("Code from the mail").fill(code)
+    await page.get_by_role("button", name="Set up").click()
+    await page.get_by_role("link", name="I have kept them: continue").click()
 
 
 async def test_a_user_without_the_right_is_told_so(
