@@ -185,6 +185,22 @@ def test_another_user_does_not_go_on_with_what_an_agent_has_begun(
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
 
+def test_an_agent_signs_in_again_when_the_application_demands_more(desk: RunningDesk, stack: RunningStack) -> None:
+    me, customer = stack.credentials.demo.users
+    application = next(each for each in stack.management.applications.list() if each.name == "Support desk")
+    visitor = Visitor(desk)
+    sent = visitor.browser.get("/sign-in").headers["Location"]
+    visitor.browser.get(sign_in_as(me, sent, f"{desk.url}/callback"))
+    stack.management.applications.update(application.id, custom_client_metadata={"minimumAcr": "mfa"})
+    try:
+        stack.exchange(stack.subject_token(customer.id), resource=stack.credentials.demo.resource)  # it is known
+        assert visitor.browser.get("/").headers["Location"] == "/sign-in"
+    finally:
+        stack.management.applications.update(application.id, custom_client_metadata={"minimumAcr": None})
+        stack.exchange(stack.subject_token(customer.id), resource=stack.credentials.demo.resource)
+    assert "<h1>Customers</h1>" in visitor.browser.get("/").text
+
+
 def test_what_an_administrator_ends_is_refused_by_the_orders_api(agent: Visitor, stack: RunningStack) -> None:
     customer = stack.credentials.demo.users[1]
     assert agent.follow(agent.act_as(customer.id, reason="why", ticket="T-1")).status_code == 200

@@ -17,7 +17,7 @@ from litestar.response import Redirect, Template
 from litestar.template import TemplateConfig
 from litestar.types import BeforeMessageSendHookHandler, ExceptionHandlersMap, Message, Scope
 
-from stead import IdentityError, SignInRequired
+from stead import IdentityError, OAuthError, SignInRequired
 from support_desk.desk import Refused, SignInAgain
 from support_desk.sessions import Session, Sessions
 
@@ -77,6 +77,7 @@ class Problems:
             HTTPException: lambda request, error: self._page(
                 request, "This did not work", error.detail, error.status_code
             ),
+            OAuthError: self._token_refused,
             IdentityError: self._unavailable,
             httpx.HTTPError: self._unavailable,
             msgspec.MsgspecError: self._unavailable,
@@ -88,6 +89,10 @@ class Problems:
 
     def _sign_in_again(self, request: _Request, error: SignInAgain) -> Template:
         return page("sign-in-again.html", self._sessions.signed_in(request), status=403, begun=error.begun)
+
+    def _token_refused(self, request: _Request, error: OAuthError) -> Redirect | Template:
+        """Let the agent sign in again where that helps: Stead then asks for what is missing."""
+        return see_other("/sign-in") if error.requires_sign_in else self._unavailable(request, error)
 
     def _unavailable(self, request: _Request, _: Exception) -> Template:
         text = "A program behind this page did not answer. Try again in a moment."
