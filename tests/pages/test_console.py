@@ -7,11 +7,13 @@ import json
 import re
 import secrets
 from html import escape
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
 from tests.support.administrator import CONSOLE, ENDED, STALE, Administrator, errors, heading, notices
+from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -313,6 +315,29 @@ def test_who_is_suspended_is_signed_out(stack: RunningStack) -> None:
     administrator.opens()
     stack.management.users.suspend(administrator.user_id)
     eventually(lambda: administrator.browser.get(USERS).status_code == 303)
+
+
+def test_who_must_sign_in_more_strongly_is_sent_to_sign_in(stack: RunningStack) -> None:
+    """The console demands a second factor from the moment on at which its callback is answered."""
+    administrator = Administrator(stack, "all")
+    answer = administrator.browser.get(CONSOLE)
+    while answer.url.path != f"{CONSOLE}/callback":
+        if answer.has_redirect_location:
+            answer = administrator.browser.get(answer.headers["Location"])
+        else:
+            form = Form(answer.text)
+            values = {**form.values, "identifier": administrator.username, "password": PASSWORD}
+            answer = administrator.browser.post(form.action, data=values)
+    console = next(each for each in stack.management.applications.list() if each.name == "Console")
+    known = {"resource": stack.credentials.demo.resource}
+    try:
+        stack.management.applications.update(console.id, custom_client_metadata={"minimumAcr": "mfa"})
+        stack.exchange(stack.subject_token(stack.credentials.demo.users[1].id), **known)
+        page = administrator.browser.get(answer.headers["Location"])
+        assert urlsplit(page.headers["Location"]).path == "/oidc/auth"
+    finally:
+        stack.management.applications.update(console.id, custom_client_metadata={"minimumAcr": None})
+        stack.exchange(stack.subject_token(stack.credentials.demo.users[1].id), **known)
 
 
 def test_signing_out_ends_the_session_and_its_tokens(stack: RunningStack) -> None:

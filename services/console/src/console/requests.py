@@ -99,7 +99,9 @@ class ConsoleRequest(SignedInRequest):
             raise NoRights(missing)
 
     def _refused(self, refusal: OAuthError) -> Exception:
-        """Return what a refusal of the token endpoint means: no rights, or the end of the session."""
+        """Return what a refusal of the token endpoint means: no rights, another sign-in, or the end of the session."""
+        if refusal.requires_sign_in:
+            return SignInNeeded()
         has_no_rights = refusal.error in {"invalid_target", "access_denied", "invalid_scope"}
         return NoRights() if has_no_rights else SignInNeeded()
 
