@@ -131,6 +131,7 @@ imports: $(INSTALLED) ##+ import contracts
 bench: $(INSTALLED) ## throughput and latency compared with a floor, in one run
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.organizations
+	@$(BIN)/python -m benchmarks.sign_in
 	@$(BIN)/python -m benchmarks.claims_workers
 	@$(BIN)/python -m benchmarks.starting
 	@$(BIN)/python -m benchmarks.idle

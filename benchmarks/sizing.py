@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
-import httpx2 as httpx
 import redis
 
 from all_in_one.embedded import EmbeddedServers
 from benchmarks.measure import cpu_seconds, memory_mb
+from benchmarks.sign_in import sign_in
 from stead import ManagementClient
-from tests.support.at_a_browser import PASSWORD, Form
-from tests.support.authorizing import REDIRECT_URI, Verifier
+from tests.support.at_a_browser import PASSWORD
+from tests.support.authorizing import REDIRECT_URI
 from tests.support.processes import Deployment
 
 _USERS: Final = 500
@@ -102,43 +101,17 @@ def _sign_ins(
     for number in range(5):
         management.users.create(username=f"signer_{number}", password=PASSWORD)
     for number in range(5):  # not measured: everything is loaded
-        _signed_in(deployment.tokens[0].url, client, f"signer_{number}")
+        sign_in(deployment.tokens[0].url, client, f"signer_{number}")
     before = {package: cpu_seconds([pid]) for package, pid in services.items()}
     before_stores = cpu_seconds(stores)
     for number in range(_SIGN_INS):
-        _signed_in(deployment.tokens[0].url, client, f"signer_{number % 5}")
+        sign_in(deployment.tokens[0].url, client, f"signer_{number % 5}")
     for package, pid in services.items():
         spent_ms = 1e3 * (cpu_seconds([pid]) - before[package]) / _SIGN_INS
         yield f"a sign-in, a code and a refresh token, CPU: {package} {spent_ms:.1f} ms"
     yield f"the same, CPU of the stores: {1e3 * (cpu_seconds(stores) - before_stores) / _SIGN_INS:.1f} ms"
     for table in ("consents", "authorizations", "refresh_tokens"):
         yield f"{table}, bytes a row: {asyncio.run(_row_bytes(deployment.addresses.token_database_url, table))}"
-
-
-def _signed_in(url: str, client: str, name: str) -> None:
-    """Walk through the pages as a browser, and redeem the code."""
-    verifier = Verifier()
-    asked = {
-        "client_id": client,
-        "redirect_uri": REDIRECT_URI,
-        "response_type": "code",
-        "scope": "openid offline_access",
-        "prompt": "consent",
-        "code_challenge": verifier.challenge,
-        "code_challenge_method": "S256",
-    }
-    with httpx.Client(timeout=30) as browser:
-        answer = browser.get(f"{url}/oidc/auth", params=asked)
-        while not (location := answer.headers["Location"]).startswith(REDIRECT_URI):
-            parts = urlsplit(location)
-            form = Form(browser.get(f"{url}{parts.path}?{parts.query}").text)
-            given = {"identifier": name, "password": PASSWORD} if "password" in form.values else {"decision": "allow"}
-            answer = browser.post(f"{url}{form.action}", data={**form.values, **given})
-        code = dict(parse_qsl(urlsplit(location).query))["code"]
-        redeemed = {"grant_type": "authorization_code", "client_id": client, "redirect_uri": REDIRECT_URI}
-        browser.post(
-            f"{url}/oidc/token", data={**redeemed, "code": code, "code_verifier": verifier.secret}
-        ).raise_for_status()
 
 
 def _kinds_of_keys(cache: "redis.Redis") -> Iterator[str]:

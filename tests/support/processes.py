@@ -165,7 +165,7 @@ class Deployment:
         launcher: Sequence[str] | None = None,
     ) -> None:
         self.addresses = addresses
-        self.base_url = "http://127.0.0.1:9"  # nothing listens there: verifiers get the JWKS URL from a setting
+        self.base_url = "http://localhost:9"  # nothing listens there: verifiers get the JWKS URL from a setting
         self.issuer = f"{self.base_url}/oidc"
         shared = {"BASE_URL": self.base_url, "ENVIRONMENT": "development"}
         variable_keys = {"ENVIRONMENT_VARIABLE_KEYS": base64.b64encode(os.urandom(32)).decode()}
