@@ -220,10 +220,11 @@ def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     port, home = free_port(), Path(tempfile.mkdtemp(prefix="stead-screenshots-"))
     command = [sys.executable, "-m", "all_in_one", "--port", str(port), "--directory", str(home)]
-    with serving(command, port) as base_url, browser_tab(language) as page:
+    with serving(command, port), browser_tab(language) as page:
         eventually(lambda: read_credentials(home) is not None)
         credentials = read_credentials(home)
         assert credentials is not None
+        base_url = credentials.base_url
         ended = populate(base_url, credentials)
         camera = Camera(page, directory, documents)
         sign_in(page, base_url, credentials)
