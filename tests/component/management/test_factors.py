@@ -6,6 +6,7 @@ import asyncio
 import time
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 import httpx2 as httpx
@@ -13,9 +14,11 @@ import nats
 import pytest
 import pytest_asyncio
 
+from identity_common.serving import CommandError
 from identity_common.wire.audit import AuditEntry
 from identity_common.wire.factors import AddPasskey, Answer, BeginPasskey, FactorAdded, PasskeyBegun, Refused
 from identity_common.wire.mail import Mail
+from management_service.commands import reset_factors
 from stead.verify.acr import acr_of
 from tests.support.audit_entries import entries_on_the_bus
 from tests.support.authenticator import Authenticator, new_challenge
@@ -279,3 +282,18 @@ async def test_factors_of_an_administrator_need_the_administrators_rights(person
         assert (await lesser.get(person.path)).status_code == 200
     assert len(await person.factors()) == 2
     assert (await person.request("DELETE", f"{OWN}/{key}", issued_at=time.time() + 2)).status_code == 204
+
+
+async def test_an_operator_lets_in_who_has_lost_every_factor(person: Person) -> None:
+    management = person.management
+    for user, reason in (("nobody", "A lost phone."), (person.id, " "), (person.id, "x" * 257)):
+        with pytest.raises(CommandError):
+            await asyncio.to_thread(reset_factors, management.settings, user=user, reason=reason)
+    assert len(await person.factors()) == 2
+    reset = partial(reset_factors, management.settings, user=person.user["primaryEmail"], reason=" A lost phone. ")
+    code = await asyncio.to_thread(reset)
+    assert await person.factors() == {}
+    entry = await _entry(management, "ResetUserFactors", person.id)
+    assert (entry.application_id, entry.user_id) == (None, None)
+    assert (entry.context.reason if entry.context else None) == "A lost phone."
+    assert isinstance(await person.adds_passkey("Key", code or ""), FactorAdded)

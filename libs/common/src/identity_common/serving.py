@@ -2,9 +2,11 @@
 
 import argparse
 import asyncio
+import functools
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import asyncpg
@@ -45,7 +47,8 @@ def run_service(
     package: str,
     *,
     settings: type[S],
-    commands: Mapping[str, tuple[str, Callable[[S], None]]],
+    commands: Mapping[str, tuple[str, Callable[..., None]]],
+    options: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     arguments: Sequence[str] | None = None,
 ) -> int:
     """Run one command of a service and return the exit status.
@@ -53,7 +56,8 @@ def run_service(
     Args:
         package: Such as ``token_service``.
         settings: Read from the environment; if they are invalid, the errors are printed and the command does not run.
-        commands: Name → help text and function.
+        commands: Name → help text and function, which takes the settings and, by name, its options.
+        options: Name of a command → its options, all required → their help texts.
         arguments: Arguments of the command line; by default those of the process.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}")
@@ -64,8 +68,10 @@ def run_service(
     serving.add_argument("--port", type=int, default=8000)
     serving.add_argument("--workers", type=int, default=1)
     for name, (what, _) in commands.items():
-        subparsers.add_parser(name, help=what)
-    options = parser.parse_args(arguments)
+        command = subparsers.add_parser(name, help=what)
+        for option, about in options.get(name, {}).items():
+            command.add_argument(f"--{option}", required=True, help=about)
+    given = parser.parse_args(arguments)
     configure_logs(service=package.replace("_", "-"))
     try:
         values = settings.from_environment(os.environ)
@@ -73,10 +79,12 @@ def run_service(
     except (InvalidSettingsError, InvalidTracingError) as error:
         print(f"{package}: invalid settings\n{error}", file=sys.stderr)  # noqa: T201
         return 2
-    if options.command == "serve":
-        serve(package, host=options.host, port=options.port, workers=options.workers)
+    if given.command == "serve":
+        serve(package, host=given.host, port=given.port, workers=given.workers)
         return 0
-    return _run_command(f"{package} {options.command}", commands[options.command][1], values)
+    chosen = {option: getattr(given, option) for option in options.get(given.command, {})}
+    run = functools.partial(commands[given.command][1], **chosen)
+    return _run_command(f"{package} {given.command}", run, values)
 
 
 def run_restoration(work: Coroutine[Any, Any, None], *, service: str) -> None:

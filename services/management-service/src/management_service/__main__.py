@@ -1,4 +1,4 @@
-"""``python -m management_service serve | migrate | bootstrap | republish | restored | canonicalize-phones``."""
+"""``python -m management_service serve | migrate | bootstrap | republish | restored | reset-factors | …``."""
 
 import sys
 
@@ -6,7 +6,7 @@ import msgspec
 
 from identity_common.serving import run_service
 from management_service.app import migrate
-from management_service.commands import bootstrap, canonicalize_phones, republish, restored
+from management_service.commands import bootstrap, canonicalize_phones, republish, reset_factors, restored
 from management_service.settings import Settings
 
 
@@ -22,6 +22,13 @@ def _print_credentials(settings: Settings) -> None:
         print(msgspec.json.encode(credentials).decode())
 
 
+def _print_code(settings: Settings, *, user: str, reason: str) -> None:
+    code = reset_factors(settings, user=user, reason=reason)
+    print("the factors are removed, and the sessions have ended")
+    if code is not None:
+        print(f"code to set up a first factor, within a day: {code}")
+
+
 sys.exit(
     run_service(
         "management_service",
@@ -34,10 +41,17 @@ sys.exit(
             ),
             "republish": ("have the running service publish the whole state again", republish),
             "restored": ("make a database that was restored to an earlier point safe to start with", restored),
+            "reset-factors": ("remove all factors of a user who has lost them, and end its sessions", _print_code),
             "canonicalize-phones": (
                 "compare phone numbers of earlier releases whatever their notation, and list those of two users",
                 canonicalize_phones,
             ),
+        },
+        options={
+            "reset-factors": {
+                "user": "id, user name, e-mail address or telephone number",
+                "reason": "for the audit trail",
+            }
         },
     )
 )

@@ -6,28 +6,40 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.audited_request import AUDITED_REQUEST, AuditedRequest
 from identity_common.bus.connection import Bus
+from identity_common.failures import Conflict
+from identity_common.names import is_blank
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.commands import SourceCommands
+from identity_common.outbox.mail import MailOutbox
 from identity_common.progress import Progress
 from identity_common.rights.scopes import SCOPE_ALL
-from identity_common.serving import run_restoration
+from identity_common.sealing import SealingKeys
+from identity_common.serving import CommandError, run_restoration
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.reader import autocommit
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.telemetry.metrics import counter
 from management_service.applications.service import Applications
 from management_service.bootstrap.console import ConsoleBootstrap
 from management_service.bootstrap.credentials_file import CredentialsFile
 from management_service.bootstrap.first_client import RESOURCE_NAME, Bootstrap, Credentials
 from management_service.bootstrap.first_policy import FirstPolicy
 from management_service.bootstrap.kubernetes_secret import KubernetesSecret
+from management_service.factors.changes import FactorChanges
+from management_service.factors.enrolments import Enrolments
+from management_service.factors.service import MAX_REASON, Factors
 from management_service.impersonation_policy.service import ImpersonationPolicies
 from management_service.invitations.service import Invitations
 from management_service.parts import shared_with_commands as parts
+from management_service.parts.mail import mail_limit
 from management_service.passwords.hashing import Passwords
+from management_service.passwords.store import find_password_hash, find_password_hash_of
 from management_service.republication import republication_steps
 from management_service.restoration import mend
 from management_service.roles.assignments import Assignments
@@ -79,6 +91,25 @@ def restored(settings: Settings) -> None:
     """
     bus = Bus(settings.nats_url, service="management", replicas=settings.nats_replicas)
     run_restoration(_of_source(settings).restore(bus, mend), service="management-service")
+
+
+def reset_factors(settings: Settings, *, user: str, reason: str) -> str | None:
+    """Remove all factors of a user, and return a code to set up a first one. Blocks; runs its own event loop.
+
+    Args:
+        settings: Of the service.
+        user: Id, user name, e-mail address or telephone number.
+        reason: For the audit trail.
+
+    Returns:
+        The code; None where the policy lets no user set up a factor.
+
+    Raises:
+        CommandError: There is no such user, or the reason is blank or too long.
+    """
+    if is_blank(reason) or len(reason) > MAX_REASON:
+        raise CommandError(f"the reason must have 1 to {MAX_REASON} characters, not all of them blank")
+    return asyncio.run(_reset_factors(settings, user, reason))
 
 
 def canonicalize_phones(settings: Settings) -> None:
@@ -162,6 +193,96 @@ def _applications(settings: Settings, reader: AsyncEngine, lookups: Lookups, cha
     )
 
 
+def _users(
+    settings: Settings,
+    reader: AsyncEngine,
+    lookups: Lookups,
+    changes: Changes,
+    passwords: Passwords,
+    commands: RedisCommands,
+) -> Users:
+    administrators, attainable = parts.administrators(settings), parts.attainable_scopes(settings)
+    assignments = Assignments(reader, changes, administrators, attainable, tenant_id=settings.tenant_id)
+    return Users(
+        reader,
+        lookups,
+        changes,
+        passwords,
+        parts.sign_in_attempts(settings, commands),
+        administrators,
+        attainable,
+        searcher=reader,
+        record_default_roles=assignments.record_default_roles,
+        tenant_id=settings.tenant_id,
+    )
+
+
+async def _reset_factors(settings: Settings, identifier: str, reason: str) -> str | None:
+    engine, tenant_id = parts.engine(settings), settings.tenant_id
+    reader, lookups = autocommit(engine), Lookups(settings.database_url, service="management-service")
+    passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)
+    published = Progress()
+    published.advance(_EVERYTHING_PUBLISHED)  # as for bootstrap
+    changes = parts.changes(settings, engine, published)
+    users = _users(settings, reader, lookups, changes, passwords, RedisCommands(redis))
+    try:
+        async with reader.connect() as connection:
+            found = await find_password_hash_of(connection, tenant_id, identifier)
+            found = found or await find_password_hash(connection, tenant_id, identifier)
+        if found is None:
+            raise CommandError("no user has this id, user name, e-mail address or telephone number")
+        await changes.prepare()
+        _audit_command("ResetUserFactors", user_id=found.id, reason=reason)
+        factors = _factors(settings, reader, changes, users, RedisCommands(redis))
+        await factors.reset(found.id)
+        try:
+            return (await factors.create_enrolment_code(found.id))[0]
+        except Conflict:  # the policy is off
+            return None
+    finally:
+        passwords.close()
+        lookups.stop()
+        await redis.aclose()
+        await engine.dispose()
+
+
+def _factors(
+    settings: Settings, reader: AsyncEngine, changes: Changes, users: Users, commands: RedisCommands
+) -> Factors:
+    tenant_id = settings.tenant_id
+    mail = MailOutbox(SealingKeys(settings.mail_keys), tenant_id=tenant_id)
+    throttled = counter(CollectorRegistry(), "throttled", "Attempts beyond a limit, by limit.", "limit")
+    limit = mail_limit(commands, tenant_id=tenant_id, throttled=throttled)
+    enrolments = Enrolments(reader, changes, mail, limit, is_mail_sent=settings.sends_mail, tenant_id=tenant_id)
+    return Factors(
+        reader,
+        changes,
+        users,
+        FactorChanges(users, enrolments, mail, tenant_id=tenant_id),
+        enrolments,
+        parts.administrators(settings),
+        parts.attainable_scopes(settings),
+        offers_passkeys=False,  # nothing is shown
+        tenant_id=tenant_id,
+    )
+
+
+def _audit_command(operation: str, *, user_id: str, reason: str) -> None:
+    """Have the changes of a command recorded in the audit trail, without a caller."""
+    AUDITED_REQUEST.set(
+        AuditedRequest(
+            operation=operation,
+            application_id=None,
+            user_id=None,
+            token_id="",
+            address="",
+            user_agent="",
+            ids={"user_id": user_id},
+            reason=reason.strip(),
+        )
+    )
+
+
 async def _bootstrap_console(
     settings: Settings,
     reader: AsyncEngine,
@@ -175,18 +296,7 @@ async def _bootstrap_console(
     assignments = Assignments(reader, changes, administrators, attainable, tenant_id=tenant_id)
     # Users take the counter of sign-in attempts, but creating one does not connect to Redis.
     passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)
-    users = Users(
-        reader,
-        lookups,
-        changes,
-        passwords,
-        parts.sign_in_attempts(settings, RedisCommands(redis)),
-        administrators,
-        attainable,
-        searcher=reader,
-        record_default_roles=assignments.record_default_roles,
-        tenant_id=tenant_id,
-    )
+    users = _users(settings, reader, lookups, changes, passwords, RedisCommands(redis))
     console = ConsoleBootstrap(
         roles=Roles(reader, lookups, changes, administrators, attainable, tenant_id=tenant_id),
         applications=_applications(settings, reader, lookups, changes),

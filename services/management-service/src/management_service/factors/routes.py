@@ -20,9 +20,8 @@ from identity_common.fields import Answer, Body
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi.declarations import documented
 from identity_common.names import MAX_NAME_CHARACTERS, is_blank
-from management_service.factors.service import Factor, Factors, FactorsOfUser
+from management_service.factors.service import MAX_REASON, Factor, Factors, FactorsOfUser
 
-_MAX_REASON: Final = 256
 _FACTOR: Final = {
     "id": "m5vq8x2kd7w0z3n9r6t1y",
     "type": "passkey",
@@ -87,7 +86,7 @@ class FactorsReset(Body):
         reason: For the audit trail; not blank.
     """
 
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_REASON)]
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_REASON)]
 
 
 class FactorName(Body):

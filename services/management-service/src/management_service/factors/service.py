@@ -1,6 +1,7 @@
 """Shows, names and removes the factors of users; on the pages of the sign-in, users set them up."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -25,6 +26,9 @@ from management_service.sign_in_policy.store import find_policy
 from management_service.users.rules import language_of
 from management_service.users.service import Users
 from management_service.users.store import User, lock_user
+
+MAX_REASON: Final = 256
+"""Characters of the reason for a reset."""
 
 
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
