@@ -14,6 +14,7 @@ import asyncpg
 import httpx2 as httpx
 import pytest
 
+from identity_common.wire.events import SecondFactorMode
 from tests.support.at_a_browser import Form, Person, application, callback, heading
 from tests.support.factors import AuthenticatorApp
 from tests.support.mailed_links import mails_of
@@ -96,10 +97,10 @@ def person(careful: Careful) -> Iterator[Careful]:
 
 
 @pytest.fixture
-def set_policy(world: World) -> Iterator[Callable[[str], None]]:
+def set_policy(world: World) -> Iterator[Callable[[SecondFactorMode], None]]:
     """Set the tenant's second factor; all worlds share it: it is optional again after each test."""
 
-    def set_to(mode: str) -> None:
+    def set_to(mode: SecondFactorMode) -> None:
         world.management.sign_in_policy.update(second_factor=mode)
         world.caught_up()
 
@@ -154,7 +155,8 @@ def test_step_up_asks_for_the_missing_factor_alone_and_a_new_sign_in_for_both(pe
     """OpenID Connect Core 1.0 section 3.1.2.1: ``acr_values``, ``prompt``, ``max_age``."""
     person.sign_in_whole(ours)
     assert callback(person.authorize(ours, acr_values=MFA))["code"]
-    for changes in ({"prompt": "login"}, {"max_age": "0"}):
+    demands: tuple[dict[str, Any], ...] = ({"prompt": "login"}, {"max_age": "0"})
+    for changes in demands:
         page = person.follow(person.authorize(ours, **changes))
         assert page.url.path == "/sign-in"
         assert path_of(person.sign_in(page)) == FACTOR
@@ -181,7 +183,7 @@ def test_a_sign_in_in_another_tab_takes_the_second_factor_from_the_consent_page(
 
 
 def test_people_who_are_signed_in_set_one_up_when_the_tenant_requires_it(
-    world: World, ours: Client, set_policy: Callable[[str], None]
+    world: World, ours: Client, set_policy: Callable[[SecondFactorMode], None]
 ) -> None:
     person = Person(world)
     tokens = person.redeem(ours, *person.code(ours))
@@ -194,7 +196,7 @@ def test_people_who_are_signed_in_set_one_up_when_the_tenant_requires_it(
 
 
 def test_where_nothing_may_be_set_up_the_client_is_told(
-    world: World, ours: Client, set_policy: Callable[[str], None]
+    world: World, ours: Client, set_policy: Callable[[SecondFactorMode], None]
 ) -> None:
     person = Person(world)
     set_policy("off")

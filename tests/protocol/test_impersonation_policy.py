@@ -62,7 +62,7 @@ class TestRequiredActor:
 class TestActorAssurance:
     """RFC 9470 section 3's parameters tell the application how the actor must sign in; the subject token stays."""
 
-    def actor_token(self, world: World, *methods: FactorMethod, ago_s: int = 0) -> dict[str, str]:
+    def actor_token(self, world: World, *methods: FactorMethod, ago_s: int = 0) -> dict[str, Any]:
         at = max(now_ms(), tokens_valid_after(world, world.agent)) - ago_s * 1000
         factors = tuple(UsedFactor(method, at) for method in methods)
         sign_in = SignIn(world, user_id=world.agent, scope="openid", auth_time=at, factors=factors)
@@ -108,7 +108,8 @@ class TestActorAssurance:
             sub=world.agent, aud=f"{world.stack.issuer}/me", client_id=world.traditional.id, scope="openid"
         )
         assert outcome(world.with_actor(silent)) == (200, None)
-        for policy in ({"actor_acr": "mfa"}, {"actor_acr": None, "actor_max_age_s": 2_592_000}):
+        policies: tuple[dict[str, Any], ...] = ({"actor_acr": "mfa"}, {"actor_acr": None, "actor_max_age_s": 2_592_000})
+        for policy in policies:
             world.management.impersonation_policy.update(**policy)
             answer = world.with_actor(silent, headers=last_revision(world))
             assert outcome(answer) == (403, "access_denied")

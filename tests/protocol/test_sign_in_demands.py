@@ -94,7 +94,10 @@ class TestOrganization:
     @pytest.mark.parametrize("has_resource", [False, True])
     def test_its_tokens_for_people_need_a_second_factor(self, strict: World, has_resource: bool) -> None:
         world = strict
-        target = {"organization_id": world.organization, **({"resource": world.resource} if has_resource else {})}
+        target: dict[str, Any] = {
+            "organization_id": world.organization,
+            **({"resource": world.resource} if has_resource else {}),
+        }
         weak, strong = signed_in(world, "password"), signed_in(world, "password", "authenticator")
         world.caught_up()
 
@@ -110,10 +113,10 @@ class TestOrganization:
         self, strict: World, has_resource: bool
     ) -> None:
         world, subject_token = strict, strict.subject_token()
-        target = {"organization_id": world.organization, **({} if has_resource else {"resource": None})}
+        target: dict[str, Any] = {"organization_id": world.organization, **({} if has_resource else {"resource": None})}
         world.caught_up()
 
-        def actor(*methods: FactorMethod) -> dict[str, str]:
+        def actor(*methods: FactorMethod) -> dict[str, Any]:
             token = signed_in(world, *methods, user_id=world.agent, scope="openid").tokens()["access_token"]
             return {"actor_token": token, "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
 
