@@ -15,16 +15,20 @@ from nats.errors import NoRespondersError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder, ask
+from identity_common.bus.sealed_questions import SealedQuestions
 from identity_common.bus.sealed_responder import sealed_responder
+from identity_common.failures import TemporarilyUnavailable
 from identity_common.sealing import SealingKeys
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.memberships import members_subject
 from identity_common.wire.organization_invitations import (
     Answer,
+    InvitationAccepted,
     Invited,
     IsInvited,
     OrganizationInvitationRequests,
     Question,
+    Refused,
     Unavailable,
 )
 from provision import ServerAddresses
@@ -254,6 +258,42 @@ async def test_a_sealed_request_has_a_sealed_reply_and_one_that_is_not_readable_
     await responder.stop()
     assert [line["level"] for line in lines(log, "invitations.unreadable")] == ["error"]
     assert [line["error"] for line in lines(log, "invitations.unavailable")] == ["ConnectionError"]
+
+
+async def test_a_sealed_question_has_an_expected_reply_or_a_refusal(
+    sender: Bus, receiver: Bus, log: io.StringIO
+) -> None:
+    """Any other reply, one that cannot be opened, and none are the same: it may or may not have happened."""
+    requests = OrganizationInvitationRequests(
+        SealingKeys([base64.b64encode(os.urandom(32)).decode()]), tenant_id=unique("t")
+    )
+    questions = SealedQuestions(
+        sender, requests, refused=Refused, unavailable=Unavailable, name="invitations", timeout_s=WAIT_S, why="a test"
+    )
+
+    async def failed() -> int:
+        with pytest.raises(TemporarilyUnavailable) as failure:
+            await questions.ask(IsInvited(email="ada@example.com"), Invited)
+        return failure.value.retry_after_s
+
+    assert await failed() == 1
+    replies: list[Answer] = [
+        Invited(is_invited=True),
+        Refused(reason="link-not-valid"),
+        Unavailable(retry_after_s=7),
+        InvitationAccepted(organization="o"),
+    ]
+
+    async def reply(sealed: bytes, _: float) -> bytes:
+        requests.open_question(sealed)
+        return requests.seal_answer(replies.pop(0), sealed_question=sealed) if replies else b"not sealed"
+
+    responder = await started(sender, receiver, requests.subject, reply)
+    returned = replies[:2]
+    assert [await questions.ask(IsInvited(email="ada@example.com"), Invited) for _ in range(2)] == returned
+    assert [await failed() for _ in range(3)] == [7, 1, 1]
+    await responder.stop()
+    assert [line["level"] for line in lines(log, "invitations.unavailable")] == ["warning", "error", "warning"]
 
 
 async def test_a_stopped_responder_is_not_sent_requests_and_ends_those_in_progress(

@@ -9,6 +9,7 @@ from identity_common.wire.organization_invitations import (
     OrganizationInvitationRequests,
     Question,
     Refused,
+    Unavailable,
 )
 
 
@@ -25,6 +26,7 @@ class OrganizationInvitations(SealedQuestions[Question, Refused]):
             bus,
             requests,
             refused=Refused,
+            unavailable=Unavailable,
             name="organization-invitations",
             timeout_s=REPLY_TIMEOUT_S,
             why="template-service, which knows the invitations, does not answer",

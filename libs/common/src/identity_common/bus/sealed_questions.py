@@ -29,7 +29,7 @@ class SealedQuestions(Generic[Q, R]):
         bus: The connection.
         requests: Seals and opens.
         refused: The reply that is returned in place of any other.
-        unavailable: The reply of a service that asks to try again, if it has one.
+        unavailable: The reply of a service that asks to try again.
         name: Of the spans, and of the event ``<name>.unavailable``.
         timeout_s: Seconds to wait for a reply.
         why: What is logged and raised when there is none: ``no answer about links in mails``.
@@ -41,7 +41,7 @@ class SealedQuestions(Generic[Q, R]):
         requests: SealedRequests[Q, Any],
         *,
         refused: type[R],
-        unavailable: type[_Unavailable] | None = None,
+        unavailable: type[_Unavailable],
         name: str,
         timeout_s: float,
         why: str,
@@ -71,7 +71,7 @@ class SealedQuestions(Generic[Q, R]):
             raise self._unavailable() from None
         if isinstance(answer, (expected, self._refused)):
             return answer
-        if self._unavailable_reply is not None and isinstance(answer, self._unavailable_reply):
+        if isinstance(answer, self._unavailable_reply):
             raise self._unavailable(answer.retry_after_s)
         _log.error(f"{self._name}.unavailable", reason="unexpected answer", error=type(answer).__name__)
         raise self._unavailable()

@@ -107,7 +107,13 @@ class Refused(_Private, frozen=True, kw_only=True, tag="refused"):
 
 
 class Unavailable(_Private, frozen=True, kw_only=True, tag="unavailable"):
-    """Reply to any request: the database does not answer, or too many requests wait."""
+    """Reply to any request: the database does not answer, or too many requests wait.
+
+    Attributes:
+        retry_after_s: Seconds until another attempt makes sense.
+    """
+
+    retry_after_s: int = 1
 
 
 Question = FindInvitation | AcceptInvitation | IsInvited
