@@ -8,6 +8,7 @@ import re
 from base64 import urlsafe_b64decode
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -34,7 +35,7 @@ class FactorPerson(Person):
         address = f"{self.username}@example.com"
         world.management.users.update(self.user_id, primary_email=address, is_email_verified=True)
 
-    def arrive(self, client: Client, acr: str | None = None, **changes: str) -> httpx.Response:
+    def arrive(self, client: Client, acr: str | None = None, **changes: Any) -> httpx.Response:
         """Return the page after a sign-in with the password."""
         sign_in = self.follow(self.authorize(client, acr_values=acr, **changes))
         return self.follow(self.sign_in(sign_in)) if heading(sign_in) == "Sign in" else sign_in
