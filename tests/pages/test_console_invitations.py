@@ -270,7 +270,7 @@ def test_who_has_the_scope_users_alone_invites_without_roles(stack: RunningStack
     assert not {"role", "organization", "organizationRole"} & inviter.form(page)[1].keys()
     page = inviter.follows(inviter.sends(page, primaryEmail=email, name="Ada"))
     assert (page.status_code, heading(page)) == (200, "<bdi>Ada</bdi>")
-    assert text(page).count("Not shown: none of your roles has the permission") == 8
+    assert text(page).count("Not shown: none of your roles has the permission") == 9
     invitation_in(stack, page)
     forced = inviter.sends(inviter.opens(INVITE), primaryEmail=f"x.{email}", role="Administrator")
     assert forced.status_code == 403

@@ -195,8 +195,8 @@ class TestInjectedForms:
         assert all(str(escape(name)) in page.text for page in pages)
         at = f"?client_id={client.id}"
         assert [Targets(page).found for page in pages] == [
-            [f"/sign-in{at}", f"/sign-in/cancel{at}"],
-            [f"/sign-in{at}", f"/sign-in/cancel{at}"],
+            [f"/sign-in{at}", f"/sign-in/passkey{at}", f"/sign-in/cancel{at}"],
+            [f"/sign-in{at}", f"/sign-in/passkey{at}", f"/sign-in/cancel{at}"],
             [f"/sign-in/account{at}"],
             [f"/consent{at}", f"/consent/switch{at}", f"/consent{at}"],
             ["/oidc/session/end"],

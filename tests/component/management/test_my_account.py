@@ -145,10 +145,10 @@ async def test_the_profile_keeps_what_the_integrator_has_in_it(management: Manag
     assert await management.revision() == before + 1
 
 
-@pytest.mark.parametrize("ago_s", [601, None, "now"])
-async def test_how_one_signs_in_changes_after_a_recent_sign_in_only(person: Person, ago_s: int | str | None) -> None:
+@pytest.mark.parametrize("ago_s", [601, None])
+async def test_how_one_signs_in_changes_after_a_recent_sign_in_only(person: Person, ago_s: int | None) -> None:
     """RFC 9470 section 3."""
-    auth_time = {"auth_time": int(time.time()) - ago_s if isinstance(ago_s, int) else ago_s}
+    auth_time = {"auth_time": None if ago_s is None else int(time.time()) - ago_s}
     for (method, path), body in RECENT_WRITES.items():
         answer = await person.request(method, path, body, **auth_time)
         assert refusal(answer) == TOO_OLD

@@ -32,6 +32,7 @@ from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from token_service.presented_tokens.revocations import Revocations
+from token_service.tokens.claims import SignInClaims
 from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer
@@ -242,7 +243,7 @@ async def test_an_id_token_of_a_retired_key_is_no_hint_at_any_replica(replicas: 
         client_id="c1",
         issued_at=now_ms(),
         lifetime_s=3600,
-        auth_time=0,
+        signed_in=SignInClaims(auth_time=0, amr=("pwd",), acr="urn:identity:acr:password"),
         nonce=None,
         session_id=None,
         access_token="x",
