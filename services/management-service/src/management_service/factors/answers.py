@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from msgspec import structs
 from sqlalchemy.exc import SQLAlchemyError
 
 from identity_common.bus.connection import Bus
@@ -86,8 +85,7 @@ class FactorAnswers:
     async def _answer(self, question: Question) -> Answer:
         match question:
             case ReadFactors():
-                armed = await self._enrolments.read(question.user_id)
-                return structs.replace(armed, passkeys=await self._passkeys.credential_ids(question.user_id))
+                return await self._enrolments.read(question.user_id)
             case VerifyPasskey():
                 return await self._passkeys.verify(question)
             case VerifyCode():

@@ -1,5 +1,6 @@
 """Verifies what a browser sends when a passkey is created or used (WebAuthn Level 3 section 7)."""
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection
 from json import JSONDecodeError
 from struct import error as StructError  # noqa: N812 - it is a class
@@ -105,6 +106,11 @@ class Ceremonies:
         """Verify an assertion with the passkey's key, and the user's verification; its counter is not judged."""
         relying_party = self.require_on()
         return _judged(lambda: _verify(assertion, challenge, public_key, relying_party))
+
+
+def base64url(value: bytes) -> str:
+    """Return an id or handle as browsers are told it."""
+    return urlsafe_b64encode(value).decode().rstrip("=")
 
 
 class _UnacceptableError(Exception):

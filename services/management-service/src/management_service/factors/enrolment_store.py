@@ -3,11 +3,12 @@
 from typing import Final, Literal
 
 import msgspec
-from sqlalchemy import bindparam, delete, func, select, tuple_, update
+from sqlalchemy import ARRAY, LargeBinary, bindparam, delete, exists, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from management_service.schema import authenticators, passkeys, recovery_codes
+from identity_common.stores.lookups import Lookups, key_lookup
+from management_service.schema import authenticators, passkeys, recovery_codes, users
 from management_service.schema import factor_enrolments as enrolments
 
 _MOST_FORGOTTEN: Final = 1000
@@ -73,6 +74,28 @@ _COUNTS: Final = select(
         for table in (authenticators, passkeys, recovery_codes)
     )
 )
+# One statement: each costs more than what it reads.
+_OVERVIEW: Final = key_lookup(
+    select(
+        users.c.primary_email,
+        users.c.is_email_verified,
+        func.array(
+            select(passkeys.c.credential_id)
+            .where(passkeys.c.tenant_id == bindparam("tenant"), passkeys.c.user_id == bindparam("user"))
+            .order_by(passkeys.c.created_at, passkeys.c.id)
+            .scalar_subquery(),
+            type_=ARRAY(LargeBinary),
+        ),
+        exists().where(
+            authenticators.c.tenant_id == bindparam("tenant"), authenticators.c.user_id == bindparam("user")
+        ),
+        select(func.count())
+        .select_from(recovery_codes)
+        .where(recovery_codes.c.tenant_id == bindparam("tenant"), recovery_codes.c.user_id == bindparam("user"))
+        .scalar_subquery(),
+        ~exists().where(*_UNEXPIRED, enrolments.c.code_sha256.is_(None)),
+    ).where(users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
+)
 _DELETE_ALL: Final = tuple(
     delete(table).where(table.c.tenant_id == bindparam("tenant"), table.c.user_id == bindparam("user"))
     for table in (authenticators, passkeys, recovery_codes, enrolments)
@@ -85,6 +108,33 @@ class Armed(msgspec.Struct, frozen=True):
     authenticators: int
     passkeys: int
     recovery_codes: int
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """What a user has set up, and what is needed to set up the first factor.
+
+    Attributes:
+        credential_ids: Of the passkeys, oldest first.
+        recovery_codes: How many are left.
+        needs_code: Whether all leave needs a code, or there is none.
+    """
+
+    primary_email: str | None
+    is_email_verified: bool
+    credential_ids: list[bytes]
+    has_authenticator: bool
+    recovery_codes: int
+    needs_code: bool
+
+    def __repr__(self) -> str:
+        """Hide the address."""
+        return "Overview(…)"
+
+
+async def look_up_overview(lookups: Lookups, tenant_id: str, user_id: str, *, now: int) -> Overview | None:
+    """Return what a user has set up; None if there is no such user."""
+    rows = await lookups.fetch(_OVERVIEW, tenant_id, user_id, now)
+    return Overview(*rows[0]) if rows else None
 
 
 async def put_enrolment(connection: AsyncConnection, enrolment: Enrolment, *, now: int) -> None:

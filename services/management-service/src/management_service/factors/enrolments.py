@@ -11,12 +11,14 @@ from identity_common.clock import Clock, now_ms
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.mail import MailOutbox
 from identity_common.stores.database import retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.factors import AddAuthenticator, AddPasskey, ArmedFactors, CodeSent, SendEnrolmentCode
 from management_service.factors import enrolment_store as store
 from management_service.factors import notices
+from management_service.factors.ceremonies import base64url
 from management_service.factors.codes import (
     canonical_code,
     code_sha256,
@@ -70,46 +72,49 @@ class Enrolments:
 
     Args:
         limit: Limits mails by recipient.
+        offers_passkeys: Whether there can be passkeys here.
         is_mail_sent: Whether this deployment sends mail.
     """
 
     def __init__(
         self,
         reader: AsyncEngine,
+        lookups: Lookups,
         changes: Changes,
         mail: MailOutbox,
         limit: SourceLimit,
         *,
+        offers_passkeys: bool,
         is_mail_sent: bool,
         tenant_id: str,
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._mail = mail
         self._limit = limit
+        self._offers_passkeys = offers_passkeys
         self._is_mail_sent = is_mail_sent
         self._tenant_id = tenant_id
         self._clock = clock
 
     async def read(self, user_id: str) -> ArmedFactors:
-        """Return what a user has set up, but for the ids of passkeys, and what is needed to set up the first factor.
+        """Return what a user has set up, and what is needed to set up the first factor.
 
         Raises:
             FactorRefusedError: There is no such user.
         """
-        async with self._reader.connect() as connection:
-            user = await find_user(connection, self._tenant_id, user_id)
-            if user is None:
-                raise FactorRefusedError("not-accepted")
-            armed = await store.count_factors(connection, self._tenant_id, user_id)
-            found = await store.find_enrolments(connection, self._tenant_id, user_id, now=self._clock())
-        address = notices.verified_address(user) if self._is_mail_sent else ""
+        found = await store.look_up_overview(self._lookups, self._tenant_id, user_id, now=self._clock())
+        if found is None:
+            raise FactorRefusedError("not-accepted")
+        address = notices.verified_address(found) if self._is_mail_sent else ""
         return ArmedFactors(
-            has_authenticator=bool(armed.authenticators),
-            recovery_codes=armed.recovery_codes,
+            passkeys=tuple(map(base64url, found.credential_ids)) if self._offers_passkeys else (),
+            has_authenticator=found.has_authenticator,
+            recovery_codes=found.recovery_codes,
             masked_email=masked(address) if address else None,
-            needs_code=all(each.code_sha256 is not None for each in found),
+            needs_code=found.needs_code,
         )
 
     async def send_code(self, question: SendEnrolmentCode) -> CodeSent:

@@ -5,6 +5,7 @@ from typing import Literal
 from identity_common.authentication import FactorKind
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail, MailKind
+from management_service.factors.enrolment_store import Overview
 from management_service.users.store import User
 
 _ACCOUNT = "/account"
@@ -39,7 +40,7 @@ def enrolment_code(user: User, context: LinkContext, *, code: str, minutes: int,
     )
 
 
-def verified_address(user: User) -> str:
+def verified_address(user: User | Overview) -> str:
     """Return the address that mail about factors goes to; empty without one, and then nothing is sent."""
     return (user.primary_email or "") if user.is_email_verified else ""
 

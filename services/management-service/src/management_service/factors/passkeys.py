@@ -1,10 +1,8 @@
 """Passkeys: verified at a sign-in, and created."""
 
-from base64 import urlsafe_b64encode
 from typing import Final
 
 from msgspec import structs
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
@@ -20,7 +18,7 @@ from identity_common.wire.factors import (
     VerifyPasskey,
 )
 from management_service.factors import passkey_store as store
-from management_service.factors.ceremonies import Assertion, Ceremonies, NewCredential
+from management_service.factors.ceremonies import Assertion, Ceremonies, NewCredential, base64url
 from management_service.factors.changes import FactorChanges
 from management_service.factors.enrolment_store import count_factors
 from management_service.factors.enrolments import Enrolments
@@ -40,7 +38,6 @@ class Passkeys:
 
     def __init__(
         self,
-        reader: AsyncEngine,
         changes: Changes,
         factor_changes: FactorChanges,
         enrolments: Enrolments,
@@ -49,7 +46,6 @@ class Passkeys:
         tenant_id: str,
         clock: Clock = now_ms,
     ) -> None:
-        self._reader = reader
         self._changes = changes
         self._factor_changes = factor_changes
         self._enrolments = enrolments
@@ -117,10 +113,10 @@ class Passkeys:
             raise FactorRefusedError("too-many")
         name = user.identifier or user.id
         return PasskeyBegun(
-            user_handle=_base64url(handle),
+            user_handle=base64url(handle),
             name=name,
             display_name=user.name or name,
-            existing=tuple(_base64url(each.credential_id) for each in existing),
+            existing=tuple(base64url(each.credential_id) for each in existing),
         )
 
     async def add(self, question: AddPasskey) -> FactorAdded:
@@ -155,15 +151,3 @@ class Passkeys:
                 raise FactorRefusedError("not-accepted")
             codes = await self._factor_changes.added(transaction, user, "passkey", question)
         return FactorAdded(method="passkey", revision=transaction.revision, recovery_codes=codes)
-
-    async def credential_ids(self, user_id: str) -> tuple[str, ...]:
-        """Return the credential ids of a user's passkeys, base64url, oldest first; none where passkeys are off."""
-        if not self._ceremonies.are_on:
-            return ()
-        async with self._reader.connect() as connection:
-            found = await store.find_passkeys(connection, self._tenant_id, user_id)
-        return tuple(_base64url(each.credential_id) for each in found)
-
-
-def _base64url(value: bytes) -> str:
-    return urlsafe_b64encode(value).decode().rstrip("=")

@@ -49,10 +49,17 @@ class Factors:
         self.ceremonies = _ceremonies(settings)
         requests = FactorRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id)
         self.enrolments = Enrolments(
-            reader, changes, mail, limit, is_mail_sent=settings.sends_mail, tenant_id=tenant_id
+            reader,
+            connections.lookups,
+            changes,
+            mail,
+            limit,
+            offers_passkeys=self.ceremonies.are_on,
+            is_mail_sent=settings.sends_mail,
+            tenant_id=tenant_id,
         )
         self.changes = FactorChanges(users, self.enrolments, mail, tenant_id=tenant_id)
-        self.passkeys = Passkeys(reader, changes, self.changes, self.enrolments, self.ceremonies, tenant_id=tenant_id)
+        self.passkeys = Passkeys(changes, self.changes, self.enrolments, self.ceremonies, tenant_id=tenant_id)
         self.authenticators = Authenticators(
             reader,
             changes,
