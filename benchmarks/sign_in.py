@@ -35,7 +35,7 @@ from tests.support.processes import Deployment
 
 _ROUNDS: Final = 8
 _SIGN_INS: Final = 12
-_HASHES: Final = 20
+_HASHES: Final = 10
 _VERIFICATIONS: Final = 1_000
 _RATIO: Final = 1.3
 _VERIFIED_MS: Final = 2.0
@@ -74,8 +74,8 @@ def main() -> int:
                 sign_in(url, client, name, device)
             return {each: 1e3 * (cpu_seconds([pid]) - before[each]) / _SIGN_INS for each, pid in pids.items()}
 
-        pairs = [(spent_ms("signer_0", None), spent_ms("signer_1", passkey)) for _ in range(_ROUNDS + 1)][1:]
-        _print_ratio(pairs, _hash_ms())
+        rounds = [(spent_ms("signer_0", None), spent_ms("signer_1", passkey), _hash_ms()) for _ in range(_ROUNDS + 1)]
+        _print_ratio(rounds[1:])
     return 0
 
 
@@ -118,17 +118,22 @@ def sign_in(url: str, client: str, name: str, device: Authenticator | None = Non
         ).raise_for_status()
 
 
-def _print_ratio(pairs: list[tuple[dict[str, float], dict[str, float]]], hash_ms: float) -> None:
-    without, with_passkey = ([sum(each.values()) for each in kind] for kind in zip(*pairs, strict=True))
-    ratios = [(second - hash_ms) / (first - hash_ms) for first, second in zip(without, with_passkey, strict=True)]
-    print(f"the hash of a password, CPU: {hash_ms:.1f} ms")
+def _print_ratio(rounds: list[tuple[dict[str, float], dict[str, float], float]]) -> None:
+    """Print what the rounds took; each measured the hash, too: a processor that others use is not always as fast."""
+    by_password, by_both, hash_ms = zip(*rounds, strict=True)
+    without, with_passkey = ([sum(each.values()) for each in kind] for kind in (by_password, by_both))
+    ratios = [
+        (second - hashed) / (first - hashed)
+        for first, second, hashed in zip(without, with_passkey, hash_ms, strict=True)
+    ]
+    print(f"the hash of a password, CPU: {statistics.median(hash_ms):.1f} ms")
     print(f"a sign-in by password, CPU of all processes and stores: {statistics.median(without):.1f} ms")
     print(
         f"with a passkey as second factor: {statistics.median(with_passkey):.1f} ms;"
         f" {statistics.median(ratios):.2f} x, the hash aside (target: {_RATIO} x)"
     )
-    for each in pairs[0][0]:
-        first, second = (statistics.median(spent[each] for spent in kind) for kind in zip(*pairs, strict=True))
+    for each in by_password[0]:
+        first, second = (statistics.median(spent[each] for spent in kind) for kind in (by_password, by_both))
         print(f"of which {each}: {first:.1f} and {second:.1f} ms")
 
 
