@@ -146,6 +146,22 @@ def test_a_person_who_is_signed_in_as_another_is_the_new_one_afterwards(
     assert user.id != other.user_id
 
 
+def test_default_roles_with_rights_stop_registration_and_the_link_stays(world: World, person: Newcomer) -> None:
+    person.ask()
+    page = person.open(person.link())
+    (read,) = (each for each in world.management.resources.scopes("management-api") if each.name == "users:read")
+    role = world.management.roles.create(
+        name=secrets.token_hex(5), description="", is_default=True, scope_ids=[read.id]
+    )
+    try:
+        page = person.register(page)
+        assert shown(page) == (200, "Create your account")
+        assert "No account can be created at present." in page.text
+    finally:
+        world.management.roles.delete(role.id)
+    assert shown(person.register(page)) == (200, "Your account is ready")
+
+
 def test_the_page_says_what_is_wrong_and_keeps_the_name_and_the_link(person: Newcomer) -> None:
     person.ask()
     page = person.open(person.link())

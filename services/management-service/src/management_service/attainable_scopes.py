@@ -21,7 +21,6 @@ from management_service.schema import (
     impersonation_policies,
     resources,
     role_scopes,
-    roles,
     scopes,
     user_roles,
 )
@@ -42,8 +41,6 @@ _OF_HOLDERS: Final = {
     ).where(held.c[f"{kind}_id"] == any_(_IDS))
     for kind, held in (("user", user_roles), ("application", application_roles))
 }
-_DEFAULT_ROLES: Final = select(roles.c.id).where(roles.c.tenant_id == bindparam("tenant"), roles.c.is_default)
-
 _PROTECTED: Final = select(
     exists().where(
         impersonation_policies.c.tenant_id == bindparam("tenant"),
@@ -77,11 +74,6 @@ class AttainableScopes:
     async def require_roles(self, connection: AsyncConnection, role_ids: Collection[str]) -> None:
         """Require what these roles grant: users or applications are about to get them."""
         await self._require(connection, _OF_ROLES.where(role_scopes.c.role_id == any_(_IDS)), role_ids)
-
-    async def require_default_roles(self, connection: AsyncConnection) -> None:
-        """Require what the default roles grant: people who register are about to get them."""
-        role_ids = await connection.scalars(_DEFAULT_ROLES, {"tenant": self._values["tenant"]})
-        await self.require_roles(connection, role_ids.all())
 
     async def require_holder(self, connection: AsyncConnection, kind: HolderKind, holder_id: str) -> None:
         """Require what a user or application holds: its credentials are about to change.

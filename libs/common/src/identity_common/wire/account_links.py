@@ -289,7 +289,7 @@ RefusalReason = Literal[
 """Why a request was refused: this deployment sends no mail; the text cannot be an e-mail address; the link is unknown,
 spent, replaced or expired, or its account has changed since; the password is too short or too long; another account has
 the address by now; the name is blank or too long, or has invisible characters; the account is suspended, has to sign in
-first, or would be given rights by default roles that no invitation gives. All but the first three leave the link as it
+first, or would be given rights by default roles that no link gives. All but the first three leave the link as it
 was."""
 
 

@@ -44,7 +44,7 @@ from management_service.links.store import OpenedLink
 from management_service.links.verification import EmailVerifications
 from management_service.passwords.hashing import Busy
 from management_service.users.rules import is_password
-from management_service.visitors import audit_visitor
+from management_service.visitors import DefaultRolesRefusedError, audit_visitor
 
 _log = get_logger(__name__)
 
@@ -188,6 +188,8 @@ class AccountLinkAnswers:
             account = await self._registration.complete(link, question.link, user, question.password)
         except Conflict:
             return Refused(reason="address-in-use")
+        except DefaultRolesRefusedError:
+            return Refused(reason="account-not-accepted")
         return Registered(user_id=account.user_id, revision=account.revision, context=account.context)
 
 

@@ -4,14 +4,11 @@ The account is created before the invitation is accepted, once template-service 
 which address it names. If accepting fails, the account stays, and the link goes on for it.
 """
 
-from typing import Final
-
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.callers import ADMITTED, Caller
 from identity_common.email_addresses import is_same_mailbox
-from identity_common.failures import Conflict, Refused
+from identity_common.failures import Conflict
 from identity_common.names import canonical_name, name_problem
 from identity_common.outbox.changes import Changes
 from identity_common.stores.database import retry_on_conflict
@@ -30,12 +27,9 @@ from management_service.passwords.hashing import Passwords
 from management_service.users.rules import UserCreation, UserUpdate, is_password
 from management_service.users.service import Users
 from management_service.users.store import User, find_user_by_email
-from management_service.visitors import audit_visitor
+from management_service.visitors import DefaultRolesRefusedError, audit_visitor, creating_account
 
 _log = get_logger(__name__)
-
-_NO_RIGHTS: Final = Caller(application_id="")
-"""Who creates the account: no role that grants scopes of the Management API is given by an invitation."""
 
 
 class NotJoinedError(Exception):
@@ -153,16 +147,14 @@ class InvitedAccounts:
         )
         user = self._users.new_user(creation)
         audit_visitor("JoinOrganization", user.id, question.visitor)
-        ADMITTED.set(_NO_RIGHTS)
+        password_hash = await self._passwords.hash(question.password)
         try:
-            await self._store(user, await self._passwords.hash(question.password))
+            with creating_account():
+                await self._store(user, password_hash)
         except Conflict:
             raise NotJoinedError("address-in-use") from None
-        except Refused:
-            _log.warning("invitation.account-refused", reason="the default roles grant scopes of the Management API")
+        except DefaultRolesRefusedError:
             raise NotJoinedError("account-not-accepted") from None
-        finally:
-            ADMITTED.set(None)
         _log.info("invitation.account-created", user_id=user.id)
         return user.id
 

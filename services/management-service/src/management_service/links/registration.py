@@ -30,6 +30,7 @@ from management_service.sign_in_policy.store import find_policy
 from management_service.users.rules import UserCreation, canonical
 from management_service.users.service import Users
 from management_service.users.store import User, find_user_by_email
+from management_service.visitors import creating_account
 
 _log = get_logger(__name__)
 
@@ -148,12 +149,14 @@ class Registration:
         Raises:
             LinkNotValidError: The link is not valid any more.
             Conflict: Another account has the address.
+            DefaultRolesRefusedError: The default roles grant scopes of the Management API.
             Busy: The password cannot be hashed in time.
             TemporarilyUnavailable: template-service, which knows who is invited, does not answer.
         """
         password_hash = await self._passwords.hash(password)
         is_invited = await self._is_invited(link.address)
-        revision = await self._create(value, user, password_hash, is_invited=is_invited)
+        with creating_account():
+            revision = await self._create(value, user, password_hash, is_invited=is_invited)
         _log.info("registration.completed", user_id=user.id)
         return NewAccount(user.id, revision, link.context)
 

@@ -79,7 +79,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
             management_api=settings.management_api_resource,
         ),
         "impersonation_policies": ImpersonationPolicies(reader, changes, tenant_id=tenant_id),
-        "sign_in_policies": SignInPolicies(reader, changes, attainable, tenant_id=tenant_id),
+        "sign_in_policies": SignInPolicies(reader, changes, tenant_id=tenant_id),
         "claims_functions": shared.claims_functions,
         "impersonations": Impersonations(
             changes,

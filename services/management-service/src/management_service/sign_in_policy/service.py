@@ -10,7 +10,6 @@ from identity_common.failures import Conflict
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import SignInPolicyState
-from management_service.attainable_scopes import AttainableScopes
 from management_service.sign_in_policy import rules, store
 from management_service.sign_in_policy.rules import SignInPolicy
 
@@ -23,10 +22,9 @@ _ID: Final = "tenant"
 class SignInPolicies:
     """The policy of one tenant."""
 
-    def __init__(self, reader: AsyncEngine, changes: Changes, attainable: AttainableScopes, *, tenant_id: str) -> None:
+    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
         self._reader = reader
         self._changes = changes
-        self._attainable = attainable
         self._tenant_id = tenant_id
 
     async def get(self) -> SignInPolicy:
@@ -42,7 +40,6 @@ class SignInPolicies:
         Raises:
             Invalid: A domain is not one.
             Conflict: Registration would be for addresses of some domains, but none is named.
-            Refused: The caller lacks scopes that the default roles grant.
         """
         members = _members(update)
         async with self._changes.transaction() as transaction:
@@ -51,8 +48,6 @@ class SignInPolicies:
             if changed.registration == "domains" and not changed.registration_domains:
                 raise Conflict("sign_in.domains_required", "Registration by domains needs at least one domain.")
             if changed != policy:
-                if changed.registration != "off":
-                    await self._attainable.require_default_roles(transaction.connection)
                 await store.update_policy(transaction.connection, changed)
                 _record(transaction, changed)
         return changed
