@@ -55,7 +55,9 @@ def test_invalid_usernames_are_refused(username: str) -> None:
     assert [path for path, _ in problems(UserCreation(username=username))] == ["username"]
 
 
-@pytest.mark.parametrize("email", ["a@b.c", "a+b@example.co.uk", "ü@exämple.com", '"q"@b.c'])
+@pytest.mark.parametrize(
+    "email", ["a@b.c", "a+b@example.co.uk", "ü@exämple.com", '"q"@b.c', "o'neill@b.c", "a..b@b.c", "a@straße.de"]
+)
 def test_valid_email_addresses_are_accepted(email: str) -> None:
     assert list(problems(UserCreation(primary_email=email))) == []
 
@@ -79,6 +81,19 @@ def test_valid_email_addresses_are_accepted(email: str) -> None:
         "a@b\x7f.c",
         "a@b.c\ue000",
         "\ud800@b.c",
+        '"><script>@id.test',
+        '"<script>"@id.test',
+        '"a@b.c',
+        '"a\\"@b.c',
+        "a,b@c.d",
+        "a;b@c.d",
+        "<a@b.c>",
+        "a:b@c.d",
+        "a@b_c.d",
+        "a@[192.0.2.1]",
+        "a@<b>.c",
+        "a@b.c,d",
+        "a@🙂.c",
     ],
 )
 def test_invalid_email_addresses_are_refused(email: str) -> None:
