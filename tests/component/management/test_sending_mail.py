@@ -14,11 +14,14 @@ import httpx2 as httpx
 import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
+from sqlalchemy import text
 
 from identity_common.clock import now_ms
 from identity_common.sealing import SealingKeys
 from identity_common.smtp_address import SmtpAddress
+from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail, mail_subject
+from management_service.links.store import MailedLinks
 from management_service.mail.smtp import SmtpServer
 from management_service.mail.transports import Nowhere, Unreachable
 from provision import ServerAddresses
@@ -267,6 +270,29 @@ async def test_a_mail_is_given_up_after_a_day_or_with_its_link(mail: MailTenant,
     async with mail.sending(over(server), clock=lambda: now + DAY_MS + 60_000):
         await mail.emptied()
     assert await mail.failures() == [("link@id.test", "expired", None), ("day@id.test", "expired", None)]
+
+
+@pytest.mark.servers
+async def test_links_that_have_expired_are_forgotten_with_their_addresses(mail: MailTenant) -> None:
+    """Also without a later link; one whose row a transaction holds is left for the next time."""
+
+    async def subjects() -> set[str]:
+        found = await mail.database.fetch("SELECT subject FROM mailed_links WHERE tenant_id = $1", mail.tenant_id)
+        return {row["subject"] for row in found}
+
+    links = MailedLinks(tenant_id=mail.tenant_id)
+    async with mail.engine.begin() as connection:
+        for subject, lifetime_s in (("past", 1), ("held", 1), ("future", 60)):
+            await links.put(
+                connection, "registration", subject, address="a@id.test", context=LinkContext(), lifetime_s=lifetime_s
+            )
+    then = now_ms() + 30_000
+    async with mail.engine.begin() as connection:
+        await connection.execute(text("SELECT FROM mailed_links WHERE subject = 'held' FOR UPDATE"))
+        async with mail.sending(Nowhere(), clock=lambda: then):
+            await mail.queue(MAIL)
+            await mail.emptied()  # links are forgotten before the first mail is taken
+    assert await subjects() == {"held", "future"}
 
 
 @pytest.mark.servers

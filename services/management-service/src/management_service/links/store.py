@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import structs
-from sqlalchemy import bindparam, delete, select, tuple_
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,7 +17,6 @@ from management_service.schema import mailed_links
 from management_service.users.store import User, find_user, lock_user
 
 _MS_PER_S: Final = 1000
-_MOST_FORGOTTEN: Final = 1000
 _encode: Final = msgspec.json.Encoder().encode
 _decode_context: Final = msgspec.json.Decoder(LinkContext).decode
 _COLUMNS: Final = tuple(mailed_links.c[name] for name in MailedLink.__struct_fields__)
@@ -29,16 +28,6 @@ _UNEXPIRED: Final = (
 )
 _FIND: Final = select(*_COLUMNS).where(*_UNEXPIRED)
 _TAKE: Final = delete(mailed_links).where(*_UNEXPIRED).returning(*_COLUMNS)
-# Without waiting: others delete expired links, too. Not all at once: after many requests, that would take too long.
-_KEY: Final = tuple(mailed_links.primary_key.columns)
-_FORGET: Final = delete(mailed_links).where(
-    tuple_(*_KEY).in_(
-        select(*_KEY)
-        .where(mailed_links.c.tenant_id == bindparam("tenant"), mailed_links.c.expires_at <= bindparam("now"))
-        .limit(_MOST_FORGOTTEN)
-        .with_for_update(skip_locked=True)
-    )
-)
 _PUT: Final = insert(mailed_links)
 _REPLACE: Final = _PUT.on_conflict_do_update(
     constraint=mailed_links.primary_key,
@@ -77,8 +66,6 @@ class MailedLinks:
         tokens_valid_after: int | None = None,
     ) -> tuple[str, int]:
         """Store a link in place of the subject's earlier one; return its value and when it expires.
-
-        Links that have expired are forgotten by the way, so none outlives the next one for long.
 
         Args:
             connection: Of the transaction that queues the mail.

@@ -139,7 +139,7 @@ class MailSender:
                 await subscription.unsubscribe()
 
     async def _tidy(self, connection: asyncpg.Connection, consumer: str) -> None:
-        """Create the stream and the consumer if they are missing, and forget old failures."""
+        """Create the stream and the consumer if they are missing, and forget addresses that are not needed any more."""
         await ensure_stream(self._bus, MAIL_STREAM)
         config = ConsumerConfig(
             name=consumer,
@@ -150,7 +150,7 @@ class MailSender:
             max_ack_pending=-1,  # those that a server defers must not hold up the others
         )
         await self._bus.jetstream().add_consumer(STREAM_MAIL, config)
-        await store.forget_old_failures(connection, self._tenant_id, now=self._clock())
+        await store.forget_old_addresses(connection, self._tenant_id, now=self._clock())
 
     async def _send_some(self, subscription: JetStreamContext.PullSubscription, connection: asyncpg.Connection) -> bool:
         """Send what is there, over one connection to the mail server; return whether there was any."""

@@ -38,6 +38,12 @@ _FORGET: Final = """
     )
 """
 _FORGET_OLD: Final = "DELETE FROM mail_failures WHERE tenant_id = $1 AND occurred_at <= $2"
+# A row that a transaction holds is about to get a new link, or goes with its user.
+_FORGET_LINKS: Final = """
+    DELETE FROM mailed_links WHERE tenant_id = $1 AND (kind, subject) IN (
+        SELECT kind, subject FROM mailed_links WHERE tenant_id = $1 AND expires_at <= $2 FOR UPDATE SKIP LOCKED
+    ) AND expires_at <= $2
+"""
 
 
 async def list_failures(
@@ -68,9 +74,10 @@ async def add_failure(
         await connection.execute(_FORGET, tenant_id, MAX_FAILURES)
 
 
-async def forget_old_failures(connection: asyncpg.Connection, tenant_id: str, *, now: int) -> None:
-    """Delete what has been kept for long enough."""
+async def forget_old_addresses(connection: asyncpg.Connection, tenant_id: str, *, now: int) -> None:
+    """Delete failures that have been kept for long enough, and links that have expired."""
     await connection.execute(_FORGET_OLD, tenant_id, now - KEPT_DAYS * _MS_PER_DAY)
+    await connection.execute(_FORGET_LINKS, tenant_id, now)
 
 
 async def user_exists(connection: asyncpg.Connection, tenant_id: str, user_id: str) -> bool:
