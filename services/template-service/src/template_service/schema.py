@@ -146,6 +146,18 @@ member_roles = Table(
 
 
 # Deleting an organization deletes its invitations at once, unlike its members: they are few.
+# Addresses that were sent invitations a short time ago: deleting an invitation must not make room for another mail.
+mailed_invitees = Table(
+    "mailed_invitees",
+    metadata,
+    tenant_id(),
+    # Of the address regardless of case and composition, which an erased person leaves nothing else of.
+    Column("sha256", Key, primary_key=True),
+    Column("sent_at", ARRAY(BigInteger), nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("mailed_invitees_by_expiry", "tenant_id", "expires_at"),
+)
+
 organization_invitations = Table(
     "organization_invitations",
     metadata,
@@ -164,7 +176,7 @@ organization_invitations = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
-    # When the last mails were queued, in this order.
+    # When the last mail was queued; empty for none.
     Column("sent_at", ARRAY(BigInteger), nullable=False),
     # Of the link in the last mail; only while the invitation is pending.
     Column("link_sha256", Key),

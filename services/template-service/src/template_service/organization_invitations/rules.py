@@ -86,7 +86,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
         status: As stored: a pending one may have expired, see ``status_at``.
         created_at: Milliseconds since the epoch, as all times.
         updated_at: Of the last change of its status or link.
-        sent_at: When the last mails were queued, at most ``MESSAGES_PER_HOUR`` of them, in this order.
+        sent_at: When the last mail was queued; empty for none.
     """
 
     tenant_id: str
@@ -140,17 +140,17 @@ def canonical(address: str) -> str:
     return unicodedata.normalize("NFC", address)
 
 
-def require_mailable(invitation: Invitation, *, now: int, sent: int) -> None:
+def require_mailable(invitation: Invitation, *, now: int, mails: int) -> None:
     """Refuse mail to an address that has just had some, or had much.
 
     Args:
-        invitation: The invitation that would be mailed.
+        invitation: The invitation that is about to be mailed.
         now: Milliseconds since the epoch.
-        sent: How many invitations of the address were mailed in the last hour.
+        mails: How many mails the address has had in an hour, with this one.
     """
     if invitation.sent_at and now - invitation.sent_at[-1] < RESENDING_MS:
         raise _mailed_too_often(RESENDING_MS // 1000)
-    if sent >= MESSAGES_PER_HOUR:
+    if mails > MESSAGES_PER_HOUR:
         raise _mailed_too_often(HOUR_MS // 1000)
 
 

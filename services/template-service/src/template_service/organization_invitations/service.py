@@ -277,8 +277,10 @@ class OrganizationInvitations:
     async def _send(self, transaction: Transaction, invitation: Invitation, message: InvitationMessage) -> None:
         """Give the invitation a new link, and queue the mail with it."""
         now, link, connection = self._clock(), new_secret(), transaction.connection
-        sent = await store.messages_since(connection, self._tenant_id, invitation.invitee, now - rules.HOUR_MS)
-        rules.require_mailable(invitation, now=now, sent=sent)
+        mails = await store.count_mail(
+            connection, self._tenant_id, invitation.invitee, now=now, window_ms=rules.HOUR_MS
+        )
+        rules.require_mailable(invitation, now=now, mails=mails)
         sha256 = link_sha256(link)
         opened = await store.store_link(connection, self._tenant_id, invitation.id, sha256, now=now)
         minutes = -(-(invitation.expires_at - now) // _MINUTE_MS)

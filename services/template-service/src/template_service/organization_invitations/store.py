@@ -1,5 +1,6 @@
 """Invitations to organizations in PostgreSQL: of a link only the hash is stored."""
 
+import hashlib
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
@@ -9,7 +10,6 @@ from sqlalchemy import (
     ARRAY,
     BigInteger,
     ColumnElement,
-    Integer,
     Text,
     any_,
     bindparam,
@@ -30,7 +30,7 @@ from identity_common.paging import Page
 from identity_common.search import identity_key
 from identity_common.stores.database import PagedList, refusals
 from identity_common.wire.events import UserState
-from template_service.organization_invitations.rules import MESSAGES_PER_HOUR, Invitation, InvitationStatus
+from template_service.organization_invitations.rules import Invitation, InvitationStatus
 from template_service.roles.store import Named
 from template_service.schema import known_users, organization_invitations, organizations, roles
 
@@ -137,20 +137,32 @@ _DECIDE: Final = (
 _RENEW: Final = text(
     """
     UPDATE organization_invitations SET link_sha256 = :sha256, updated_at = :now,
-        sent_at = sent_at[greatest(1, cardinality(sent_at) - :kept + 2):] || :now
+        sent_at = ARRAY[:now]
     WHERE tenant_id = :tenant AND id = :of
     """
-).bindparams(_TENANT, _ID, _NOW, bindparam("sha256", type_=Text), bindparam("kept", type_=Integer))
+).bindparams(_TENANT, _ID, _NOW, bindparam("sha256", type_=Text))
 _DELETE: Final = delete(organization_invitations).where(*_BY_ID)
 _ERASE: Final = delete(organization_invitations).where(
     _INVITATIONS.tenant_id == _TENANT, _INVITATIONS.accepted_user_id == any_(bindparam("ids", type_=ARRAY(Text)))
 )
-_SENT: Final = text(
+_SINCE: Final = bindparam("since", type_=BigInteger)
+_UNTIL: Final = bindparam("until", type_=BigInteger)
+_COUNT_MAIL: Final = text(
     """
-    SELECT count(*) FROM organization_invitations, unnest(sent_at) AS sent
-    WHERE tenant_id = :tenant AND invitee_key = :key AND sent > :since
+    INSERT INTO mailed_invitees AS mailed (tenant_id, sha256, sent_at, expires_at)
+    VALUES (:tenant, :sha256, ARRAY[:now], :until)
+    ON CONFLICT (tenant_id, sha256) DO UPDATE SET expires_at = excluded.expires_at,
+        sent_at = ARRAY(SELECT sent FROM unnest(mailed.sent_at) AS sent WHERE sent > :since) || excluded.sent_at
+    RETURNING cardinality(sent_at)
     """
-).bindparams(_TENANT, bindparam("key", type_=Text), bindparam("since", type_=BigInteger))
+).bindparams(_TENANT, _NOW, _SINCE, _UNTIL, bindparam("sha256", type_=Text))
+_FORGET_MAILED: Final = text(
+    """
+    DELETE FROM mailed_invitees WHERE tenant_id = :tenant AND sha256 IN (
+        SELECT sha256 FROM mailed_invitees WHERE tenant_id = :tenant AND expires_at <= :now FOR UPDATE SKIP LOCKED
+    )
+    """
+).bindparams(_TENANT, _NOW)
 _LOCK_GIVEN: Final = text(
     """
     SELECT found.id FROM (SELECT id COLLATE "C" FROM unnest(:ids) AS id ORDER BY 1) AS requested (id), LATERAL (
@@ -163,7 +175,6 @@ _LOCK_USER: Final = (
     .where(known_users.c.tenant_id == _TENANT, known_users.c.id == _ID)
     .with_for_update(read=True)
 )
-_LOCK_ADDRESS: Final = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("text", type_=Text), 0)))
 _decode_roles: Final = msgspec.json.Decoder(tuple[Named, ...]).decode
 _decode_user: Final = msgspec.json.Decoder(UserState).decode
 
@@ -240,7 +251,7 @@ async def store_link(
 ) -> OpenedInvitation:
     """Store a new link in place of the earlier one; return what it opens."""
     values = {"tenant": tenant_id, "sha256": sha256}
-    await connection.execute(_RENEW, {**values, "of": invitation_id, "now": now, "kept": MESSAGES_PER_HOUR})
+    await connection.execute(_RENEW, {**values, "of": invitation_id, "now": now})
     return _opened((await connection.execute(_OF_LINK, values)).one())
 
 
@@ -261,14 +272,17 @@ async def erase_accepted(connection: AsyncConnection, tenant_id: str, user_ids: 
     await connection.execute(_ERASE, {"tenant": tenant_id, "ids": list(user_ids)})
 
 
-async def messages_since(connection: AsyncConnection, tenant_id: str, invitee: str, since: int) -> int:
-    """Return how many mails with invitations an address was sent after a time.
+async def count_mail(connection: AsyncConnection, tenant_id: str, invitee: str, *, now: int, window_ms: int) -> int:
+    """Count a mail to an address; return how many it has had in the window, with this one.
 
-    The address stays locked until the transaction ends, so that concurrent requests count each other's mail.
+    The address stays locked until the transaction ends, so that concurrent requests count each other's mail. Deleted
+    invitations count, too: addresses are kept apart from them, as hashes, and for the length of the window.
     """
-    key = identity_key(invitee)
-    await connection.execute(_LOCK_ADDRESS, {"text": f"invitee {tenant_id} {key}"})
-    return await connection.scalar(_SENT, {"tenant": tenant_id, "key": key, "since": since}) or 0
+    sha256 = hashlib.sha256(identity_key(invitee).encode()).hexdigest()
+    values = {"tenant": tenant_id, "sha256": sha256, "now": now, "since": now - window_ms, "until": now + window_ms}
+    counted = int((await connection.execute(_COUNT_MAIL, values)).scalar_one())
+    await connection.execute(_FORGET_MAILED, {"tenant": tenant_id, "now": now})  # last: nothing is waited for after it
+    return counted
 
 
 async def lock_given_roles(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> list[str]:
