@@ -15,6 +15,7 @@ import pytest_asyncio
 from nats.aio.msg import Msg
 from sqlalchemy import event
 
+from identity_common.outbox.mail import MailOutbox
 from identity_common.sealing import SealingKeys
 from identity_common.wire.account_links import (
     Answer,
@@ -31,6 +32,7 @@ from identity_common.wire.account_links import (
     Visitor,
 )
 from identity_common.wire.events import AssignmentState
+from identity_common.wire.mail import Mail
 from identity_common.wire.organization_invitations import Invited, IsInvited, OrganizationInvitationRequests
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
 from management_service.app import VERSIONS
@@ -150,15 +152,19 @@ async def test_a_link_creates_a_verified_account_with_the_default_roles_once(vis
     await own.client.delete(f"/api/roles/{role}")
 
 
-async def test_a_restored_database_opens_no_link(visitors: Visitors) -> None:
-    """Whether a link was spent after the backup is not known."""
+async def test_a_restored_database_opens_no_link_and_sends_no_mail_of_its_outbox(visitors: Visitors) -> None:
+    """Whether a link was spent after the backup is not known; mail that was queued then has been sent."""
     address = new_address()
     link, user = await visitors.requested(address), await visitors.user()
     verification = await visitors.verification(user)
-    shared = Shared(visitors.management.settings, versions=VERSIONS)
+    settings = visitors.management.settings
+    shared = Shared(settings, versions=VERSIONS)
+    outbox = MailOutbox(SealingKeys(settings.mail_keys), tenant_id=settings.tenant_id)
     async with shared.changes.transaction() as transaction:
-        await mend(transaction, [], revision=0, tenant_id=visitors.management.tenant_id)
+        await outbox.queue(transaction.connection, Mail(kind="registration", recipient=address))
+        await mend(transaction, [], revision=0, tenant_id=settings.tenant_id)
     await shared.connections.stop()
+    assert await visitors.kinds(address) == ["registration"]  # not that of the restored outbox
     assert await visitors.register(link) == NOT_VALID
     assert await visitors.ask(ConfirmAddress(link=verification)) == NOT_VALID
 

@@ -9,8 +9,11 @@ import httpx2 as httpx
 import nats
 import pytest
 import pytest_asyncio
+from sqlalchemy import text
 
+from identity_common.outbox.mail import MailOutbox
 from identity_common.sealing import SealingKeys
+from identity_common.wire.mail import Mail
 from identity_common.wire.organization_invitations import (
     AcceptInvitation,
     Answer,
@@ -24,7 +27,11 @@ from identity_common.wire.organization_invitations import (
     Refused,
 )
 from provision import ServerAddresses
+from template_service.app import VERSIONS
 from template_service.organization_invitations.service import link_sha256
+from template_service.organization_invitations.store import find_by_link
+from template_service.parts.shared import Shared
+from template_service.restoration import mend
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, issues, refusal, unique
 from tests.support.queued_mail import QueuedMail
@@ -526,3 +533,22 @@ async def test_where_no_mail_is_sent_invitations_are_created_without(servers: Se
         await management.__aexit__()
         unanswered = {**body, "invitee": an_address(), **mailed}  # the mail waits until its sender is there again
         assert (await template.client.post(PATH, json=unanswered)).is_success
+
+
+async def test_a_restored_database_has_no_link_and_no_queued_mail(template: Template, mails: QueuedMail) -> None:
+    """Rolled back, as other tests need what the service has read."""
+    address = an_address()
+    await invited(template, address, messagePayload={})
+    sha256 = await link_of(mails, address)
+    shared = Shared(template.settings, versions=VERSIONS, catch_up_wait_s=1)
+    with pytest.raises(RuntimeError):
+        async with shared.changes.transaction() as transaction:
+            connection, tenant_id = transaction.connection, template.tenant_id
+            mail = Mail(kind="organization-invitation", recipient=address)
+            await MailOutbox(SealingKeys(template.settings.mail_keys), tenant_id=tenant_id).queue(connection, mail)
+            await mend(transaction, [], revision=0, tenant_id=tenant_id)
+            count = text("SELECT count(*) FROM mail_outbox WHERE tenant_id = :tenant")
+            queued = await connection.scalar(count, {"tenant": tenant_id})
+            assert (queued, await find_by_link(connection, tenant_id, sha256)) == (0, None)
+            raise RuntimeError
+    await shared.connections.stop()

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Transaction
+from identity_common.outbox.mail import drop_queued
 from identity_common.outbox.restoration import Published
 from management_service.factors.authenticators import last_usable_step
 
@@ -32,9 +33,10 @@ _BEGIN_LOG: Final = text("UPDATE audit_trees SET log_id = :log WHERE tenant_id =
 
 
 async def mend(transaction: Transaction, unknown: Sequence[Published], *, revision: int, tenant_id: str) -> None:
-    """Invalidate all users' tokens, links and codes, begin a new audit log, delete unknown aggregates on the bus."""
+    """Invalidate tokens, links, codes and queued mail, begin a new audit log, delete unknown aggregates on the bus."""
     await transaction.connection.execute(_END_TOKENS, {"tenant": tenant_id, "now": now_ms()})
     await transaction.connection.execute(_END_LINKS, {"tenant": tenant_id})
+    await drop_queued(transaction.connection, tenant_id)
     for statement in _END_CODES:
         await transaction.connection.execute(statement, {"tenant": tenant_id})
     await transaction.connection.execute(_END_STEPS, {"tenant": tenant_id, "step": last_usable_step(now_ms())})

@@ -6,6 +6,7 @@ from typing import Final
 from sqlalchemy import ARRAY, Text, bindparam, text
 
 from identity_common.outbox.changes import Transaction
+from identity_common.outbox.mail import drop_queued
 from identity_common.outbox.restoration import Published
 from template_service.fan_out.events import NOTHING
 
@@ -28,13 +29,14 @@ _READ_AGAIN: Final = text("DELETE FROM directory_position WHERE tenant_id = :ten
 
 
 async def mend(transaction: Transaction, unknown: Sequence[Published], *, revision: int, tenant_id: str) -> None:
-    """Raise all versions; delete from the bus what the database does not have."""
+    """Raise all versions, end links and queued mail; delete from the bus what the database does not have."""
     # No version exceeds the revision: whatever increments a version also records an event.
     for statement in _RAISE_VERSIONS:
         await transaction.connection.execute(statement, {"tenant": tenant_id, "version": revision})
     members = [published for published in unknown if published.kind == _PERMISSIONS]
     await _store_empty(transaction, members, version=revision, tenant_id=tenant_id)
     await transaction.connection.execute(_END_LINKS, {"tenant": tenant_id})
+    await drop_queued(transaction.connection, tenant_id)
     await transaction.connection.execute(_READ_AGAIN, {"tenant": tenant_id})
     transaction.changes += [published.deletion for published in unknown if published.kind != _PERMISSIONS]
 

@@ -32,6 +32,12 @@ _QUEUE = text(
     bindparam("now", type_=BigInteger),
     bindparam("channel", type_=Text),
 )
+_DROP: Final = text("DELETE FROM mail_outbox WHERE tenant_id = :tenant_id")
+
+
+async def drop_queued(connection: AsyncConnection, tenant_id: str) -> None:
+    """Drop all queued mail: that of a restored database was sent when it was queued, and its links are void."""
+    await connection.execute(_DROP, {"tenant_id": tenant_id})
 
 
 class MailOutbox:
