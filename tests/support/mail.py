@@ -136,6 +136,7 @@ class MailServer:
     Attributes:
         port: Its port.
         envelopes: What it has accepted, in order.
+        hangs_at: It leaves recipients that begin with this without an answer, until ``released``.
         refusals: Its answer to recipients that begin with a text: ``550 5.1.1 no such user``; each time, or as often as
             the list has answers.
     """
@@ -152,6 +153,8 @@ class MailServer:
         self._login = login
         self.envelopes: list[Envelope] = []
         self.refusals: dict[str, list[str]] = {}
+        self.hangs_at: str | None = None
+        self.released = asyncio.Event()
         self.sessions = 0
         self.logins: list[str] = []
         self._server: asyncio.Server
@@ -205,6 +208,8 @@ class MailServer:
     async def handle_RCPT(  # noqa: N802 - the name that aiosmtpd looks for
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
+        if self.hangs_at is not None and address.startswith(self.hangs_at):
+            await self.released.wait()
         for prefix, answers in self.refusals.items():
             if address.startswith(prefix) and answers:
                 return answers[0] if len(answers) == 1 else answers.pop(0)

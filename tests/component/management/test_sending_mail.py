@@ -154,6 +154,21 @@ async def test_a_mail_at_which_the_server_ends_the_connection_holds_up_none(
     assert (server.recipients(), await mail.failures()) == (["ada@id.test"], [])
 
 
+@pytest.mark.heavy
+async def test_recipients_at_which_the_server_hangs_hold_up_no_others(mail: MailTenant, server: MailServer) -> None:
+    """A server that asks the recipient's may wait for minutes, and anyone can name twenty such recipients."""
+    hanging = [f"hang{number}@id.test" for number in range(20)]
+    server.hangs_at, server.refusals = "hang", {"hang0@": ["550 5.1.1 no such user"]}
+    async with mail.sending(over(server, timeout_s=120.0), timeout_s=120.0):
+        await mail.queue(*map(to, hanging))
+        await mail.queue(to("ada@id.test"))
+        await eventually_here(lambda: server.recipients() == ["ada@id.test"])
+        server.released.set()
+        await mail.emptied()
+    assert sorted(server.recipients()) == sorted(["ada@id.test", *hanging[1:]])
+    assert await mail.failures() == [("hang0@id.test", "refused", 550)]
+
+
 @pytest.mark.servers
 async def test_a_mail_without_a_text_or_an_address_is_given_up_and_holds_up_none(
     mail: MailTenant, server: MailServer

@@ -1,5 +1,6 @@
-"""Sends the mail of the stream: one active replica, one mail at a time (docs/decisions/0044)."""
+"""Sends the mail of the stream: one active replica, one mail at a time while the mail server answers (decision 44)."""
 
+import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from email.headerregistry import Address
@@ -47,8 +48,29 @@ _LONGEST_DELAY_S: Final = 3600.0
 _LONGEST_PAUSE_S: Final = 30.0
 _TIDYING_S: Final = 60.0
 _MARGIN_S: Final = 15.0
-"""Beyond the connection and the mail, before the stream takes the sender for dead."""
+"""Beyond two connections and the mail, before the stream takes the sender for dead."""
+_PATIENCE_S: Final = 2.0
+"""How long others wait for a mail that the server does not answer; then they take another connection."""
+_LITTLE_PATIENCE_S: Final = 0.25
+"""The same while the server already leaves others without an answer."""
+_MOST_SLOW: Final = 30
+"""Connections beside the one that mail is sent over; servers limit those of one client."""
 _MALFORMED: Final = "malformed"
+
+
+class Attempt(msgspec.Struct, frozen=True, eq=False):
+    """A mail that is being sent.
+
+    Attributes:
+        sending: Ends with what the mail server answers.
+        sitting: Ends the connection, once the mail has it for itself.
+    """
+
+    message: Msg
+    sealed: SealedMail
+    mail: Mail
+    sending: asyncio.Task[None]
+    sitting: AsyncExitStack
 
 
 class MailSender:
@@ -97,6 +119,7 @@ class MailSender:
         self._failed = failed
         self._clock = clock
         self._accepted: set[str] = set()
+        self._slow: list[Attempt] = []
         self._pause_s = _RETRY_S
         self._worker = ActiveWorker(
             self._work, database_url, lock=_LOCK, channel=_NO_NOTIFICATIONS, tenant_id=tenant_id, poll_s=0
@@ -135,6 +158,7 @@ class MailSender:
                     await self._tidy(holder.connection, consumer)
                     tidied_at = time.monotonic()
         finally:
+            await self._abandon_slow()
             with suppress(NatsError, OSError):  # the connection is gone, and the subscription with it
                 await subscription.unsubscribe()
 
@@ -145,7 +169,7 @@ class MailSender:
             name=consumer,
             durable_name=consumer,
             ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=2 * self._timeout_s + _MARGIN_S,
+            ack_wait=3 * self._timeout_s + _MARGIN_S,
             filter_subjects=[f"{MAIL_PREFIX}.{self._tenant_id}.>"],
             max_ack_pending=-1,  # those that a server defers must not hold up the others
         )
@@ -153,10 +177,11 @@ class MailSender:
         await store.forget_old_addresses(connection, self._tenant_id, now=self._clock())
 
     async def _send_some(self, subscription: JetStreamContext.PullSubscription, connection: asyncpg.Connection) -> bool:
-        """Send what is there, over one connection to the mail server; return whether there was any."""
+        """Send what is there, over one connection while the mail server answers; return whether there was any."""
         async with AsyncExitStack() as sitting:
             session: Session | None = None
             for number in range(_MOST_MAILS):
+                await self._conclude_slow(connection)
                 message = await _next(subscription)
                 if message is None:
                     return number > 0
@@ -166,7 +191,8 @@ class MailSender:
                 try:
                     if session is None:
                         session = await sitting.enter_async_context(self._transport.session())
-                    await self._send(connection, session, message, *mail)
+                    if not await self._send(connection, session, sitting, message, *mail):
+                        session = None
                 except Unreachable:
                     # The stream delivers a mail that came back first: one that ends connections must let others pass.
                     await message.nak(delay=None if session is None else self._delay_s(mail[0]))
@@ -209,17 +235,68 @@ class MailSender:
         return True
 
     async def _send(
-        self, connection: asyncpg.Connection, session: Session, message: Msg, sealed: SealedMail, mail: Mail
-    ) -> None:
-        """Send a mail, and settle its message.
+        self,
+        connection: asyncpg.Connection,
+        session: Session,
+        sitting: AsyncExitStack,
+        message: Msg,
+        sealed: SealedMail,
+        mail: Mail,
+    ) -> bool:
+        """Send a mail, and settle its message; return False if the server is slow, and the mail keeps the session.
+
+        Anyone can name recipients at whose mail servers ours waits: these must not hold up the others.
 
         Raises:
             Unreachable: The connection broke, perhaps at this very mail.
         """
         try:
-            await session.send(await self._message(connection, sealed, mail))
+            text = await self._message(connection, sealed, mail)
         except (MalformedAddressError, UnusableMailError) as error:
             await self._give_up(connection, sealed, mail, "unusable", answer=str(error))
+            await self._settle(message, sealed)
+            return True
+        attempt = Attempt(message, sealed, mail, asyncio.create_task(session.send(text)), AsyncExitStack())
+        self._slow.append(attempt)
+        await asyncio.wait([attempt.sending], timeout=_LITTLE_PATIENCE_S if len(self._slow) > 1 else _PATIENCE_S)
+        if not attempt.sending.done():
+            _log.info("mail.slow", mail_id=sealed.id)
+            attempt.sitting.push_async_exit(sitting.pop_all())
+            return False
+        self._slow.remove(attempt)
+        await self._conclude(connection, attempt)
+        return True
+
+    async def _conclude_slow(self, connection: asyncpg.Connection) -> None:
+        """Settle the mails that the server has answered meanwhile; wait for one if there are too many."""
+        if len(self._slow) >= _MOST_SLOW:
+            await asyncio.wait([each.sending for each in self._slow], return_when=asyncio.FIRST_COMPLETED)
+        for attempt in [each for each in self._slow if each.sending.done()]:
+            self._slow.remove(attempt)
+            await attempt.sitting.aclose()
+            try:
+                await self._conclude(connection, attempt)
+            except Unreachable:
+                await attempt.message.nak(delay=self._delay_s(attempt.sealed))
+
+    async def _abandon_slow(self) -> None:
+        """Stop sending, as if this process had been killed: the stream delivers the mails again."""
+        abandoned, self._slow = self._slow, []
+        for attempt in abandoned:
+            attempt.sending.cancel()
+        await asyncio.gather(*(attempt.sending for attempt in abandoned), return_exceptions=True)
+        for attempt in abandoned:
+            await attempt.sitting.aclose()
+
+    async def _conclude(self, connection: asyncpg.Connection, attempt: Attempt) -> None:
+        """Settle the message of a mail by the answer of the mail server.
+
+        Raises:
+            Unreachable: There was none.
+        """
+        message, sealed, mail = attempt.message, attempt.sealed, attempt.mail
+        try:
+            attempt.sending.result()
         except NotConfigured:
             await self._give_up(connection, sealed, mail, "not-configured")
         except Deferred as deferred:
