@@ -240,6 +240,19 @@ async def test_a_thief_of_the_password_cannot_have_collected_browsers_beforehand
     assert isinstance(await verify(added.recovery_codes[0], 200), FactorAccepted)
 
 
+async def test_new_passwords_give_who_reads_the_mail_no_new_attempts_at_codes(factors: FactorPages) -> None:
+    user = await factors.user()
+    app, added = await factors.authenticator(user)
+    client = factors.management.client
+    answers: list[Answer] = []
+    for number in range(CODES_TOGETHER + 1):  # as by a link for a forgotten password
+        await client.patch(f"/api/users/{user['id']}/password", json={"password": f"chosen by a link {number}"})
+        answers += [await factors.verify(user, app.wrong()) for _ in range(PER_ACCOUNT)]
+    assert answers[: CODES_TOGETHER * PER_ACCOUNT] == [WRONG] * CODES_TOGETHER * PER_ACCOUNT
+    assert {answer.reason for answer in answers[-PER_ACCOUNT:] if isinstance(answer, Refused)} == {"throttled"}
+    assert isinstance(await factors.verify(user, added.recovery_codes[0]), FactorAccepted)
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -164,8 +164,8 @@ class Authenticators:
         code = canonical_code(question.code)
         if user.authenticator is None or not is_authenticator_code(code):
             raise FactorRefusedError("wrong-code")
-        account = self._attempts.codes(question.user_id, user.tokens_valid_after)
-        source = source_of(question.user_id, user.tokens_valid_after, question.devices)
+        account, password = self._attempts.codes(question.user_id), user.tokens_valid_after
+        source = f"{source_of(question.user_id, password, question.devices)} {password}"
         wait_s = await self._attempts.count(account, source)
         if wait_s:
             _log.info("authenticator.throttled", user_id=question.user_id, address=question.visitor.address)

@@ -2,7 +2,8 @@
 
 An account is one hash, whose fields are its counts; it expires with its window, so no account stays locked. Its key
 contains tokensValidAfter: a new password starts with new counts. Codes have a hash of their own, with a longer window:
-they have six digits.
+they have six digits. It outlives passwords, since whoever reads the user's mail can set one after the other; only the
+single counts begin anew, so that attempts with an earlier password lock nobody out.
 """
 
 import hashlib
@@ -24,7 +25,8 @@ CODE_WINDOW_S: Final = 6 * 60 * 60
 year finds a valid one with a probability of 4 %."""
 CODES_TOGETHER: Final = 5
 """How many times its limit all counts of an account at codes may be together: who had the password before there was a
-second factor may have made any number of browsers known."""
+second factor may have made any number of browsers known, and who reads the user's mail can set any number of
+passwords."""
 
 _CODES: Final = ":codes"
 
@@ -78,9 +80,9 @@ class SignInAttempts:
         normalized = identity_key(phone_key(identifier))
         return f"{self._prefix}:unknown:{hashlib.sha256(normalized.encode()).hexdigest()}"
 
-    def codes(self, user_id: str, tokens_valid_after: int) -> str:
+    def codes(self, user_id: str) -> str:
         """Return the key of an account's attempts at codes."""
-        return f"{self._account_key(user_id, tokens_valid_after)}{_CODES}"
+        return f"{self._prefix}:user:{user_id}{_CODES}"
 
     async def count(self, account: str, source: str) -> int:
         """Count an attempt and return 0; or, at the limit, count nothing and return how many seconds to wait.
@@ -117,7 +119,7 @@ class SignInAttempts:
             StoreUnavailable: Redis does not answer.
         """
         account = self._account_key(user_id, tokens_valid_after)
-        await self._commands.execute("DEL", account, f"{account}{_CODES}")
+        await self._commands.execute("DEL", account, self.codes(user_id))
 
     def _account_key(self, user_id: str, tokens_valid_after: int) -> str:
         return f"{self._prefix}:user:{user_id}:{tokens_valid_after}"
