@@ -310,7 +310,7 @@ class TestSessions:
         assert "Firefox on Linux" in re.sub("<[^>]+>|[\u2068\u2069]", "", page.text)
         (end,) = re.findall(rf'action="({self.PATH}/[^/"]+/end)"', page.text)
         page = person.follows(person.sends(page, end))
-        assert notices(page) == [f"Ended the session. {ENDED}"]
+        assert notices(page) == ["You are signed out there. Applications may take a while to notice."]
         eventually(lambda: not is_signed_in(elsewhere))
         assert is_signed_in(person)
 

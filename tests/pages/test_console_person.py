@@ -142,6 +142,9 @@ def test_it_says_where_the_person_is_signed_in_and_ends_it(stack: RunningStack, 
     path = f"{USERS}/{other.user_id}"
     page = administrator.opens(path)
     assert "Firefox on Linux 127.0.0.1" in text(page)
+    assert re.search("End (\u2068)?Firefox(\u2069)? on (\u2068)?Linux(\u2069)? 20[0-9-]+ [0-9:]+", text(page)), text(
+        page
+    )
     assert "<script>alert" not in page.text
     assert "&lt;script&gt;alert(1)" in page.text
 

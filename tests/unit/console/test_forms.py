@@ -32,6 +32,23 @@ def test_a_value_of_several_lines_is_shown_in_several_lines() -> None:
     assert '<input id="name"' not in html
 
 
+@pytest.mark.parametrize(
+    ("problem", "language", "said"),
+    [
+        ("Expected `str` of length >= 1", "en", "Enter something here."),
+        ("Expected `str` of length >= 1", "de", "Geben Sie hier etwas ein."),
+        ("No mail is sent here: an operator has to set SMTP_URL.", "de", "Hier wird keine E-Mail verschickt"),
+    ],
+)
+def test_what_the_api_says_to_programs_is_said_plainly(problem: str, language: str, said: str) -> None:
+    form = Form.of(name="")
+    form.errors, form.problem = {"name": problem}, problem
+    values = {**FRAME, "area": "organizations", "form": form}
+    html = str(Pages(Look("Stead")).render("organizations/new.html", language, **values).content)
+    assert html.count(said) == 2
+    assert "Expected" not in html
+
+
 def test_a_column_of_the_matrix_may_have_line_breaks_in_its_name() -> None:
     shown = {"role": ['"a\\r\\nb"'], "permission": ["read "], "was": [""]}
     assert _differences(Form({**shown, "cell": ["0.0"]})) == ([Cell("a\r\nb", Permission("read"))], [])
