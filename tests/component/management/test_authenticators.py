@@ -22,7 +22,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
-from identity_common.wire.account_links import Recover, Visitor
+from identity_common.wire.account_links import ConfirmAddress, Done, Recover, Visitor
 from identity_common.wire.factors import (
     AddAuthenticator,
     Answer,
@@ -394,6 +394,25 @@ async def test_a_link_that_has_set_the_password_stands_in_for_the_code(factors: 
         "UPDATE factor_enrolments SET expires_at = 1 WHERE user_id = $1", recovered["id"]
     )
     assert await factors.add(recovered) == Refused(reason="enrolment-code-needed")
+
+
+async def test_an_address_of_a_thief_of_the_password_gives_no_leave(factors: FactorPages, shared: Shared) -> None:
+    """The password alone changes the address; whoever has stolen it gets neither a code nor a link's leave there."""
+    user, of_thief = await factors.user(), f"{new_id()}@thief.test"
+    await factors.ask(SendEnrolmentCode(user_id=user["id"]))
+    earlier = await factors.mailed_code(user)
+    await shared.links.verifications.request(user["id"], of_thief, CONTEXT)
+    assert isinstance(await factors.links.ask(ConfirmAddress(link=await factors.links.link(of_thief))), Done)
+
+    assert await factors.ask(SendEnrolmentCode(user_id=user["id"])) == Refused(reason="no-address")
+    assert await factors.read(user["id"]) == ArmedFactors()
+    assert await factors.add(user, code=earlier) == Refused(reason="wrong-enrolment-code")
+    link = await factors.links.recovery({**user, "primaryEmail": of_thief})
+    await factors.links.ask(Recover(link=link, password="chosen by the thief"))
+    assert await factors.add(user, signed_in(ago_s=-1)) == Refused(reason="enrolment-code-needed")
+    async with shared.changes.unpublished() as connection:
+        code, _ = await shared.factors.enrolments.create_code(connection, user["id"])
+    assert isinstance(await factors.add(user, signed_in(ago_s=-1), code=code), FactorAdded)
 
 
 async def test_without_redis_no_code_is_judged_or_used(factors: FactorPages) -> None:

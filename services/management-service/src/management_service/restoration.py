@@ -21,10 +21,10 @@ _END_TOKENS: Final = text(
 )
 # Which links were spent after the lost changes is not known.
 _END_LINKS: Final = text("DELETE FROM mailed_links WHERE tenant_id = :tenant")
-# Nor which recovery codes and enrolment codes.
-_END_CODES: Final = tuple(
-    text(f"DELETE FROM {table} WHERE tenant_id = :tenant")  # noqa: S608 - no values
-    for table in ("recovery_codes", "factor_enrolments")
+# Nor which recovery codes and enrolment codes; what withholds these stays.
+_END_CODES: Final = (
+    text("DELETE FROM recovery_codes WHERE tenant_id = :tenant"),
+    text("DELETE FROM factor_enrolments WHERE tenant_id = :tenant AND code_sha256 IS DISTINCT FROM ''"),
 )
 # Nor which codes of authenticator apps: all that are valid now, or with the next step, count as used.
 _END_STEPS: Final = text("UPDATE authenticators SET last_step = GREATEST(last_step, :step) WHERE tenant_id = :tenant")

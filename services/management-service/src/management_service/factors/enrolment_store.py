@@ -21,7 +21,7 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
     """Leave for one user, who has at most one of each origin.
 
     Attributes:
-        code_sha256: Of the code that it needs; None if it needs none.
+        code_sha256: Of the code that it needs; None if it needs none; empty where no code is accepted, nor mailed.
         attempts: How many codes were tried since it was given.
         expires_at: Milliseconds since the epoch.
     """
@@ -32,6 +32,11 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
     code_sha256: str | None = None
     attempts: int = 0
     expires_at: int
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether no code is mailed, and no link gives leave."""
+        return self.code_sha256 == ""
 
     def __repr__(self) -> str:
         """Hide the hash."""
@@ -94,6 +99,7 @@ _OVERVIEW: Final = key_lookup(
         .where(recovery_codes.c.tenant_id == bindparam("tenant"), recovery_codes.c.user_id == bindparam("user"))
         .scalar_subquery(),
         ~exists().where(*_UNEXPIRED, enrolments.c.code_sha256.is_(None)),
+        exists().where(*_UNEXPIRED, enrolments.c.code_sha256 == ""),
     ).where(users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
 )
 _DELETE_ALL: Final = tuple(
@@ -117,6 +123,7 @@ class Overview(msgspec.Struct, frozen=True):
         credential_ids: Of the passkeys, oldest first.
         recovery_codes: How many are left.
         needs_code: Whether all leave needs a code, or there is none.
+        is_withheld: As in ``Enrolment``.
     """
 
     primary_email: str | None
@@ -125,6 +132,7 @@ class Overview(msgspec.Struct, frozen=True):
     has_authenticator: bool
     recovery_codes: int
     needs_code: bool
+    is_withheld: bool
 
     def __repr__(self) -> str:
         """Hide the address."""

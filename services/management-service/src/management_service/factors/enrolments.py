@@ -43,6 +43,10 @@ HANDED_OUT_CODE_S: Final = 24 * 60 * 60
 LINK_S: Final = 15 * 60
 """For how long a user may set up a first factor after a mailed link has set the password."""
 
+NEW_ADDRESS_S: Final = 7 * 24 * 60 * 60
+"""For how long mail gives no leave after its user has changed the address: a password is enough to change it, so it may
+be a thief's. The earlier address has been told."""
+
 _MS_PER_S: Final = 1000
 _MINUTE_S: Final = 60
 
@@ -50,8 +54,23 @@ _MINUTE_S: Final = 60
 async def open_enrolment(connection: AsyncConnection, tenant_id: str, user_id: str, *, now: int | None = None) -> None:
     """Let a user set up a first factor for some minutes, in the transaction that sets the password by a mailed link."""
     now = now_ms() if now is None else now
+    if _is_withheld(await store.find_enrolments(connection, tenant_id, user_id, now=now)):
+        return
     enrolment = Enrolment(tenant_id=tenant_id, user_id=user_id, origin="link", expires_at=now + LINK_S * _MS_PER_S)
     await store.put_enrolment(connection, enrolment, now=now)
+
+
+async def withhold_enrolment(
+    connection: AsyncConnection, tenant_id: str, user_id: str, *, now: int | None = None
+) -> None:
+    """Let mail give a user no leave for some days, in the transaction in which the user changes the address.
+
+    A code that was mailed to the earlier address ends.
+    """
+    now = now_ms() if now is None else now
+    expires_at = now + NEW_ADDRESS_S * _MS_PER_S
+    withheld = Enrolment(tenant_id=tenant_id, user_id=user_id, origin="mail", code_sha256="", expires_at=expires_at)
+    await store.put_enrolment(connection, withheld, now=now)
 
 
 async def hand_out_code(
@@ -108,7 +127,7 @@ class Enrolments:
         found = await store.look_up_overview(self._lookups, self._tenant_id, user_id, now=self._clock())
         if found is None:
             raise FactorRefusedError("not-accepted")
-        address = notices.verified_address(found) if self._is_mail_sent else ""
+        address = notices.verified_address(found) if self._is_mail_sent and not found.is_withheld else ""
         return ArmedFactors(
             passkeys=tuple(map(base64url, found.credential_ids)) if self._offers_passkeys else (),
             has_authenticator=found.has_authenticator,
@@ -127,9 +146,9 @@ class Enrolments:
         async with self._reader.connect() as connection:
             policy = await find_policy(connection, self._tenant_id)
             user = await find_user(connection, self._tenant_id, question.user_id)
-        if policy is not None and policy.second_factor == "off":
-            raise FactorRefusedError("off")
-        self._require_recipient(user)
+            if policy is not None and policy.second_factor == "off":
+                raise FactorRefusedError("off")
+            await self._require_recipient(connection, user)
         throttled = await self._limit.count(f"enrolment-code {question.user_id}")
         if throttled is not None:
             raise FactorRefusedError("throttled", retry_after_s=throttled.wait_s)
@@ -144,7 +163,8 @@ class Enrolments:
         code, expires_at = new_mailed_code(), self._clock() + MAILED_CODE_S * _MS_PER_S
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
-            user = self._require_recipient(await lock_user(connection, self._tenant_id, question.user_id))
+            locked = await lock_user(connection, self._tenant_id, question.user_id)
+            user = await self._require_recipient(connection, locked)
             enrolment = _coded(self._tenant_id, user.id, "mail", code, expires_at)
             await store.put_enrolment(connection, enrolment, now=self._clock())
             mail = notices.enrolment_code(
@@ -153,10 +173,12 @@ class Enrolments:
             await self._mail.queue(connection, mail)
             transaction.record_action("enrolment-code", (user.id,), "create")
 
-    def _require_recipient(self, user: User | None) -> User:
+    async def _require_recipient(self, connection: AsyncConnection, user: User | None) -> User:
         if user is None or user.is_suspended or user.second_factors:
             raise FactorRefusedError("not-accepted")
         if not (self._is_mail_sent and notices.verified_address(user)):
+            raise FactorRefusedError("no-address")
+        if _is_withheld(await store.find_enrolments(connection, self._tenant_id, user.id, now=self._clock())):
             raise FactorRefusedError("no-address")
         return user
 
@@ -202,6 +224,10 @@ def _coded(tenant_id: str, user_id: str, origin: store.EnrolmentOrigin, code: st
         code_sha256=code_sha256(user_id, canonical_code(code)),
         expires_at=expires_at,
     )
+
+
+def _is_withheld(found: list[Enrolment]) -> bool:
+    return any(each.is_withheld for each in found)
 
 
 def _accepts(found: list[Enrolment], user_id: str, code: str, *, origin: store.EnrolmentOrigin | None = None) -> bool:

@@ -13,6 +13,7 @@ from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.mail import Mail
+from management_service.factors.enrolments import withhold_enrolment
 from management_service.links.rules import VERIFICATION_S, LinkNotValidError, address_subject, counted_as, path_of
 from management_service.links.store import MailedLinks, OpenedLink
 from management_service.users.rules import canonical
@@ -137,7 +138,7 @@ class EmailVerifications:
     async def confirm(self, opened: OpenedLink, value: str) -> LinkContext:
         """Make the address of a link the verified one of its account, which spends the link; return its context.
 
-        The earlier address is told.
+        The earlier address is told. A new one gives a user without a factor no leave to set up the first for some days.
 
         Args:
             opened: What ``find`` has found.
@@ -152,6 +153,8 @@ class EmailVerifications:
             spent = _valid(await self._links.spend(connection, _KIND, value, user_id=opened.user.id))
             link, user = spent.link, spent.user
             await self._users.store_verified_email(transaction, user, link.address)
+            if not (_is_present(spent) or user.second_factors):
+                await withhold_enrolment(connection, self._tenant_id, user.id)
             if user.primary_email is not None and not _is_present(spent):
                 notice = Mail(
                     kind="email-changed",
