@@ -288,11 +288,11 @@ async def test_a_recovery_code_is_spent_once_and_its_user_is_told(factors: Facto
     (accepted,) = (answer for answer in answers if isinstance(answer, FactorAccepted))
     assert (accepted.method, accepted.recovery_codes) == ("recovery-code", 9)
     sloppy = second.lower().replace("-", "  ").replace("0", "o").replace("1", "l")
-    spent = await factors.verify(user, sloppy, visitor=VISITOR)
+    spent = await factors.verify(user, sloppy, language="de", visitor=VISITOR)
     assert isinstance(spent, FactorAccepted)
     assert spent.recovery_codes == 8
     notices = [mail for mail in await factors.links.sent(user["primaryEmail"]) if mail.kind == "recovery-code-used"]
-    assert [mail.values["left"] for mail in notices] == ["9", "8"]
+    assert [(mail.values["left"], mail.language) for mail in notices] == [("9", None), ("8", "de")]
     entry = await factors.links.entry("UseRecoveryCode", user["id"])
     assert entry.key == "management.recovery-codes.use"
 

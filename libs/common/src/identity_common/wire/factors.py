@@ -86,6 +86,8 @@ class VerifyCode(_Private, frozen=True, kw_only=True, tag="verify-code"):
     user_id: str
     code: str
     devices: tuple[KnownDevice, ...] = ()
+    language: str | None = None
+    application_id: str | None = None
     visitor: Visitor = Visitor()
 
 

@@ -9,7 +9,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.outbox.changes import Transaction
 from identity_common.outbox.mail import MailOutbox
 from identity_common.wire.account_links import LinkContext
-from identity_common.wire.factors import AddAuthenticator, AddPasskey, NewRecoveryCodes
+from identity_common.wire.factors import AddAuthenticator, AddPasskey, NewRecoveryCodes, VerifyCode
 from management_service.factors import enrolment_store as store
 from management_service.factors import notices
 from management_service.factors.codes import canonical_code, code_sha256, new_recovery_codes
@@ -109,6 +109,6 @@ class FactorChanges:
         return await self._users.store_second_factors(transaction, user, kinds)
 
 
-def context_of(question: AddAuthenticator | AddPasskey | NewRecoveryCodes) -> LinkContext:
+def context_of(question: AddAuthenticator | AddPasskey | NewRecoveryCodes | VerifyCode) -> LinkContext:
     """Return how mail about a request speaks."""
     return LinkContext(language=question.language, application_id=question.application_id)

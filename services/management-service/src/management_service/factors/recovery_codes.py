@@ -11,11 +11,10 @@ from identity_common.outbox.changes import Changes
 from identity_common.outbox.mail import MailOutbox
 from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.account_links import LinkContext
 from identity_common.wire.factors import FactorAccepted, NewRecoveryCodes, VerifyCode
 from identity_common.wire.factors import RecoveryCodes as NewCodes
 from management_service.factors import notices
-from management_service.factors.changes import FactorChanges
+from management_service.factors.changes import FactorChanges, context_of
 from management_service.factors.codes import canonical_code, code_sha256
 from management_service.factors.recovery_code_store import is_code, take_code
 from management_service.factors.rules import FactorRefusedError
@@ -86,7 +85,7 @@ class RecoveryCodes:
             if left is None:
                 raise FactorRefusedError("wrong-code")
             transaction.record_action(_KIND, (user.id,), "use")
-            await self._mail.queue(connection, notices.recovery_code_used(user, LinkContext(), left=left))
+            await self._mail.queue(connection, notices.recovery_code_used(user, context_of(question), left=left))
         return FactorAccepted(
             user_id=user.id,
             method="recovery-code",

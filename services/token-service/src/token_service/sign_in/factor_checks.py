@@ -56,16 +56,24 @@ class FactorChecks:
         return await self._verdict(question, "wrong-passkey", user_id, origin, client_id)
 
     async def code(
-        self, user_id: str, code: str, *, origin: Origin, device_cookie: str | None, client_id: str
+        self,
+        user_id: str,
+        code: str,
+        *,
+        language: str,
+        origin: Origin,
+        device_cookie: str | None,
+        client_id: str,
     ) -> FactorAccepted:
         """Check a code of the authenticator app, or a recovery code, which is spent.
 
         Args:
             user_id: The user, whose sign-in has begun.
             code: As typed.
+            language: Of the page, for mail.
             origin: Where the request came from.
             device_cookie: The device cookie that the browser sent.
-            client_id: The application to continue to, for the log.
+            client_id: The application to continue to, for the log and mail.
 
         Raises:
             SignInRefused: It is wrong, there were too many attempts, or nothing answers.
@@ -74,7 +82,14 @@ class FactorChecks:
             raise SignInRefused("wrong-code")
         await self._attempts.count(origin, client_id)
         devices = self._devices.read(device_cookie)
-        question = VerifyCode(user_id=user_id, code=code, devices=devices, visitor=visitor_of(origin))
+        question = VerifyCode(
+            user_id=user_id,
+            code=code,
+            devices=devices,
+            language=language,
+            application_id=client_id,
+            visitor=visitor_of(origin),
+        )
         return await self._verdict(question, "wrong-code", user_id, origin, client_id)
 
     async def _verdict(

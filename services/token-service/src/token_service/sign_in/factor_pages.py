@@ -95,6 +95,7 @@ class FactorPages:
                 accepted = await self._checks.code(
                     user_id,
                     form.get("code") or "",
+                    language=browser.language(browser.query()),
                     origin=browser.origin,
                     device_cookie=browser.device_cookie,
                     client_id=application.id,
