@@ -280,6 +280,17 @@ def test_a_page_that_is_not_needed_leads_on(person: FactorPerson, ours: Client) 
     assert (shown(odd), "is on its way" in odd.text) == ((200, "Protect your account"), False)
 
 
+def test_every_way_says_that_a_code_was_mailed(person: FactorPerson, ours: Client) -> None:
+    sent = person.follow(person.send(person.arrive(ours, MFA)))
+    for link in ("Create a passkey", "Set up an authenticator app"):
+        way = person.page(sent, link)
+        assert "A code is on its way to" in way.text
+        sent = person.page(way, "Another way")
+        assert (heading(sent), "A code is on its way to" in sent.text) == ("Protect your account", True)
+    app = person.page(sent, "Set up an authenticator app")
+    assert "If you have scanned an earlier picture" in person.follow(person.send(app)).text
+
+
 def test_the_trail_and_the_metrics_tell_how_a_user_signed_in(person: FactorPerson, ours: Client, world: World) -> None:
     device, _ = person.with_passkey(ours)
     app = FactorPerson(world)

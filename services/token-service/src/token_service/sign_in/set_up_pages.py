@@ -304,8 +304,8 @@ class SetUpPages:
             visit,
             refused,
             enrolment=self._enrolment(visit, armed, SET_UP),
-            passkey_page=self._address(visit, _PASSKEY) if self._challenges.are_possible else None,
-            authenticator_page=None if demands_passkey else self._address(visit, _AUTHENTICATOR),
+            passkey_page=self._way(visit, _PASSKEY) if self._challenges.are_possible else None,
+            authenticator_page=None if demands_passkey else self._way(visit, _AUTHENTICATOR),
         )
 
     async def _passkey_page(self, visit: Visit, refused: Refused | None = None, *, name: str = "") -> Answer:
@@ -348,7 +348,7 @@ class SetUpPages:
             sealed=sealed,
             secret=secret,
             picture=picture,
-            again=self._address(visit, _AUTHENTICATOR),
+            again=self._way(visit, _AUTHENTICATOR),
             enrolment=self._enrolment(visit, armed, _AUTHENTICATOR),
             other_ways=self._other_ways(visit),
         )
@@ -387,17 +387,26 @@ class SetUpPages:
     def _enrolment(self, visit: Visit, armed: ArmedFactors, path: str) -> Enrolment | None:
         if armed.passkeys or armed.has_authenticator or not armed.needs_code:
             return None
-        sent = visit.browser.query().get("sent") or ""
-        minutes = int(sent) if _MINUTES.fullmatch(sent) else 0
         return Enrolment(
             action=self._pages.form_action(visit.browser, _CODE, visit.application),
             page=path,
             masked_email=armed.masked_email,
-            sent_minutes=minutes,
+            sent_minutes=int(_sent(visit) or "0"),
         )
 
     def _other_ways(self, visit: Visit) -> str | None:
-        return self._address(visit, SET_UP) if isinstance(visit.step, NeedsEnrolment) else None
+        return self._way(visit, SET_UP) if isinstance(visit.step, NeedsEnrolment) else None
+
+    def _way(self, visit: Visit, path: str) -> str:
+        """Return the address of another of the pages, which says as well that a code was mailed."""
+        sent = _sent(visit)
+        return self._address(visit, path, sent=sent) if sent else self._address(visit, path)
 
     def _address(self, visit: Visit, path: str, **more: str) -> str:
         return self._pages.address(visit.browser, path, visit.pending_id, **more)
+
+
+def _sent(visit: Visit) -> str:
+    """Return how many minutes the code is valid that was just mailed; empty if none was."""
+    sent = visit.browser.query().get("sent") or ""
+    return sent if _MINUTES.fullmatch(sent) else ""
