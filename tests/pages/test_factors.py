@@ -242,6 +242,19 @@ def test_who_knows_the_password_adds_no_first_factor(person: FactorPerson, ours:
     assert callback(person.authorize(ours, prompt="none", acr_values=MFA))["error"] == "login_required"
 
 
+def test_a_passkey_is_of_the_user_whose_page_made_it(world: World, ours: Client) -> None:
+    """In another tab of the browser another user has signed in meanwhile, who could never use it."""
+    person, other = FactorPerson(world), FactorPerson(world)
+    page = person.page(person.arrive(ours, PHR), "Create a passkey")
+    other.browser = person.browser
+    code = other.mailed_code(other.arrive(ours, PHR, prompt="login"))
+    device = Authenticator(origin=world.stack.base_url)
+    credential = device.create(of_page(page, "challenge"), user_handle=decoded(of_page(page, "user")))
+    refused = other.submit(page, "/sign-in/set-up/passkey", credential=credential, enrolment_code=code)
+    assert shown(refused) == (200, "Create a passkey")
+    assert of_page(refused, "user") != of_page(page, "user")
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -1,4 +1,4 @@
-"""Challenges for passkeys: one for each pending request, made when a page is shown, and taken once.
+"""Challenges for passkeys: one for each pending request, made when a page is shown to a user, and taken once.
 
 Source:
     Web Authentication Level 3 section 13.4.3 (random, at least 16 bytes, kept by the server until the response).
@@ -49,8 +49,10 @@ class Challenges:
         """Whether browsers can use passkeys here."""
         return self._rp_id is not None
 
-    async def begin(self, pending_id: str, *, action: str, credentials: Sequence[str] = ()) -> Ceremony | None:
-        """Make a challenge for the page of a pending request, which replaces an earlier one.
+    async def begin(
+        self, pending_id: str, *, user_id: str | None, action: str, credentials: Sequence[str] = ()
+    ) -> Ceremony | None:
+        """Make a challenge for the page of a pending request and its user, which replaces an earlier one.
 
         None where browsers cannot use passkeys.
 
@@ -60,13 +62,15 @@ class Challenges:
         if self._rp_id is None:
             return None
         challenge = base64.urlsafe_b64encode(secrets.token_bytes(_BYTES)).decode().rstrip("=")
-        await self._pending.keep_challenge(pending_id, challenge)
+        await self._pending.keep_challenge(pending_id, challenge, user_id=user_id)
         return Ceremony(action=action, challenge=challenge, rp_id=self._rp_id, credentials=credentials)
 
-    async def take(self, pending_id: str) -> str | None:
+    async def take(self, pending_id: str, *, user_id: str | None) -> str | None:
         """Return the challenge of a pending request, and delete it; None if it was taken, or has expired.
+
+        None, too, if the page was that of another user, who was signed in at this browser before.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        return await self._pending.take_challenge(pending_id)
+        return await self._pending.take_challenge(pending_id, user_id=user_id)

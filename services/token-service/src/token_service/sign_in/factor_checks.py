@@ -46,7 +46,7 @@ class FactorChecks:
             SignInRefused: It is not acceptable, there were too many attempts, or nothing answers.
         """
         await self._attempts.count(origin, client_id)
-        challenge = await self._challenges.take(pending_id)
+        challenge = await self._challenges.take(pending_id, user_id=user_id)
         if challenge is None or not credential or len(credential) > _MAX_CREDENTIAL:
             self._attempts.refused("wrong-passkey", origin, client_id, user_id=user_id)
             raise SignInRefused("wrong-passkey")

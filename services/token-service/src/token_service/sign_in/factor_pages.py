@@ -136,7 +136,9 @@ class FactorPages:
         action = self._pages.form_action(browser, _PASSKEY, application)
         passkey = None
         if armed.passkeys:
-            passkey = await self._challenges.begin(pending_id, action=action, credentials=armed.passkeys)
+            passkey = await self._challenges.begin(
+                pending_id, user_id=user.id, action=action, credentials=armed.passkeys
+            )
         return page(
             "factor.html",
             browser.language(browser.query()),

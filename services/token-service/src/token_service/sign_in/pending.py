@@ -169,22 +169,24 @@ class PendingAuthorizations:
         keys = (self._key(pending_id), self._challenge_key(pending_id))
         return bool(await self._commands.execute("EVAL", _TAKE, len(keys), *keys))
 
-    async def keep_challenge(self, pending_id: str, challenge: str) -> None:
-        """Store the challenge that a page of a request has shown last.
+    async def keep_challenge(self, pending_id: str, challenge: str, *, user_id: str | None) -> None:
+        """Store the challenge that a page of a request has shown last, and to which user; None: not known yet.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        await self._commands.execute("SET", self._challenge_key(pending_id), challenge, "EX", PENDING_TTL_S)
+        value = f"{challenge} {user_id or ''}"
+        await self._commands.execute("SET", self._challenge_key(pending_id), value, "EX", PENDING_TTL_S)
 
-    async def take_challenge(self, pending_id: str) -> str | None:
-        """Return the challenge of a request, and delete it; None if it was taken, or has expired.
+    async def take_challenge(self, pending_id: str, *, user_id: str | None) -> str | None:
+        """Return the challenge of a request, and delete it; None if it was taken, has expired, or is another user's.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
         stored = await self._commands.execute("GETDEL", self._challenge_key(pending_id))
-        return stored.decode() if stored else None
+        challenge, _, of_user = (stored or b"").decode().partition(" ")
+        return challenge if challenge and of_user == (user_id or "") else None
 
     async def _replace(self, pending_id: str, pending: Pending) -> None:
         await self._commands.execute("SET", self._key(pending_id), _encode(pending), "XX", "KEEPTTL")

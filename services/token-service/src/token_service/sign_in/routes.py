@@ -325,7 +325,7 @@ class AuthorizationPages:
         refused: SignInRefused | None = None,
     ) -> Answer:
         passkey = await self._challenges.begin(
-            pending_id, action=self._pages.form_action(browser, _PASSKEY, application)
+            pending_id, user_id=None, action=self._pages.form_action(browser, _PASSKEY, application)
         )
         return page(
             "sign_in.html",

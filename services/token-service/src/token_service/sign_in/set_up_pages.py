@@ -201,7 +201,7 @@ class SetUpPages:
         return redirect(self._address(visit, path, sent=str(answer.minutes)))
 
     async def _add_passkey(self, visit: Visit, form: Parameters) -> Answer:
-        challenge = await self._challenges.take(visit.pending_id)
+        challenge = await self._challenges.take(visit.pending_id, user_id=visit.user_id)
         name, credential = (form.get(field) or "" for field in ("name", "credential"))
         answer: FactorAdded | Refused = Refused(reason="not-accepted")
         if challenge is not None and credential:
@@ -313,7 +313,9 @@ class SetUpPages:
         if isinstance(begun, Refused):
             return await self._refused(visit, begun) or await self._choice_page(visit, begun)
         action = self._pages.form_action(visit.browser, _PASSKEY, visit.application)
-        ceremony = await self._challenges.begin(visit.pending_id, action=action, credentials=begun.existing)
+        ceremony = await self._challenges.begin(
+            visit.pending_id, user_id=visit.user_id, action=action, credentials=begun.existing
+        )
         if ceremony is None:
             return await self._choice_page(visit, Refused(reason="off"))
         armed = await self._armed(visit)
