@@ -367,6 +367,11 @@ class TestSecondFactors:
         asked = person.opens(f"{self.PATH}/{passkey.id}/remove")
         assert (heading(asked), "My laptop" in asked.text) == ("Remove this passkey?", True)
         assert notices(person.follows(person.sends(asked))) == ["Removed."]
+        person.stack.management.sign_in_policy.update(second_factor="required")
+        try:
+            assert f"{self.PATH}/{app.id}/remove" not in person.opens(self.PATH).text
+        finally:
+            person.stack.management.sign_in_policy.update(second_factor="optional")
         last = person.opens(f"{self.PATH}/{app.id}/remove")
         assert "It is the last one: your recovery codes go with it" in last.text
         assert notices(person.follows(person.sends(last))) == ["Removed."]
