@@ -60,7 +60,7 @@ _REPLACE: Final = _PUT.on_conflict_do_update(
     set_={name: _PUT.excluded[name] for name in ("code_sha256", "attempts", "expires_at")},
 )
 _KEY: Final = tuple(enrolments.primary_key.columns)
-# As that of mailed links: without waiting for others that do the same, and not all at once.
+# Without waiting for others that do the same, and not all at once.
 _FORGET: Final = delete(enrolments).where(
     tuple_(*_KEY).in_(
         select(*_KEY)

@@ -91,8 +91,6 @@ class MailedLinks:
             expires_at=now + lifetime_s * _MS_PER_S,
         )
         await connection.execute(_REPLACE, {**structs.asdict(link), "context": _encode(context).decode()})
-        # Last: a transaction that holds the links of others must not wait for one of them.
-        await connection.execute(_FORGET, {"tenant": self._tenant_id, "now": now})
         return value, link.expires_at
 
     async def find(self, connection: AsyncConnection, kind: LinkKind, value: str) -> MailedLink | None:
