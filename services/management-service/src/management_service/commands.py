@@ -233,7 +233,7 @@ async def _reset_factors(settings: Settings, identifier: str, reason: str) -> st
             raise CommandError("no user has this id, user name, e-mail address or telephone number")
         await changes.prepare()
         _audit_command("ResetUserFactors", user_id=found.id, reason=reason)
-        factors = _factors(settings, reader, changes, users, RedisCommands(redis))
+        factors = _factors(settings, reader, lookups, changes, users, RedisCommands(redis))
         await factors.reset(found.id)
         try:
             return (await factors.create_enrolment_code(found.id))[0]
@@ -247,13 +247,22 @@ async def _reset_factors(settings: Settings, identifier: str, reason: str) -> st
 
 
 def _factors(
-    settings: Settings, reader: AsyncEngine, changes: Changes, users: Users, commands: RedisCommands
+    settings: Settings, reader: AsyncEngine, lookups: Lookups, changes: Changes, users: Users, commands: RedisCommands
 ) -> Factors:
     tenant_id = settings.tenant_id
     mail = MailOutbox(SealingKeys(settings.mail_keys), tenant_id=tenant_id)
     throttled = counter(CollectorRegistry(), "throttled", "Attempts beyond a limit, by limit.", "limit")
     limit = mail_limit(commands, tenant_id=tenant_id, throttled=throttled)
-    enrolments = Enrolments(reader, changes, mail, limit, is_mail_sent=settings.sends_mail, tenant_id=tenant_id)
+    enrolments = Enrolments(
+        reader,
+        lookups,
+        changes,
+        mail,
+        limit,
+        offers_passkeys=False,  # nothing is shown
+        is_mail_sent=settings.sends_mail,
+        tenant_id=tenant_id,
+    )
     return Factors(
         reader,
         changes,
@@ -262,7 +271,7 @@ def _factors(
         enrolments,
         parts.administrators(settings),
         parts.attainable_scopes(settings),
-        offers_passkeys=False,  # nothing is shown
+        offers_passkeys=False,
         tenant_id=tenant_id,
     )
 
