@@ -3,7 +3,7 @@
 from typing import Final, Literal
 
 import msgspec
-from sqlalchemy import ARRAY, LargeBinary, bindparam, delete, exists, func, select, tuple_, update
+from sqlalchemy import ARRAY, LargeBinary, bindparam, delete, exists, func, literal_column, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -99,7 +99,7 @@ _OVERVIEW: Final = key_lookup(
         .where(recovery_codes.c.tenant_id == bindparam("tenant"), recovery_codes.c.user_id == bindparam("user"))
         .scalar_subquery(),
         ~exists().where(*_UNEXPIRED, enrolments.c.code_sha256.is_(None)),
-        exists().where(*_UNEXPIRED, enrolments.c.code_sha256 == ""),
+        exists().where(*_UNEXPIRED, enrolments.c.code_sha256 == literal_column("''")),
     ).where(users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
 )
 _DELETE_ALL: Final = tuple(
