@@ -22,6 +22,7 @@ from benchmarks import (
     endless_scripts,
     fan_out,
     middleware,
+    moving_in,
     not_valid,
     rejection,
     replica,
@@ -149,16 +150,16 @@ class Bench:
         self._services = [process.pid for process in self.deployment.processes]
         self._floor = [floor.pid]
         self.postgres = servers.postgres.pid
-        self._stores = [server.pid for server in (servers.postgres, servers.valkey, servers.nats)]
+        self.stores = [server.pid for server in (servers.postgres, servers.valkey, servers.nats)]
         self.fan_out = fan_out.FanOutBench(
-            self.addresses, management, own=[self.deployment.template.pid], stores=self._stores
+            self.addresses, management, own=[self.deployment.template.pid], stores=self.stores
         )
 
     def measure(self, scenario: str, connections: int, passes: int, *, per_second: float = 0) -> Measurement:
         """Run a number of passes of a scenario, at ``per_second`` or, if that is 0, as fast as possible."""
         subject_tokens = self._mint(passes) if needs_subject_tokens(scenario) else []
         plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens, per_second)
-        return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self._stores)
+        return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self.stores)
 
     @contextmanager
     def without_audit(self) -> Iterator[Measure]:
@@ -174,7 +175,7 @@ class Bench:
 
             def measured(connections: int, passes: int) -> Measurement:
                 plan = Plan(SCENARIOS["token exchange"](stage), connections, passes, self._mint(passes))
-                return measure(plan, own=own, stores=self._stores)
+                return measure(plan, own=own, stores=self.stores)
 
             yield measured
         finally:
@@ -213,7 +214,7 @@ class Bench:
     def list_users(self, connections: int) -> Measurement:
         """Read the list of users repeatedly."""
         plan = Plan(list_of_users(self.stage), connections, _LISTS)
-        return measure(plan, own=self._services, stores=self._stores)
+        return measure(plan, own=self._services, stores=self.stores)
 
 
 def requests(bench: Bench, effort: Effort) -> Iterator[str]:
@@ -347,6 +348,12 @@ def pages_of_the_audit_trail(bench: Bench, effort: Effort) -> Iterator[str]:
     )
 
 
+def imports_of_users(bench: Bench, _: Effort) -> Iterator[str]:
+    """Measure how fast users are moved in."""
+    own = [bench.deployment.management.pid]
+    return moving_in.lines(bench.management, own=own, stores=bench.stores, rounds=moving_in.ROUNDS)
+
+
 _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "requests": requests,
     "fan-out": fan_out_of_permissions,
@@ -357,6 +364,7 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "endless-scripts": tokens_beside_endless_scripts,
     "audit-trail": cost_of_the_audit_trail,
     "rejection": time_to_rejection,
+    "moving-in": imports_of_users,
     "long-list": long_list,
     "audit-logs": pages_of_the_audit_trail,
     "replica": start_of_replica,
@@ -371,6 +379,7 @@ _USUAL_PARTS: Final = (
     "endless-scripts",
     "audit-trail",
     "rejection",
+    "moving-in",
     "replica",
 )
 

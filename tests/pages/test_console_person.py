@@ -102,11 +102,12 @@ def test_a_link_to_confirm_the_address_is_mailed_until_it_is_confirmed(
     sent = [administrator.sends(page, send) for _ in range(4)]
     assert [answer.status_code for answer in sent[-1:]] == [429]
     assert "Too many mails were requested for this address, or for this user." in text(sent[-1])
-    stack.management.users.update(person, is_email_verified=True)
+    stack.management.users.update(person, is_email_verified=True, external_id="auth0|<b>4711")
     refused = administrator.sends(page, send)
     assert (refused.status_code, "The e-mail address is verified." in text(refused)) == (422, True)
     shown = administrator.opens(f"{USERS}/{person}")
     assert "example.com confirmed User name" in text(shown)
+    assert "Id elsewhere auth0|<b>4711" in text(shown)
     assert send not in shown.text
 
 

@@ -61,11 +61,12 @@ GOOD = {
 ELSEWHERE = {
     "PATCH /api/applications/{application_id}/custom-data",
     "POST /api/logs/keys/rotate",
+    "POST /api/users/import",
     "POST /api/impersonations/{impersonation_id}/end",
     "POST /oidc/me/impersonations/{impersonation_id}/end",
     "POST /api/my-account/impersonations/{impersonation_id}/end",
 }
-"""Any object is a valid body for the first, and the others need none."""
+"""Any object is a valid body for the first, one has JSON lines, and the others need none."""
 
 
 @pytest_asyncio.fixture(scope="module")

@@ -20,6 +20,7 @@ async def test_a_user_created_from_an_empty_body_is_complete(management: Managem
         "primaryPhone": None,
         "name": None,
         "avatar": None,
+        "externalId": None,
         "customData": {},
         "profile": {},
         "isEmailVerified": False,
@@ -43,6 +44,7 @@ async def test_a_user_is_shown_as_it_was_created_and_its_event_says_the_same(man
             "password": "correct horse battery",
             "name": "Alice",
             "avatar": "https://example.com/alice.png",
+            "externalId": f"auth0|{name}",
             "customData": {"plan": {"seats": 3}},
             "profile": {"locale": "de"},
         },
@@ -62,6 +64,7 @@ async def test_a_user_is_shown_as_it_was_created_and_its_event_says_the_same(man
         "primary_phone": user["primaryPhone"],
         "name": "Alice",
         "avatar": "https://example.com/alice.png",
+        "external_id": f"auth0|{name}",
         "has_password": True,
         "custom_data": {"plan": {"seats": 3}},
         "profile": {"locale": "de"},
@@ -78,6 +81,7 @@ async def test_a_user_is_shown_as_it_was_created_and_its_event_says_the_same(man
         ("primaryEmail", "Bob@Example.com", "bob@example.COM", "user.email_already_in_use"),
         ("primaryPhone", "+4915112345", "4915112345", "user.phone_already_in_use"),
         ("primaryPhone", "61412345679", "+610412345679", "user.phone_already_in_use"),
+        ("externalId", "CN=Zoë,DC=example", "CN=Zoë,DC=example", "user.external_id_already_in_use"),
     ],
 )
 async def test_the_identifiers_of_a_user_are_unique_whatever_their_case_and_composition(
@@ -134,6 +138,30 @@ async def test_a_verification_counts_for_one_e_mail_address_only(management: Man
     assert await after(primaryEmail=None, isEmailVerified=True) is False, "there is no address to verify"
     assert (await management.created("users", isEmailVerified=True))["isEmailVerified"] is False
     assert issues(await management.client.patch(path, json={"isEmailVerified": None})) == {"isEmailVerified"}
+
+
+async def test_an_external_id_is_compared_exactly_found_and_gone_with_its_user(management: Management) -> None:
+    external_id = f"Auth0|{unique('x')}_%"
+    user = await management.created("users", externalId=external_id, name="Ada")
+    await management.created("users", externalId=external_id.lower(), name="Another")
+
+    async def found(**params: str) -> list[str]:
+        return [each["id"] for each in (await management.client.get("/api/users", params=params)).json()]
+
+    exactly = {"search.externalId": external_id, "mode.externalId": "exact"}
+    assert await found(**exactly) == [user["id"]]
+    assert await found(**{"search.externalId": f"{external_id[:-2]}%"}) == [user["id"]]
+    assert user["id"] in await found(q=external_id.upper())
+    path = f"/api/users/{user['id']}"
+    changed = await management.client.patch(path, json={"externalId": "new", "name": "Ada"})
+    assert (changed.json()["externalId"], await found(**exactly)) == ("new", [])
+    assert (await management.client.patch(path, json={"externalId": None})).json()["externalId"] is None
+    await management.client.patch(path, json={"externalId": external_id})
+    await management.client.delete(path)
+    assert (await found(**exactly), await management.event_data("user", user["id"])) == (
+        [],
+        {"id": user["id"], "deleted": True},
+    )
 
 
 async def test_a_patch_that_changes_nothing_makes_no_event_and_returns_the_current_revision(
@@ -253,6 +281,10 @@ async def test_a_missing_user_is_a_404_with_the_code_of_its_method(management_ap
         ({"password": "x" * 257}, {"password"}),
         ({"name": "x" * 257}, {"name"}),
         ({"avatar": "x" * 2049}, {"avatar"}),
+        ({"externalId": ""}, {"externalId"}),
+        ({"externalId": "x" * 256}, {"externalId"}),
+        ({"externalId": "line\nbreak"}, {"externalId"}),
+        ({"externalId": 4711}, {"externalId"}),
         ({"customData": []}, {"customData"}),
         ({"profile": "text"}, {"profile"}),
         ({"isSuspended": True}, {"isSuspended"}),

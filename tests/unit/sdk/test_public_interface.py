@@ -90,6 +90,7 @@ def test_the_public_names_are_these() -> None:
         "IdentityError",
         "Impersonation",
         "ImpersonationPolicy",
+        "ImportedUser",
         "InclusionProof",
         "InvalidInput",
         "Invitation",

@@ -14,6 +14,7 @@ class UserAnswer(Answer):
         primary_phone: Unique phone number.
         name: Full name.
         avatar: URL of a picture.
+        external_id: Unique id of the user in another system.
         custom_data: Free-form object for the integrator.
         profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
             ``nickname``, ``preferredUsername``, ``profile``, ``website``, ``gender``, ``birthdate``, ``zoneinfo`` and
@@ -34,6 +35,7 @@ class UserAnswer(Answer):
     primary_phone: str | None
     name: str | None
     avatar: str | None
+    external_id: str | None
     custom_data: FreeFormAnswer
     profile: FreeFormAnswer
     is_email_verified: bool

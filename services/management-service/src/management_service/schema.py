@@ -48,6 +48,7 @@ users = Table(
     Column("primary_phone_key", Key),
     Column("name", Key),
     Column("avatar", Text),
+    Column("external_id", Key),
     Column("is_email_verified", Boolean, nullable=False),
     Column("password_hash", Text),
     Column("is_suspended", Boolean, nullable=False),
@@ -63,6 +64,13 @@ users = Table(
     UniqueConstraint("tenant_id", "primary_email_key", name="users_primary_email_unique"),
     UniqueConstraint("tenant_id", "primary_phone_key", name="users_primary_phone_unique"),
     Index("users_by_name", "tenant_id", "sort_key", "name", "id"),
+    Index(
+        "users_external_id_unique",
+        "tenant_id",
+        "external_id",
+        unique=True,
+        postgresql_where=text("external_id IS NOT NULL"),
+    ),
     words_index("users", "name", "username", "primary_email", "primary_phone"),
 )
 

@@ -23,6 +23,8 @@ _MAX_USER_AGENT: Final = 256
 _MAX_ID: Final = 128
 _MAX_GIVEN: Final = 100
 _OF_IDS: Final = ("Id", "Ids")
+_NO_ID_OF_OURS: Final = frozenset({"externalId"})
+"""May be personal, such as an e-mail address: the trail would keep it beyond an erasure."""
 
 
 def audit_request(
@@ -65,7 +67,8 @@ def audit_body(value: object, kind: object) -> None:
     request = AUDITED_REQUEST.get()
     if request is not None and isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         request.members = tuple(sorted(value))
-        request.given = {name: ids for name in request.members if name.endswith(_OF_IDS) and (ids := _ids(value[name]))}
+        named = (name for name in request.members if name.endswith(_OF_IDS) and name not in _NO_ID_OF_OURS)
+        request.given = {name: ids for name in named if (ids := _ids(value[name]))}
 
 
 def _ids(value: object) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ from identity_common.http.request_headers import header_values
 
 T = TypeVar("T")
 
+_JSON: Final = "application/json"
+_JSON_LINES: Final = "application/x-ndjson"
 MAX_DEPTH: Final = 64
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
@@ -165,11 +167,20 @@ def convert_body(value: object, kind: type[T]) -> T:
         raise invalid_input(*issues or [Issue(path="", message=str(error))]) from None
 
 
-def _require_json(scope: Scope) -> None:
-    """Refuse a content type other than JSON."""
+def _require_type(scope: Scope, supported: str) -> None:
+    """Refuse another content type."""
     content_type = "".join(header_values(scope, b"content-type")[-1:])
-    if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise unsupported_media_type()
+    if content_type.partition(";")[0].strip().lower() != supported:
+        raise unsupported_media_type(supported)
+
+
+def decode_line(line: bytes, kind: type[T]) -> T:
+    """Return a line of a body of JSON lines as a struct.
+
+    Raises:
+        Invalid: The line is not strict JSON of this kind.
+    """
+    return convert_body(parse_json(line), kind)
 
 
 def _decode(body: bytes, kind: type[T]) -> T:
@@ -189,7 +200,7 @@ async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
         TooLarge: It has over 4 MiB.
         ApiError: 415 for another content type.
     """
-    _require_json(scope)
+    _require_type(scope, _JSON)
     body = await read_whole(receive, at_most=MAX_BODY_BYTES)
     if body is None:
         raise invalid_input(Issue(path="", message="the client disconnected before the end of the body"))
@@ -206,8 +217,23 @@ class JsonRequest(Request[Any, Any, State]):
 
     async def body_as(self, kind: type[T]) -> T:
         """Return the body as a struct; see ``read_body``."""
-        _require_json(self.scope)
+        _require_type(self.scope, _JSON)
         return _decode(await self.body(), kind)
+
+    async def lines(self, *, at_most: int) -> list[bytes]:
+        """Return the lines of a body of JSON lines, except blank ones; see ``decode_line``.
+
+        Args:
+            at_most: How many there may be.
+        """
+        _require_type(self.scope, _JSON_LINES)
+        body = await self.body()
+        if len(body) > MAX_BODY_BYTES:
+            raise body_too_large()
+        lines = [line for line in body.split(b"\n") if line.strip()]
+        if not 1 <= len(lines) <= at_most:
+            raise invalid_input(Issue(path="", message=f"must have 1 to {at_most} lines"))
+        return lines
 
     async def options_as(self, kind: type[T]) -> T:
         """Return the body as a struct; one with the defaults for an empty body."""

@@ -54,6 +54,11 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     details: str | None = None
 
 
+def error_body(failure: AnyFailure) -> ErrorBody:
+    """Return a failure as the body of its response would show it, for a part of a larger response."""
+    return ErrorBody(failure.code, failure.message, failure.data)
+
+
 class ApiError(Exception):
     """An error response of the Management API. Only the edge raises it, for what HTTP itself requires.
 
@@ -84,9 +89,9 @@ def method_not_allowed(allowed: Iterable[str]) -> ApiError:
     return ApiError(405, "request.method_not_allowed", "This path does not support this method.", headers=headers)
 
 
-def unsupported_media_type() -> ApiError:
-    """415: the content type is not ``application/json``."""
-    return ApiError(415, "request.unsupported_media_type", "The content type must be application/json.")
+def unsupported_media_type(supported: str = "application/json") -> ApiError:
+    """415: the content type is not the supported one."""
+    return ApiError(415, "request.unsupported_media_type", f"The content type must be {supported}.")
 
 
 _STATUS_OF_CODE: Final = {"log.not_in_tree": 409, "log.tree_inconsistent": 500}

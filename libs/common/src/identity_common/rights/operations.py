@@ -30,6 +30,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "ListInvitations": "users:read",
     "ListMailFailures": "users:read",
     "CreateUser": "users",
+    "ImportUsers": "users",
     "DeleteUser": "users",
     "UpdateUser": "users",
     "DeleteUserConsent": "users",

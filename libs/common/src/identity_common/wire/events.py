@@ -75,6 +75,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         is_email_verified: Whether the e-mail address is verified, by a mailed link or by an administrator.
+        external_id: Returned by template-service with the members of an organization, like ``has_password``.
         has_password: Returned by template-service with the members of an organization.
         is_suspended: A suspended user gets no tokens, and existing ones are refused.
         tokens_valid_after: Milliseconds; tokens issued before are refused (suspension, password change).
@@ -90,6 +91,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     primary_phone: str | None = None
     name: str | None = None
     avatar: str | None = None
+    external_id: str | None = None
     is_email_verified: bool = False
     has_password: bool = False
     is_suspended: bool = False

@@ -113,6 +113,7 @@ class Users(Group[R]):
     """``client.users``: users who sign in, their API roles, consents, factors and sessions."""
 
     create = _Method(users.create_user)
+    import_users = _Method(users.import_users)
     get = _Method(users.get_user)
     list = _List(users.list_users)
     update = _Method(users.update_user)

@@ -14,6 +14,7 @@ class User(Versioned, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         id: The ``sub`` of the user's tokens.
+        external_id: The id of the user in another system.
         is_email_verified: Whether the e-mail address is verified, by a mailed link or by an administrator.
         is_suspended: No tokens are issued to a suspended user, or on their behalf.
         has_password: Whether the user can sign in with a password.
@@ -28,6 +29,7 @@ class User(Versioned, frozen=True, kw_only=True, rename="camel"):
     primary_phone: str | None = None
     name: str | None = None
     avatar: str | None = None
+    external_id: str | None = None
     is_email_verified: bool = False
     is_suspended: bool = False
     has_password: bool = False
@@ -38,6 +40,25 @@ class User(Versioned, frozen=True, kw_only=True, rename="camel"):
 
     def __repr__(self) -> str:
         return f"User(id={self.id!r})"  # the rest is personal data, which does not belong in a log
+
+
+class ImportedUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of one user of an import.
+
+    Attributes:
+        line: Its number in the import, from 1.
+        status: ``created``; ``existing``: a user has the external id, and is kept as it is; ``refused``: ``error`` says
+            what is wrong; ``failed``: importing it again may succeed.
+        external_id: Its external id; None if it was refused for that.
+        id: The id of the user with this external id; None without one.
+        error: Why there is none: ``code`` and ``message``, as of an error response.
+    """
+
+    line: int
+    status: str
+    external_id: str | None = None
+    id: str | None = None
+    error: dict[str, Any] | None = None
 
 
 class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -11,7 +11,7 @@ from litestar.response import Stream
 from identity_common.access.management_api import admitted_caller
 from identity_common.failures import Issue, invalid_input
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi.declarations import JSON, PUBLISHES_NOTHING, Filter, documented
+from identity_common.http.openapi.declarations import JSON, JSON_LINES, PUBLISHES_NOTHING, Filter, documented
 from identity_common.http.pagination import MAX_SIZE, next_page, parse_query, read_page
 from identity_common.paging import DEFAULT_SIZE
 from identity_common.spreadsheets import CSV
@@ -21,8 +21,6 @@ from management_service.audit.reading.service import AuditTrail, Figure, Named
 from management_service.audit.reading.store import TrailFilters
 from management_service.audit.tree.head_keys import HeadKeys, LogKey
 from management_service.audit.tree.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
-
-JSON_LINES: Final = "application/x-ndjson"
 
 _MAX_TIME: Final = 2**53
 _NAME_CHARACTERS: Final = 256

@@ -26,6 +26,7 @@ from management_service.search.organizations import OrganizationSearch
 from management_service.search.service import Search
 from management_service.settings import Settings
 from management_service.sign_in_policy.service import SignInPolicies
+from management_service.users.imports import UserImports
 
 
 def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
@@ -38,6 +39,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
     register = ImpersonationRegister(reader, names, searches, tenant_id=tenant_id)
     return {
         "users": shared.users,
+        "user_imports": UserImports(changes, shared.users, tenant_id=tenant_id),
         "email_verifications": shared.links.verifications,
         "my_accounts": MyAccounts(
             reader,

@@ -1,4 +1,6 @@
-"""Passwords: hashing with Argon2id, and checking a password for token-service. Hashes never leave this service.
+"""Passwords: hashing with Argon2id, accepting digests made elsewhere, and checking a password for token-service.
+
+Hashes never leave this service.
 
 Owns the limit on attempts per account: only this service knows which names belong to one account.
 

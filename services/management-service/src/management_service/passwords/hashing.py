@@ -1,4 +1,4 @@
-"""Argon2id in a few dedicated threads, so that hashing neither blocks the event loop nor exhausts the memory."""
+"""Argon2id, and digests made elsewhere, in dedicated threads: hashing blocks no event loop and takes little memory."""
 
 import asyncio
 import base64
@@ -15,6 +15,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from identity_common.failures import TemporarilyUnavailable
+from management_service.passwords import digests
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,14 +96,16 @@ class Passwords:
         return matches and bool(password_hash)
 
     def is_outdated(self, password_hash: str) -> bool:
-        """Return whether a hash has other parameters than the current ones."""
-        return self._hasher.check_needs_rehash(password_hash)
+        """Return whether a hash has another function or other parameters than the current ones."""
+        return not digests.is_argon2(password_hash) or self._hasher.check_needs_rehash(password_hash)
 
     def close(self) -> None:
         """Stop the threads."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _verify(self, password_hash: str, password: str) -> bool:
+        if not digests.is_argon2(password_hash):
+            return digests.matches(password_hash, password)
         try:
             return self._hasher.verify(password_hash, password)
         except (VerificationError, InvalidHashError):

@@ -46,11 +46,14 @@ class Assignments:
         self._attainable = attainable
         self._tenant_id = tenant_id
 
-    async def record_default_roles(self, transaction: Transaction, user_id: str, role_ids: tuple[str, ...]) -> None:
-        """Check and record the default roles of a new user, in the transaction that creates it with them."""
+    async def record_default_roles(
+        self, transaction: Transaction, user_ids: Sequence[str], role_ids: tuple[str, ...]
+    ) -> None:
+        """Check and record the default roles of new users, in the transaction that creates them with these."""
         if role_ids:
             await self._attainable.require_roles(transaction.connection, role_ids)
-            record_assignment(transaction, "user", user_id, role_ids)
+            for user_id in user_ids:
+                record_assignment(transaction, "user", user_id, role_ids)
 
     async def list_roles(self, kind: HolderKind, holder_id: str, page: Page) -> tuple[list[Role], int]:
         """Return a page of the roles of a user or application, and their total."""

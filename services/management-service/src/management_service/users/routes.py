@@ -2,6 +2,7 @@
 
 from typing import Final, Literal, get_args
 
+import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
@@ -9,14 +10,18 @@ from msgspec import Raw
 
 from identity_common.access.parents import parent_exists
 from identity_common.answers import UserAnswer
-from identity_common.failures import Issue, invalid_input
-from identity_common.fields import FreeFormAnswer
+from identity_common.failures import Invalid, Issue, invalid_input
+from identity_common.fields import Answer, FreeFormAnswer
+from identity_common.http.json_body import JsonRequest, decode_line
 from identity_common.http.listing import PAGED, Listing
-from identity_common.http.openapi.declarations import PUBLISHES_NOTHING, Filter, documented
+from identity_common.http.openapi.declarations import JSON_LINES, PUBLISHES_NOTHING, Filter, documented
+from identity_common.http.problems import ErrorBody, error_body
 from management_service.memberships import Memberships
+from management_service.users.imports import MAX_ROWS, Outcome, Row, UserImports
 from management_service.users.rules import (
     CustomData,
     FieldSearch,
+    MovedUser,
     NewPassword,
     SearchField,
     SearchMode,
@@ -83,6 +88,50 @@ def _read_search(listing: Listing) -> UserSearch:
     )
 
 
+_NEW_USER: Final = {
+    "username": "alice",
+    "primaryEmail": "alice@example.com",
+    "password": "correct horse battery staple",
+    "name": "Alice",
+}
+
+
+class ImportedUser(Answer, omit_defaults=True):
+    """What became of a line of an import.
+
+    Attributes:
+        line: Number of the line, from 1; blank ones do not count.
+        status: ``created``; ``existing``: a user has the external id, and is kept as it is; ``refused``: ``error`` says
+            what is wrong with the line; ``failed``: the line is not at fault, and the same import completes it later.
+        external_id: The external id in the line, if it could be read.
+        id: Id of the user with the external id.
+        error: Why there is none.
+    """
+
+    line: int
+    status: Literal["created", "existing", "refused", "failed"]
+    external_id: str | None = None
+    id: str | None = None
+    error: ErrorBody | None = None
+
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def _moved_user(line: bytes) -> Row:
+    try:
+        return decode_line(line, MovedUser)
+    except Invalid as failure:
+        return failure
+
+
+def _imported(number: int, outcome: Outcome) -> ImportedUser:
+    error = None if outcome.failure is None else error_body(outcome.failure)
+    return ImportedUser(
+        line=number, status=outcome.status, external_id=outcome.external_id, id=outcome.user_id, error=error
+    )
+
+
 def user_answer(user: User) -> UserAnswer:
     """Return a user as the API shows it."""
     return UserAnswer(
@@ -93,6 +142,7 @@ def user_answer(user: User) -> UserAnswer:
         primary_phone=user.primary_phone,
         name=user.name,
         avatar=user.avatar,
+        external_id=user.external_id,
         custom_data=Raw(user.custom_data.encode()),
         profile=Raw(user.profile.encode()),
         is_email_verified=user.is_email_verified,
@@ -110,10 +160,48 @@ class UserController(Controller):
     tags = ("Users",)
     dependencies = PAGED
 
-    @post("/", operation_id="CreateUser", summary="Create a user", status_code=200)
+    @post(
+        "/",
+        operation_id="CreateUser",
+        summary="Create a user",
+        status_code=200,
+        opt=documented(body_example=_NEW_USER),
+    )
     async def create_user(self, data: JSONBody[UserCreation], users: NamedDependency[Users]) -> UserAnswer:
         """Create a user; every field is optional."""
         return user_answer(await users.create(data))
+
+    @post(
+        "/import",
+        operation_id="ImportUsers",
+        summary="Import users",
+        status_code=200,
+        opt=documented(
+            body=MovedUser,
+            body_media_type=JSON_LINES,
+            answer=ImportedUser,
+            media_type=JSON_LINES,
+            example={
+                "line": 1,
+                "status": "created",
+                "externalId": "auth0|507f1f77bcf86cd799439011",
+                "id": "8m4b7n1c5z9l",
+            },
+            never=(422,),
+        ),
+    )
+    async def import_users(self, request: JsonRequest, user_imports: NamedDependency[UserImports]) -> Response[bytes]:
+        """Create a user for each line of the body, a JSON object, with the default roles; 10,000 lines at most.
+
+        The response has a line for each, in order. A line that is at fault stops no other. A user that has the external
+        id already is kept as it is: the same import may be repeated, and completes one that was interrupted.
+        """
+        lines = await request.lines(at_most=MAX_ROWS)
+        outcomes = await user_imports.run(map(_moved_user, lines))
+        return Response(
+            b"".join(_encode(_imported(number, each)) + b"\n" for number, each in enumerate(outcomes, 1)),
+            media_type=JSON_LINES,
+        )
 
     @get(
         "/",
@@ -129,8 +217,8 @@ class UserController(Controller):
     ) -> Response[list[UserAnswer]]:
         """List users by name; ``q`` searches in ids, names, user names, e-mail addresses and phone numbers.
 
-        ``search.<field>`` compares one field, ignoring case; several conditions are joined by ``joint``. A search that
-        takes longer than a second is refused.
+        Ids include external ids. ``search.<field>`` compares one field, ignoring case except in ids; several conditions
+        are joined by ``joint``. A search that takes longer than a second is refused.
         """
         search = _read_search(listing)
         members = await memberships.members(listing.filter(_WITHOUT_ORGANIZATION.name), "user")

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.email_addresses import MAX_EMAIL_CHARACTERS, is_email_address, is_same_mailbox, is_visible
 from identity_common.fields import Body, FreeForm
+from management_service.passwords.digests import Algorithm, Digest
 
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
@@ -24,6 +25,7 @@ Username = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Email = Annotated[str, msgspec.Meta(max_length=MAX_EMAIL_CHARACTERS)]
 Phone = Annotated[str, msgspec.Meta(max_length=64)]
 PersonName = Annotated[str, msgspec.Meta(max_length=256)]
+ExternalId = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Address = Annotated[str, msgspec.Meta(max_length=2048)]
 Password = Annotated[str, msgspec.Meta(min_length=MIN_PASSWORD_CHARACTERS, max_length=MAX_PASSWORD_CHARACTERS)]
 
@@ -36,8 +38,12 @@ class UserCreation(Body):
         primary_email: Unique e-mail address, regardless of case.
         primary_phone: Unique phone number.
         password: Initial password, 8 to 256 characters; without one the user cannot sign in.
+        password_digest: Instead of a password, its digest in the notation of ``passwordAlgorithm``, as another system
+            stored it. The first sign-in with the password replaces it.
+        password_algorithm: The function that made ``passwordDigest``.
         name: Full name, of visible characters; a blank one is null.
         avatar: URL of a picture.
+        external_id: Unique id of the user in another system, compared exactly; 1 to 255 printable characters.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
         custom_data: Free-form object for the integrator.
         profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
@@ -50,11 +56,56 @@ class UserCreation(Body):
     primary_email: Email | None = None
     primary_phone: Phone | None = None
     password: Password | None = None
+    password_digest: Digest | None = None
+    password_algorithm: Algorithm | None = None
+    name: PersonName | None = None
+    avatar: Address | None = None
+    external_id: ExternalId | None = None
+    is_email_verified: bool = False
+    custom_data: FreeForm | None = None
+    profile: FreeForm | None = None
+
+    @property
+    def has_password(self) -> bool:
+        """Whether the user gets a password, in whichever form."""
+        return self.password is not None or self.password_digest is not None
+
+
+class MovedUser(Body):
+    """A user that is moved in from another system. Plain passwords are not accepted: hashing them would take hours.
+
+    Attributes:
+        external_id: Unique id of the user in the other system, compared exactly; 1 to 255 printable characters. A user
+            that has it already is kept as it is.
+        username: Unique name for signing in, regardless of case.
+        primary_email: Unique e-mail address, regardless of case.
+        primary_phone: Unique phone number.
+        password_digest: The digest of the password, in the notation of ``passwordAlgorithm``. The first sign-in with
+            the password replaces it.
+        password_algorithm: The function that made ``passwordDigest``.
+        name: Full name, of visible characters; a blank one is null.
+        avatar: URL of a picture.
+        is_email_verified: Whether the other system has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        custom_data: Free-form object for the integrator.
+        profile: Free-form object with more data about the user, as for a new user.
+    """
+
+    external_id: ExternalId
+    username: Username | None = None
+    primary_email: Email | None = None
+    primary_phone: Phone | None = None
+    password_digest: Digest | None = None
+    password_algorithm: Algorithm | None = None
     name: PersonName | None = None
     avatar: Address | None = None
     is_email_verified: bool = False
     custom_data: FreeForm | None = None
     profile: FreeForm | None = None
+
+    @property
+    def has_password(self) -> bool:
+        """Whether the user gets a password."""
+        return self.password_digest is not None
 
 
 class UserUpdate(Body):
@@ -66,6 +117,7 @@ class UserUpdate(Body):
         primary_phone: Unique phone number.
         name: Full name, of visible characters; a blank one is null.
         avatar: URL of a picture.
+        external_id: Unique id of the user in another system, compared exactly; 1 to 255 printable characters.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
         custom_data: Free-form object for the integrator.
         profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
@@ -79,6 +131,7 @@ class UserUpdate(Body):
     primary_phone: Phone | UnsetType | None = UNSET
     name: PersonName | UnsetType | None = UNSET
     avatar: Address | UnsetType | None = UNSET
+    external_id: ExternalId | UnsetType | None = UNSET
     is_email_verified: bool | UnsetType = UNSET
     custom_data: FreeForm | UnsetType | None = UNSET
     profile: FreeForm | UnsetType | None = UNSET
@@ -114,12 +167,12 @@ class NewPassword(Body):
     password: Password
 
 
-SearchField = Literal["id", "username", "primaryEmail", "primaryPhone", "name"]
+SearchField = Literal["id", "externalId", "username", "primaryEmail", "primaryPhone", "name"]
 SearchMode = Literal["exact", "like"]
 
 
 class FieldSearch(msgspec.Struct, frozen=True):
-    """A condition on one field of a user, regardless of case except for the id.
+    """A condition on one field of a user, regardless of case except for the ids.
 
     Attributes:
         field: The field.
@@ -168,7 +221,7 @@ def next_tokens_valid_after(*, now: int, tokens_valid_after: int) -> int:
     return max(now, tokens_valid_after) + 1
 
 
-def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
+def problems(body: UserCreation | MovedUser | UserUpdate) -> Iterator[tuple[str, str]]:
     """Yield the path of each member with an invalid value, and what is wrong with it."""
     if isinstance(body.username, str) and not _is_username(body.username):
         yield "username", "must not contain spaces, control characters or @, nor be a telephone number"
@@ -176,6 +229,19 @@ def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
         yield "primaryEmail", "must be an e-mail address"
     if isinstance(body.avatar, str) and not is_web_address(body.avatar):
         yield "avatar", "must be an absolute URL with https or http"
+    if isinstance(body.external_id, str) and not body.external_id.isprintable():
+        yield "externalId", "must not contain control characters or others that are not printable"
+    if isinstance(body, UserCreation) and body.password is not None and body.password_digest is not None:
+        yield "passwordDigest", "must not be given together with password"
+    elif isinstance(body, UserCreation | MovedUser):
+        yield from _digest_problems(body.password_digest, body.password_algorithm)
+
+
+def _digest_problems(digest: str | None, algorithm: Algorithm | None) -> Iterator[tuple[str, str]]:
+    if digest is not None and algorithm is None:
+        yield "passwordAlgorithm", "required with passwordDigest"
+    elif algorithm is not None and digest is None:
+        yield "passwordDigest", "required with passwordAlgorithm"
 
 
 def is_email_verified(*, before: str | None, after: str | None, was_verified: bool, given: bool | UnsetType) -> bool:

@@ -1,8 +1,8 @@
 """Creates, reads, changes, suspends and deletes users."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -30,6 +30,7 @@ from management_service.administrators import IDENTIFIERS, Administrators
 from management_service.attainable_scopes import AttainableScopes
 from management_service.party_ends import Cause, put_party_end, user_party
 from management_service.passwords.attempts import SignInAttempts
+from management_service.passwords.digests import Algorithm, objection
 from management_service.passwords.hashing import Passwords
 from management_service.phone_numbers import is_phone_number
 from management_service.users import rules, store
@@ -37,21 +38,23 @@ from management_service.users.store import User
 
 SEARCH_TIMEOUT_S = 1
 
-RecordDefaultRoles = Callable[[Transaction, str, tuple[str, ...]], Awaitable[None]]
-"""Checks and records the default roles of a new user, in the transaction that creates it with them.
+RecordDefaultRoles = Callable[[Transaction, Sequence[str], tuple[str, ...]], Awaitable[None]]
+"""Checks and records the default roles of new users, in the transaction that creates them with these.
 
 Roles belong to another package.
 """
 
 
-def _phone_in_use() -> Conflict:
+def phone_in_use() -> Conflict:
+    """Return the refusal of a telephone number that another user has."""
     return duplicate("user.phone_already_in_use", "The telephone number is in use.")
 
 
-_REFUSALS = {
+REFUSALS: Final[Mapping[str, Callable[[], Conflict]]] = {
     "users_username_unique": lambda: duplicate("user.username_already_in_use", "The username is in use."),
     "users_primary_email_unique": lambda: duplicate("user.email_already_in_use", "The e-mail address is in use."),
-    "users_primary_phone_unique": _phone_in_use,
+    "users_primary_phone_unique": phone_in_use,
+    "users_external_id_unique": lambda: duplicate("user.external_id_already_in_use", "The external id is in use."),
 }
 
 
@@ -77,6 +80,7 @@ def user_state(user: User) -> UserState:
         primary_phone=user.primary_phone,
         name=user.name,
         avatar=user.avatar,
+        external_id=user.external_id,
         is_email_verified=user.is_email_verified,
         has_password=user.has_password,
         is_suspended=user.is_suspended,
@@ -89,11 +93,11 @@ def user_state(user: User) -> UserState:
     )
 
 
-def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
+def _checked(body: rules.UserCreation | rules.MovedUser | rules.UserUpdate) -> dict[str, Any]:
     """Return the given members, as they are stored.
 
     Raises:
-        Conflict: A telephone number does not have the international form.
+        Conflict: A telephone number does not have the international form, or a password digest is not accepted.
     """
     problems = [Issue(path=path, message=message) for path, message in rules.problems(body)]
     if problems:
@@ -111,7 +115,14 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
     if given.get("primary_phone") is not None and not is_phone_number(given["primary_phone"]):
         message = "The telephone number must have its international form (E.164), for example +4915112345678."
         raise Conflict("user.invalid_phone", message)
+    if isinstance(body, rules.UserCreation | rules.MovedUser):
+        _require_acceptable(body.password_algorithm, body.password_digest)
     return given
+
+
+def _require_acceptable(algorithm: Algorithm | None, digest: str | None) -> None:
+    if algorithm is not None and digest is not None and (reason := objection(algorithm, digest)):
+        raise Conflict("user.unacceptable_password_digest", f"The password digest is not accepted: {reason}.")
 
 
 def _changes_credentials(user: User, changed: User) -> bool:
@@ -166,10 +177,11 @@ class Users:
             Conflict: A user name, e-mail address or telephone number is in use; or the number or the name is not valid.
         """
         user, password = self.new_user(creation), creation.password
-        await self._create(user, None if password is None else await self._passwords.hash(password))
+        digest = creation.password_digest if password is None else await self._passwords.hash(password)
+        await self._create(user, digest)
         return user
 
-    def new_user(self, creation: rules.UserCreation) -> User:
+    def new_user(self, creation: rules.UserCreation | rules.MovedUser) -> User:
         """Return a new user, who is not stored yet.
 
         Raises:
@@ -182,7 +194,7 @@ class Users:
         return User(
             tenant_id=self._tenant_id,
             id=new_short_id(),
-            has_password=creation.password is not None,
+            has_password=creation.has_password,
             created_at=now,
             updated_at=now,
             **members,
@@ -200,11 +212,28 @@ class Users:
             Conflict: A user name, e-mail address or telephone number is in use.
         """
         if await store.has_legacy_phone(transaction.connection, user):
-            raise _phone_in_use()
-        with refusals(_REFUSALS):
+            raise phone_in_use()
+        with refusals(REFUSALS):
             role_ids = await store.insert_user(transaction.connection, user, password_hash=password_hash)
         transaction.record("user", (user.id,), "created", user_state(user))
-        await self._record_default_roles(transaction, user.id, role_ids)
+        await self._record_default_roles(transaction, [user.id], role_ids)
+
+    async def store_all(self, transaction: Transaction, moved: Sequence[tuple[User, str | None]]) -> set[str]:
+        """Store and record new users with the default roles, except those with a key that is in use.
+
+        Args:
+            transaction: The transaction.
+            moved: The users, and the digests of their passwords.
+
+        Returns:
+            The ids of those that were stored.
+        """
+        added, role_ids = await store.insert_users(transaction.connection, moved)
+        stored = [user for user, _ in moved if user.id in added]
+        for user in stored:
+            transaction.record("user", (user.id,), "created", user_state(user))
+        await self._record_default_roles(transaction, [user.id for user in stored], role_ids)
+        return added
 
     async def get(self, user_id: str) -> User:
         """Return a user."""
@@ -394,8 +423,8 @@ class Users:
         changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), user.updated_at))
         is_new_phone = changed.primary_phone != user.primary_phone
         if is_new_phone and await store.has_legacy_phone(transaction.connection, changed):
-            raise _phone_in_use()
-        with refusals(_REFUSALS):
+            raise phone_in_use()
+        with refusals(REFUSALS):
             await store.update_user(transaction.connection, changed, password_hash=password_hash)
         if changed.tokens_valid_after != user.tokens_valid_after:
             await self._record_end(transaction, user.id, cause)

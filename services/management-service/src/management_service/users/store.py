@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import (
     ARRAY,
+    JSON,
     BigInteger,
     ColumnElement,
     Select,
@@ -23,8 +24,10 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    union_all,
     update,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.authentication import FactorKind
@@ -35,6 +38,8 @@ from identity_common.stores.lookups import Lookups, key_lookup
 from management_service.phone_numbers import is_phone_number, literal_phone_key, phone_key
 from management_service.schema import roles, user_counts, user_roles, users
 from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
+
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class User(msgspec.Struct, frozen=True):
@@ -56,6 +61,7 @@ class User(msgspec.Struct, frozen=True):
     primary_phone: str | None = None
     name: str | None = None
     avatar: str | None = None
+    external_id: str | None = None
     is_email_verified: bool = False
     has_password: bool = False
     is_suspended: bool = False
@@ -100,6 +106,48 @@ _INSERT: Final = (
     )
     .returning(user_roles.c.role_id)
 )
+_COLUMNS_OF_NEW: Final = [column.name for column in users.c if column.computed is None]
+_NEW: Final = func.json_populate_recordset(
+    literal_column("NULL::users"), cast(bindparam("rows", type_=Text), JSON)
+).table_valued(*_COLUMNS_OF_NEW, name="new")
+_ADDED_OF_MANY: Final = (
+    postgresql.insert(users)
+    .from_select(_COLUMNS_OF_NEW, select(*(_NEW.c[name] for name in _COLUMNS_OF_NEW)))
+    .on_conflict_do_nothing()
+    .returning(users.c.tenant_id, users.c.id)
+    .cte("added")
+)
+_GRANTED_TO_MANY: Final = (
+    insert(user_roles)
+    .from_select(
+        ["tenant_id", "user_id", "role_id"],
+        select(_ADDED_OF_MANY.c.tenant_id, _ADDED_OF_MANY.c.id, roles.c.id)
+        .join(roles, roles.c.tenant_id == _ADDED_OF_MANY.c.tenant_id)
+        .where(roles.c.is_default, roles.c.type == literal("User"))
+        .with_for_update(read=True, key_share=True, of=roles),
+    )
+    .returning(user_roles.c.user_id, user_roles.c.role_id)
+    .cte("granted")
+)
+_INSERT_MANY: Final = select(_ADDED_OF_MANY.c.id, _GRANTED_TO_MANY.c.role_id).outerjoin(
+    _GRANTED_TO_MANY, _GRANTED_TO_MANY.c.user_id == _ADDED_OF_MANY.c.id
+)
+_BY_EXTERNAL_ID: Final = select(users.c.external_id, users.c.id).where(
+    users.c.tenant_id == bindparam("tenant"), users.c.external_id == any_(bindparam("external_ids", type_=ARRAY(Text)))
+)
+_UNIQUE_KEYS: Final[Mapping[str, str]] = {
+    "users_username_unique": "username_key",
+    "users_primary_email_unique": "primary_email_key",
+    "users_primary_phone_unique": "primary_phone_key",
+}
+_KEYS_IN_USE: Final = union_all(
+    *(
+        select(literal(constraint).label("constraint"), users.c[name].label("key")).where(
+            users.c.tenant_id == bindparam("tenant"), users.c[name] == any_(bindparam(name, type_=ARRAY(Text)))
+        )
+        for constraint, name in _UNIQUE_KEYS.items()
+    )
+)
 _UPDATE: Final = update(users).where(*_BY_ID)
 _WITH_PHONE_KEY: Final = select(users.c.id).where(
     users.c.tenant_id == bindparam("tenant"),
@@ -129,6 +177,7 @@ _ESCAPED: Final = str.maketrans({"\\": "\\\\", "_": "\\_"})
 _NAME: Final = func.lower(collate(users.c.name, "default"))  # with the collation "C", lower() knows ASCII only
 _FIELDS: Final[Mapping[SearchField, tuple[ColumnElement[Any], Callable[[str], str]]]] = {
     "id": (users.c.id, str),
+    "externalId": (users.c.external_id, str),
     "username": (users.c.username_key, identity_key),
     "primaryEmail": (users.c.primary_email_key, identity_key),
     "primaryPhone": (users.c.primary_phone_key, lambda phone: phone.replace("+", "")),
@@ -147,7 +196,9 @@ def _keys(user: User) -> dict[str, Any]:
         "username_key": identity_key(user.username) if user.username is not None else None,
         "primary_email_key": identity_key(user.primary_email) if user.primary_email is not None else None,
         "primary_phone_key": phone_key(user.primary_phone) if user.primary_phone is not None else None,
-        "search_key": search_key(user.id, user.username, user.primary_email, user.primary_phone, user.name),
+        "search_key": search_key(
+            user.id, user.external_id, user.username, user.primary_email, user.primary_phone, user.name
+        ),
     }
 
 
@@ -186,6 +237,43 @@ async def has_legacy_phone(connection: AsyncConnection, user: User) -> bool:
 async def insert_user(connection: AsyncConnection, user: User, *, password_hash: str | None) -> tuple[str, ...]:
     """Store a new user with the default roles; return their sorted ids."""
     return tuple(sorted(await connection.scalars(_INSERT, _values(user) | {"password_hash": password_hash})))
+
+
+async def insert_users(
+    connection: AsyncConnection, moved: Sequence[tuple[User, str | None]]
+) -> tuple[set[str], tuple[str, ...]]:
+    """Store new users, with the digests of their passwords and the default roles, except those with a key in use.
+
+    Waits for a concurrent transaction that stores the same key.
+
+    Returns:
+        The ids of those that were stored, and the sorted ids of the default roles.
+    """
+    rows = [_values(user) | {"password_hash": digest} for user, digest in moved]
+    found = (await connection.execute(_INSERT_MANY, {"rows": _encode(rows).decode()})).all()
+    return {user_id for user_id, _ in found}, tuple(sorted({role_id for _, role_id in found if role_id is not None}))
+
+
+async def find_by_external_ids(
+    connection: AsyncConnection, tenant_id: str, external_ids: Sequence[str]
+) -> dict[str, str]:
+    """Return the ids of the users with these external ids, by external id."""
+    rows = await connection.execute(_BY_EXTERNAL_ID, {"tenant": tenant_id, "external_ids": list(external_ids)})
+    return {row.external_id: row.id for row in rows}
+
+
+async def find_conflicts(connection: AsyncConnection, tenant_id: str, refused: Sequence[User]) -> dict[str, str]:
+    """Return the constraint that keeps each of these users, by id, from being stored; without those that none does."""
+    keys = {user.id: _keys(user) for user in refused}
+    given = {name: [each[name] for each in keys.values() if each[name] is not None] for name in _UNIQUE_KEYS.values()}
+    rows = await connection.execute(_KEYS_IN_USE, {"tenant": tenant_id, **given})
+    in_use = {(constraint, key) for constraint, key in rows}
+    return {
+        user_id: constraint
+        for user_id, of_user in keys.items()
+        for constraint, name in reversed([*_UNIQUE_KEYS.items()])
+        if (constraint, of_user[name]) in in_use
+    }
 
 
 async def look_up_user(lookups: Lookups, tenant_id: str, user_id: str) -> User | None:

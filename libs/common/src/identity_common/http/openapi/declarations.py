@@ -18,6 +18,7 @@ from identity_common.http.pagination import MAX_SEARCH_CHARACTERS
 from stead.verify.acr import Level
 
 JSON: Final = "application/json"
+JSON_LINES: Final = "application/x-ndjson"
 
 _OPT: Final = "documented"
 _REVISED: Final = "changes_directory"
@@ -95,6 +96,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         body: Type of a request body that the handler reads itself.
+        body_media_type: Its media type.
         body_required: Whether the body is required.
         body_example: Example of the body, if the schema does not yield a good one.
         answer: Type of a response body that the handler encodes itself.
@@ -111,6 +113,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     body: Any = None
+    body_media_type: str = JSON
     body_required: bool = True
     body_example: Any = None
     answer: Any = None
@@ -276,7 +279,7 @@ def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
         description=handler.description or inspect.cleandoc(handler.fn.__doc__ or ""),
         tags=tuple(handler.resolve_tags()),
         status=handler.status_code,
-        body=None if body is None else Content(body, example=more.body_example),
+        body=None if body is None else Content(body, more.body_media_type, more.body_example),
         body_required=more.body_required,
         answer=None if answer in {None, type(None)} else Content(answer, more.media_type, more.example),
         is_list=is_list(handler),

@@ -10,7 +10,7 @@ from msgspec import UNSET
 ApplicationType: TypeAlias = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
 TokenKind: TypeAlias = Literal["access-token", "client-credentials"]
 RoleType: TypeAlias = Literal["User", "MachineToMachine"]
-SearchField: TypeAlias = Literal["id", "username", "primaryEmail", "primaryPhone", "name"]
+SearchField: TypeAlias = Literal["id", "externalId", "username", "primaryEmail", "primaryPhone", "name"]
 FreeForm: TypeAlias = Mapping[str, Any]
 
 

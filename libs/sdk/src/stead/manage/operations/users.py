@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import UNSET, UnsetType, structs
 
-from stead._transport.api import IfMatch, api_path, command, decode, json_request, unexpected_answer
-from stead._transport.operations import Operation
+from stead._transport.api import (
+    IfMatch,
+    api_path,
+    command,
+    decode,
+    json_request,
+    require_success,
+    unexpected_answer,
+)
+from stead._transport.operations import Operation, Request
 from stead.manage.lists import MAX_PAGE_SIZE, ListRequest
 from stead.manage.operations._bodies import FreeForm, SearchField, create_body, patch_body
 from stead.models import (
@@ -17,6 +26,7 @@ from stead.models import (
     EffectivePermissions,
     EnrolmentCode,
     Factors,
+    ImportedUser,
     Invitation,
     OpenInvitation,
     PermissionsInOrganization,
@@ -25,15 +35,21 @@ from stead.models import (
     User,
 )
 
+PasswordAlgorithm: TypeAlias = Literal["Argon2id", "Argon2i", "Argon2d", "Bcrypt", "Scrypt", "PBKDF2"]
+"""The function that made the digest of a password, in its usual notation: ``$2b$12$…``, ``$argon2id$v=19$…``."""
+
 
 def create_user(
     *,
     username: str | None = None,
     password: str | None = None,
+    password_digest: str | None = None,
+    password_algorithm: PasswordAlgorithm | None = None,
     name: str | None = None,
     primary_email: str | None = None,
     primary_phone: str | None = None,
     avatar: str | None = None,
+    external_id: str | None = None,
     is_email_verified: bool | None = None,
     custom_data: FreeForm | None = None,
     profile: FreeForm | None = None,
@@ -46,21 +62,56 @@ def create_user(
 
     Raises:
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use``,
-            ``user.invalid_phone``: not in international form (E.164); or ``entity.invalid_name``.
+            ``user.external_id_already_in_use``; ``user.invalid_phone``: not in international form (E.164);
+            ``entity.invalid_name``; or ``user.unacceptable_password_digest``.
         InvalidInput: A member of the request is invalid.
     """
     body = create_body(
         username=username,
         password=password,
+        passwordDigest=password_digest,
+        passwordAlgorithm=password_algorithm,
         name=name,
         primaryEmail=primary_email,
         primaryPhone=primary_phone,
         avatar=avatar,
+        externalId=external_id,
         isEmailVerified=is_email_verified,
         customData=custom_data,
         profile=profile,
     )
     return decode((yield json_request("POST", api_path("users"), body)), User)
+
+
+def import_users(rows: Iterable[Mapping[str, Any]]) -> Operation[list[ImportedUser]]:
+    """Move in users from another system, with the digests of their passwords; return what became of each.
+
+    ::
+
+        row = {"externalId": "auth0|4711", "username": "ada", "passwordDigest": "$2b$…", "passwordAlgorithm": "Bcrypt"}
+        client.users.import_users([row])
+
+    A user whose external id exists is kept as it is, so an import may be repeated.
+
+    Args:
+        rows: 1 to 10,000 users, in the words of the API; together at most 4 MiB of JSON.
+
+    Raises:
+        InvalidInput: There are no rows, or too many.
+        Unavailable: Nothing was imported. If something was, the others are ``failed``: import them again.
+    """
+    content = b"\n".join(msgspec.json.encode(row) for row in rows)
+    answer = yield Request(
+        method="POST",
+        path=api_path("users", "import"),
+        content=content,
+        headers={"Content-Type": "application/x-ndjson"},
+    )
+    require_success(answer)
+    try:
+        return msgspec.json.Decoder(ImportedUser).decode_lines(answer.content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise unexpected_answer("the response does not have the expected form", answer) from None
 
 
 def get_user(user_id: str) -> Operation[User]:
@@ -91,8 +142,8 @@ def list_users(
         client.users.list(like={"username": "ada%"})
 
     Args:
-        search: Only users with this text in their id, name, user name, e-mail address or phone number.
-        exact: Only users whose fields have these values, ignoring case except for the id.
+        search: Only users with this text in their ids, name, user name, e-mail address or phone number.
+        exact: Only users whose fields have these values, ignoring case except for the ids.
         like: The same; each ``%`` stands for any text.
         joint: Whether all of these conditions must hold, or one.
         ids: Only users with one of these ids, 100 at most; empty for all.
@@ -130,6 +181,7 @@ def update_user(
     primary_email: str | UnsetType | None = UNSET,
     primary_phone: str | UnsetType | None = UNSET,
     avatar: str | UnsetType | None = UNSET,
+    external_id: str | UnsetType | None = UNSET,
     is_email_verified: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType | None = UNSET,
     profile: FreeForm | UnsetType | None = UNSET,
@@ -141,8 +193,8 @@ def update_user(
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use``,
-            ``user.invalid_phone``: not in international form (E.164); ``entity.invalid_name``; or
-            ``user.last_administrator``.
+            ``user.external_id_already_in_use``; ``user.invalid_phone``: not in international form (E.164);
+            ``entity.invalid_name``; or ``user.last_administrator``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
@@ -151,6 +203,7 @@ def update_user(
         primaryEmail=primary_email,
         primaryPhone=primary_phone,
         avatar=avatar,
+        externalId=external_id,
         isEmailVerified=is_email_verified,
         customData=custom_data,
         profile=profile,
