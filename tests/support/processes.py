@@ -344,8 +344,15 @@ class EdgeTransport(httpx.BaseTransport):
         service = service_for(request.url.path)
         assert service is not None
         target = next(self._turns[service])
-        request.url = request.url.copy_with(scheme=target.scheme, host=target.host, port=target.port)
-        return self._inner.handle_request(request)
+        # A copy: the client's own request keeps the address that its cookies belong to.
+        routed = httpx.Request(
+            request.method,
+            request.url.copy_with(scheme=target.scheme, host=target.host, port=target.port),
+            headers=request.headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+        return self._inner.handle_request(routed)
 
     def close(self) -> None:
         self._inner.close()
