@@ -63,9 +63,11 @@ def test_an_impersonation_is_seen_told_and_ended(stack: RunningStack, administra
     assert REASON in unescape(page.text)
     assert 'data-until="' in page.text
 
+    told = stack.management.impersonations.get
+    eventually(lambda: "token.exchange.succeeded" in [event.key for event in told(impersonation_id).events])
     story = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
     assert heading(story) == "As <bdi><i>Katherine</i></bdi>"
-    events = stack.management.impersonations.get(impersonation_id).events
+    events = told(impersonation_id).events
     entries = story.text.partition('<ol class="events">')[2].partition("</ol>")[0]
     assert re.findall(r"<code>([A-Za-z.-]+)</code>", entries) == [event.operation or event.key for event in events]
     assert entries.count("<i>Katherine") == 0
