@@ -277,7 +277,7 @@ def test_a_form_is_from_the_page_of_this_browser(person: FactorPerson, ours: Cli
     repeated = "&".join(f"{name}={value}" for name, value in [*values.items(), *values.items()])
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     assert shown(person.browser.post(path, content=repeated, headers=headers)) == START_AGAIN
-    if path != "/sign-in/passkey":  # nobody has signed in: it leads to the page that asks for it
+    if path != "/sign-in/passkey":  # no one has signed in: it leads to the page that asks for it
         answer = person.browser.post(path, data=values)
         assert (answer.status_code, "/sign-in?" in answer.headers["Location"]) == (303, True)
 

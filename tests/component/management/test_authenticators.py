@@ -398,7 +398,7 @@ async def test_a_link_that_has_set_the_password_stands_in_for_the_code(factors: 
 
 
 async def test_an_address_of_a_thief_of_the_password_gives_no_leave(factors: FactorPages, shared: Shared) -> None:
-    """The password alone changes the address; whoever has stolen it gets neither a code nor a link's leave there."""
+    """The password alone changes the address; its thief gets neither a code nor a link's leave there."""
     user, of_thief = await factors.user(), f"{new_id()}@thief.test"
     await factors.ask(SendEnrolmentCode(user_id=user["id"]))
     earlier = await factors.mailed_code(user)

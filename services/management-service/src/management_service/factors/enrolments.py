@@ -1,6 +1,6 @@
 """Leave to set up a first factor: a code that was mailed or handed out, or a mailed link that has set the password.
 
-So whoever has stolen a password does not set up a factor before its owner does.
+So a thief of a password does not set up a factor before its owner does.
 """
 
 from typing import Final

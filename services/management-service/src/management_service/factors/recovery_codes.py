@@ -1,6 +1,6 @@
 """Recovery codes: each stands in for any second factor, once.
 
-Their attempts are not limited, since nobody can guess one: a limit would only let others lock a user out.
+Their attempts are not limited, since no one can guess one: a limit would only let others lock a user out.
 """
 
 from typing import Final

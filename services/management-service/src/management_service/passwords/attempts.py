@@ -2,8 +2,8 @@
 
 An account is one hash, whose fields are its counts; it expires with its window, so no account stays locked. Its key
 contains tokensValidAfter: a new password starts with new counts. Codes have a hash of their own, with a longer window:
-they have six digits. It outlives passwords, since whoever reads the user's mail can set one after the other; only the
-single counts begin anew, so that attempts with an earlier password lock nobody out.
+they have six digits. It outlives passwords, since a reader of the user's mail can set one after the other; only the
+single counts begin anew, so that attempts with an earlier password lock no one out.
 """
 
 import hashlib
