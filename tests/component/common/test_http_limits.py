@@ -258,3 +258,30 @@ def test_an_aborted_pipeline_logs_no_error(usual: int) -> None:
         time.sleep(1.5)  # both requests are over; the second one was never started
         assert answered(usual)
     assert log.getvalue() == ""
+
+
+def test_a_response_arrives_in_one_piece(usual: int) -> None:
+    with connect(usual) as connection:
+        for _ in range(20):
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert connection.recv(65_536).endswith(b"}")
+
+
+def test_a_head_without_a_body_is_sent_before_the_next_response(usual: int) -> None:
+    received = exchanged(usual, b"HEAD / HTTP/1.1\r\n\r\n" + HEAD + b"\r\n")
+
+    first, second, body = received.split(b"\r\n\r\n")
+    assert [status(first), status(second)] == [200, 200]
+    assert json.loads(body)["fields"] == ["connection"]
+
+
+def test_a_last_head_without_a_body_is_sent_before_the_connection_closes(usual: int) -> None:
+    assert status(exchanged(usual, b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n")) == 200
+
+
+def test_a_client_that_waits_to_send_its_body_is_told_to(usual: int) -> None:
+    with connect(usual) as connection:
+        connection.sendall(HEAD.replace(b"GET", b"POST") + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"abc")
+        assert b'"size": 3' in rest(connection)

@@ -39,6 +39,44 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 8192
 
 
+class _JoinedWrites:
+    """The transport of one cycle. Sends the head of a response together with the beginning of its body.
+
+    One system call instead of two, each of which takes longer than the framing, and one packet for the client.
+
+    Source:
+        ASGI 3.0, "Response Start" (a server need not send the head before the first part of the body).
+    """
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._transport = cycle.transport
+        self._head = b""
+        self._has_begun = False
+
+    def write(self, data: bytes) -> None:
+        """Send data, but keep the head of the response until more follows."""
+        if self._has_begun or not self._cycle.response_started:  # before it, a 100 (Continue)
+            self._transport.write(self._head + data if self._head else data)
+            self._head = b""
+        else:
+            self._has_begun, self._head = True, data
+
+    def flush(self) -> None:
+        """Send the head if no body follows."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Close the connection once everything is sent."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed, or about to be."""
+        return self._transport.is_closing()
+
+
 class HttpConnection(HttpToolsProtocol):
     """A connection that refuses oversized heads (RFC 6585 section 5) and requests that their client does not finish."""
 
@@ -47,6 +85,7 @@ class HttpConnection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._running: RequestResponseCycle | None = None
+        self._writes: _JoinedWrites | None = None  # of the running cycle
         self._unframed_bytes = 0  # received since the last body data, or since the message began
         self._fields = 0
         self._body_bytes = 0
@@ -139,7 +178,15 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        self._writes = _JoinedWrites(cycle)
+        cycle.transport = self._writes  # type: ignore[assignment]  # the part of a transport that a cycle uses
         super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """Send the head of a response without a body, before the next response begins."""
+        if self._writes is not None:
+            self._writes.flush()
+        super().on_response_complete()
 
     # Limits
 
