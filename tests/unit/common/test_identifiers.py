@@ -1,5 +1,6 @@
 """Identifiers and secrets: their formats, and that no two are alike."""
 
+import os
 import string
 from collections import Counter
 from collections.abc import Callable
@@ -40,3 +41,17 @@ def test_threads_never_get_the_same_one(make: Callable[[], str], alphabet: str, 
         made = [text for texts in threads.map(lambda _: [make() for _ in range(1_000)], range(8)) for text in texts]
 
     assert len(set(made)) == len(made)
+
+
+@KINDS
+def test_a_forked_process_never_gets_the_same_one(make: Callable[[], str], alphabet: str, length: int) -> None:
+    make()  # some are drawn with others
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, make().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as made:
+        assert made.read() not in {make() for _ in range(200)}
