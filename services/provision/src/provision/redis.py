@@ -46,9 +46,9 @@ _REQUESTED_MAILS = "(~identity:*:mails:recipient:* +eval +get +set +incr +ttl +e
 """Counts of mails with links, by recipient."""
 
 _MINTING_LOG_KEYS = "~identity:*:audit:subject-tokens ~identity:*:audit:subject-tokens:numbering"
-_MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG_KEYS} +eval)"
+_MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG_KEYS} +eval +evalsha)"
 """A script may take the key of a subject token; each of its commands needs a permission of its own."""
-_SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del +time)"
+_SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +evalsha +xadd +xlen +xrange +xdel +hget +hset +hincrby +del +time)"
 """Entries that wait for the audit trail, and their numbering."""
 
 _CONSOLE_SESSIONS = (

@@ -5,11 +5,12 @@ a Redis that lost its numbering as well begins at 1 again in another epoch, whos
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from identity_common.failures import StoreUnavailable
-from identity_common.stores.redis import Argument, RedisCommands
+from identity_common.stores.redis import Argument, RedisCommands, Script
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, AuditLog
 from identity_common.wire.audit_entries import entry_json
@@ -53,7 +54,7 @@ COUNT_WAITING: Final = f"{LUA_WAITING}\nreturn waiting(KEYS[1], KEYS[2])"
 # waiting entries at which one is dropped, the entries, one a line, and a character for each: 1 if it is never dropped.
 # Returns how many were dropped. While the active relay is not known to read batches, because it is of the previous
 # version, each entry gets a record.
-_APPEND_BATCH: Final = (
+_APPEND_BATCH: Final = Script(
     LUA_APPEND
     + LUA_WAITING
     + """
@@ -182,19 +183,21 @@ class AuditStream:
         self._gathered, self._bytes, self._kinds = [], 0, bytearray()
         lost, self._lost = self._lost, 0
         arguments = (self._first_id, lost, self._half, b"\n".join(entries), kinds)
-        self.send(lost + len(entries), "EVAL", _APPEND_BATCH, 2, *self._keys, *arguments)
+        self.send(lost + len(entries), _APPEND_BATCH, self._keys, *arguments)
 
-    def send(self, count: int, *command: Argument) -> None:
-        """Send a command of a script that appends entries of its own; ``flush`` waits for the reply.
+    def send(self, count: int, script: Script, keys: Sequence[str], *arguments: Argument) -> None:
+        """Run a script that appends entries of its own; ``flush`` waits for the reply.
 
         Args:
             count: How many entries are lost if Redis does not answer.
-            command: Returns how many entries it dropped because the log is half full.
+            script: Returns how many entries it dropped because the log is half full.
+            keys: Its keys.
+            arguments: Its arguments.
         """
         if len(self._unanswered) >= _MOST_UNANSWERED:
             self._note_lost(count, "too many commands wait for an answer")
             return
-        appended = self._commands.execute(*command)
+        appended = self._commands.run(script, keys, *arguments)
         appended.add_done_callback(partial(self._note_losses, count))
         appended.add_done_callback(self._unanswered.discard)
         self._unanswered.add(appended)

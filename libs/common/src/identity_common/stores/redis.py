@@ -1,16 +1,17 @@
 """Redis as the services use it: commands are never retried; those of one tick of the event loop share a round trip."""
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hiredis import pack_command
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import MasterDownError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import MasterDownError, NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from identity_common import redis_address
@@ -26,6 +27,35 @@ _MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in 
 _NOT_PRIMARY: Final = (ReadOnlyError, MasterDownError)
 """Answers of a server that was demoted. redis-py closes the connection to one that is loading its data by itself."""
 Argument = str | bytes | int
+
+
+class Script:
+    """A script of a hot path, which Redis knows by its hash once it has run it.
+
+    Hashing a long one costs Redis more than several of its commands.
+
+    Attributes:
+        text: Lua.
+        sha1: Its hash.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.sha1 = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+class _Command(NamedTuple):
+    """A command to send.
+
+    Attributes:
+        packed: As it is sent.
+        script: The script that it runs by its hash, if it does.
+        rest: The rest of such a command, behind the hash.
+    """
+
+    packed: bytes
+    script: Script | None = None
+    rest: Sequence[Argument] = ()
 
 
 def connect_redis(url: str, *, blocking: bool = False) -> "Redis":
@@ -78,6 +108,10 @@ async def execute_on_replicas(redis: "Redis", *command: Argument, replicas: int)
     return reply
 
 
+class _ScriptMissing(StoreUnavailable):
+    """Redis does not know the script of a command, which it did not run."""
+
+
 class RedisCommands:
     """Sends single commands, coalesced: those of many requests share one round trip and one system call.
 
@@ -88,7 +122,7 @@ class RedisCommands:
     def __init__(self, redis: "Redis") -> None:
         self._pool = redis.connection_pool
         self._idle: list[AbstractConnection] = []
-        self._coalescer: Coalescer[bytes, Any] = Coalescer(self._send, max_concurrent=_MAX_CONCURRENT)
+        self._coalescer: Coalescer[_Command, Any] = Coalescer(self._send, max_concurrent=_MAX_CONCURRENT)
 
     def execute(self, *command: Argument) -> "asyncio.Future[Any]":
         """Send one command and return its future reply; it is sent even if the future is never awaited.
@@ -96,9 +130,14 @@ class RedisCommands:
         Raises:
             StoreUnavailable: Redis did not answer or refused; the command may or may not have been executed.
         """
-        return self._coalescer.submit(pack_command(command))  # type: ignore[arg-type]  # its stub allows tuples of one only
+        return self._coalescer.submit(_Command(_packed(*command)))
 
-    async def _send(self, commands: Sequence[bytes]) -> Sequence[Any]:
+    def run(self, script: Script, keys: Sequence[str], *arguments: Argument) -> "asyncio.Future[Any]":
+        """Run a script and return its future reply; as ``execute`` does, which runs scripts by ``EVAL``."""
+        rest = (len(keys), *keys, *arguments)
+        return self._coalescer.submit(_Command(_packed("EVALSHA", script.sha1, *rest), script, rest))
+
+    async def _send(self, commands: Sequence[_Command]) -> Sequence[Any]:
         """Return the reply to each command, an exception for a command without one."""
         replies: list[Any] = []
         try:
@@ -108,14 +147,19 @@ class RedisCommands:
             replies += [_unavailable(error) for _ in commands[len(replies) :]]
         return replies
 
-    async def _exchange(self, commands: Sequence[bytes], replies: list[Any]) -> None:
+    async def _exchange(self, commands: Sequence[_Command], replies: list[Any]) -> None:
         """Append the replies as they arrive, on a separate connection."""
         connection = self._idle.pop() if self._idle else self._new_connection()
         try:
             await _connect(connection)
-            await connection.send_packed_command(b"".join(commands), check_health=False)
+            await connection.send_packed_command(b"".join([command.packed for command in commands]), check_health=False)
             for _ in commands:
                 replies.append(await _read_reply(connection))  # noqa: PERF401 - keeps those before a failure
+            for at, (command, reply) in enumerate(zip(commands, replies, strict=True)):
+                if command.script and isinstance(reply, _ScriptMissing):  # no retry: the script did not run
+                    whole = _packed("EVAL", command.script.text, *command.rest)
+                    await connection.send_packed_command(whole, check_health=False)
+                    replies[at] = await _read_reply(connection)
         except BaseException:
             await connection.disconnect(nowait=True)  # a late reply would be taken for that of the next command
             raise
@@ -137,13 +181,17 @@ async def _connect(connection: AbstractConnection) -> None:
         await connection.connect()  # type: ignore[no-untyped-call]
 
 
+def _packed(*command: Argument) -> bytes:
+    return pack_command(command)  # type: ignore[arg-type]  # its stub allows tuples of one only
+
+
 async def _read_reply(connection: AbstractConnection) -> Any:
     try:
         return await connection.read_response()
     except _NOT_PRIMARY:
         raise  # the connection is closed, so that the next one leads to the primary
     except ResponseError as error:
-        return _unavailable(error)
+        return _ScriptMissing("redis", "NoScriptError") if isinstance(error, NoScriptError) else _unavailable(error)
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:

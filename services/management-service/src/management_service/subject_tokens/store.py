@@ -9,7 +9,7 @@ from identity_common.clock import now_ms
 from identity_common.failures import TemporarilyUnavailable
 from identity_common.identifiers import new_id
 from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING, AuditStream, AuditStreamKeys, encode_entry
-from identity_common.stores.redis import RedisCommands
+from identity_common.stores.redis import RedisCommands, Script
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
 from identity_common.wire.subject_tokens import (
@@ -35,7 +35,7 @@ _FULL: Final = 0
 # may wait in the stream, id of the entry, the entry, the record, its TTL in milliseconds, the ``BegunImpersonation``,
 # its TTL, and 1 if Redis has replicas. Returns 0 if the stream is full, and nil if the token exists; neither stores
 # anything.
-_STORE: Final = (
+_STORE: Final = Script(
     LUA_APPEND
     + LUA_WAITING
     + LUA_PRIMARY
@@ -178,9 +178,7 @@ class SubjectTokenWriter:
         stored = (_encode(record), self._ttl_ms + KEPT_AFTER_EXPIRY_MS)
         begun = BegunImpersonation(record.issued_to, record.user_id, requested_by).format()
         impersonation = (begun, BEGUN_KEPT_MS)
-        return self._redis.execute(
-            "EVAL", _STORE, len(keys), *keys, *recorded, *stored, *impersonation, int(self._is_replicated)
-        )
+        return self._redis.run(_STORE, keys, *recorded, *stored, *impersonation, int(self._is_replicated))
 
     async def require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
         """Refuse with ``TemporarilyUnavailable`` if the token was not stored."""

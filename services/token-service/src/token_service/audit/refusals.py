@@ -13,7 +13,7 @@ from identity_common.clock import Clock
 from identity_common.failures import StoreUnavailable
 from identity_common.identifiers import new_id
 from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING, AuditStream, AuditStreamKeys, encode_entry
-from identity_common.stores.redis import RedisCommands
+from identity_common.stores.redis import RedisCommands, Script
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry
 
@@ -31,7 +31,7 @@ _PAUSE_S: Final = 1.0
 # windows of each network. ARGV: number of entries at which one is dropped, end of a new window, the network, how many
 # windows it may have, the window, id of the entry, the entry, and that for the window that further refusals share.
 # Returns how many entries were dropped. Open windows count as entries: each becomes one.
-_COUNT: Final = (
+_COUNT: Final = Script(
     LUA_APPEND
     + LUA_WAITING
     + """
@@ -126,7 +126,7 @@ class RefusalWindows:
         window = "\n".join((entry.application_id or "", entry.key, entry.reason or "", *users, organization_id))
         self._stream.send(
             1,
-            *("EVAL", _COUNT, len(self._keys), *self._keys),
+            *(_COUNT, self._keys),
             *(self._half, self._clock() + _WINDOW_MS),
             *(_digest(network_of(entry.address)), _MOST_WITH_USERS if any(users) else _MOST_WINDOWS),
             *(_digest(window), entry.id, encode_entry(entry), encode_entry(in_common)),

@@ -26,8 +26,7 @@ _PREFIX: Final = "cod_"
 
 _UNUSED: Final = b"+"
 
-# The first character of a record says whether it was used. EVAL, not EVALSHA: a missing script would need a second
-# attempt.
+# The first character of a record says whether it was used.
 _USE: Final = """
 local record = redis.call('GET', KEYS[1])
 if record and string.sub(record, 1, 1) == '+' then

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
+from identity_common.identifiers import new_token_id
 from identity_common.stores.audit_streams import encode_entry
 from identity_common.stores.redis import RedisCommands, execute_on_replicas
 from identity_common.telemetry.logs import get_logger
@@ -24,7 +25,7 @@ from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Requirement, SubjectSnapshot
 from token_service.directory.keys import DirectoryKeys
 from token_service.presented_tokens.revocations import Readings, Revocations
-from token_service.presented_tokens.taking_script import Answer, Arguments, Keys, take_command
+from token_service.presented_tokens.taking_script import SCRIPT, Answer, Arguments, Keys, Take
 
 _log = get_logger(__name__)
 
@@ -33,6 +34,8 @@ _encode = msgspec.json.Encoder().encode
 
 _AUDIT_PAUSE_S: Final = 5
 _UNREADABLE: Final = "subject tokens cannot be read right now"
+_RANDOM_DIGITS: Final = 20
+"""Hexadecimal, at the end of a ``jti``."""
 _NOT_WITHIN: Final = ImpersonationSegments((), 2**48 - 1)
 """No impersonation begins later: the time in a ``jti`` has 12 hexadecimal digits."""
 
@@ -143,7 +146,7 @@ class SubjectTokenTaker:
             attempt=encode_entry(attempt),
             outer_ids="".join(f"{each}." for each in within.ids),
             begun_by=within.begun_at,
-            randomness=ImpersonationSegments.new_randomness(),
+            randomness=new_token_id()[:_RANDOM_DIGITS],
             least_position=self._revocations.highest,
             checked=required.checked,
             heard_since=required.heard_since,
@@ -185,11 +188,12 @@ class SubjectTokenTaker:
         """Run the script on the token and the records of its subject."""
         keys = Keys(subject_token_key(self._tenant_id, subject_token), *self._audit.keys, position_key(self._tenant_id))
         cutoffs = [self._cutoff_key(each) for each in parties]
-        command = take_command(keys, arguments, cutoffs=cutoffs, records=self._keys.of_subject(organization_id))
+        take = Take.of(keys, arguments, cutoffs=cutoffs, records=self._keys.of_subject(organization_id))
         try:
             if self._replicas:
+                command = ("EVAL", SCRIPT.text, len(take.keys), *take.keys, *take.arguments)
                 return Answer(*await execute_on_replicas(self._redis, *command, replicas=self._replicas))
-            return Answer(*await self._commands.execute(*command))
+            return Answer(*await self._commands.run(SCRIPT, take.keys, *take.arguments))
         except StoreUnavailable as error:
             raise error.explained(_UNREADABLE) from None
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from identity_common.stores.audit_streams import LUA_APPEND, LUA_WAITING
+from identity_common.stores.redis import Script
 from identity_common.wire.revocations import LUA_IS_WHOLE
 from identity_common.wire.subject_tokens import LUA_PRIMARY, LUA_READ_RECORD, LUA_STORED_BY
 from token_service.directory.keys import LUA_IS_CURRENT, LUA_IS_MEMBER_WITH_FACTOR, LUA_READ_MEMBERSHIPS, RecordKeys
@@ -177,7 +178,7 @@ _ANSWER_TAKEN: Final = _answer(
     memberships="memberships",
 )
 
-SCRIPT: Final = (
+SCRIPT: Final = Script(
     LUA_APPEND
     + LUA_WAITING
     + LUA_PRIMARY
@@ -200,18 +201,25 @@ SCRIPT: Final = (
 )
 
 
-def take_command(
-    keys: Keys, arguments: Arguments, *, cutoffs: Sequence[str], records: RecordKeys
-) -> list[str | bytes | int]:
-    """Return the command that runs the script.
+class Take(NamedTuple):
+    """The keys and arguments of one run of the script.
 
-    ``EVAL``, not ``EVALSHA``: a missing script would need a second attempt.
-
-    Args:
-        keys: Named keys.
-        arguments: Named arguments.
-        cutoffs: Keys of the cutoffs for the parties that are known before the take.
-        records: Keys of the subject's records; the state comes first.
+    Attributes:
+        keys: All keys.
+        arguments: All arguments.
     """
-    count = len(keys) + len(cutoffs) + len(records.keys)
-    return ["EVAL", SCRIPT, count, *keys, *cutoffs, *records.keys, *arguments, *records.prefixes]
+
+    keys: list[str]
+    arguments: list[str | bytes | int]
+
+    @classmethod
+    def of(cls, keys: Keys, arguments: Arguments, *, cutoffs: Sequence[str], records: RecordKeys) -> "Take":
+        """Return one.
+
+        Args:
+            keys: Named keys.
+            arguments: Named arguments.
+            cutoffs: Keys of the cutoffs for the parties that are known before the take.
+            records: Keys of the subject's records; the state comes first.
+        """
+        return cls([*keys, *cutoffs, *records.keys], [*arguments, *records.prefixes])

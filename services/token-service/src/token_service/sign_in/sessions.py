@@ -26,7 +26,7 @@ _MAX_ADDRESS: Final = 128
 _MAX_USER_AGENT: Final = 256
 
 # KEYS: the session, the index of its user. ARGV: the record, its TTL, NX or XX, when the user signed in, the id, TTL of
-# the index. EVAL, not EVALSHA: a missing script would need a second attempt.
+# the index.
 _KEEP: Final = """
 if not redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], ARGV[3]) then
     return 0
