@@ -7,9 +7,5 @@ import msgspec
 from token_service.directory import Requirement
 from token_service.directory.projection import ProjectionState
 
-COMPLETE: Final = msgspec.json.encode(
-    ProjectionState(
-        stream="s", sequence=1, complete=True, heard_at=0, read={"management": 0}, revisions={"management": 0}
-    )
-)
+COMPLETE: Final = msgspec.json.encode(ProjectionState(complete=True, heard_at=0, revisions={"management": 0}))
 REQUIRED: Final = Requirement(checked=0, heard_since=0, at_least={})

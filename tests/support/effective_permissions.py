@@ -102,7 +102,7 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             sent.append("state")
         elif "member_roles AS held" in query:
             sent.append("list")
-        elif "directory_position AS known" in query:
+        elif "projection_position AS known" in query:
             sent.append("version")
         return await fetch(self, query, *args, **kwargs)
 
@@ -132,7 +132,7 @@ async def at_rest(template: Template) -> None:
     await template.caught_up()
     await template.fan_outs_done()
     await template.outbox_drained()
-    query = """SELECT revision, (SELECT sequence FROM directory_position WHERE tenant_id = $1)
+    query = """SELECT revision, (SELECT sequence FROM projection_position WHERE tenant_id = $1)
                FROM source_revision WHERE tenant_id = $1"""
     seen: list[Any] = []
     async with asyncio.timeout(WAIT_S):

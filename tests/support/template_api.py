@@ -120,7 +120,7 @@ class Template(ServiceInATenant):
 
     async def caught_up(self) -> None:
         """Wait until everything that management-service has acknowledged so far is known here."""
-        query = "SELECT revision FROM directory_position WHERE tenant_id = $1"
+        query = "SELECT revision FROM projection_position WHERE tenant_id = $1"
         wanted = await self.management.revision()
         async with asyncio.timeout(WAIT_S):
             while await self.database.fetchval(query, self.tenant_id) < wanted:  # noqa: ASYNC110 - seen from outside

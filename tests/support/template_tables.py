@@ -299,7 +299,7 @@ class TemplateTables:
 
     async def caught_up(self, management: int) -> None:
         """Wait until this revision of management-service has arrived."""
-        query = "SELECT revision FROM directory_position WHERE tenant_id = $1"
+        query = "SELECT revision FROM projection_position WHERE tenant_id = $1"
         async with asyncio.timeout(WAIT_S):
             while await self.database.fetchval(query, self.tenant_id) < management:  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)

@@ -9,15 +9,17 @@ import msgspec
 import pytest
 import pytest_asyncio
 from nats.errors import Error as NatsError
+from nats.js.errors import NotFoundError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamPosition
-from identity_common.bus.streams import ensure_streams
+from identity_common.bus.streams import ensure_streams, incarnation
+from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import STREAM_STATE, UserState, event_subject
+from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE, UserState, event_subject
 from provision import ServerAddresses
-from stead.event_types import CloudEvent
+from stead.event_types import CloudEvent, OrganizationState
 from tests.support.management_api import unique
 from tests.support.own_servers import OwnServers
 from tests.support.waiting import WAIT_S, eventually_here
@@ -27,19 +29,23 @@ class Buses:
     """Connections of the service that publishes and of one that reads."""
 
     def __init__(self, addresses: ServerAddresses) -> None:
+        self._revision = 0
         self.publisher = Bus(addresses.management_nats_url, service="management")
         self.reader = Bus(addresses.token_nats_url, service="token")
+        self.template = Bus(addresses.template_nats_url, service="template")
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Self]:
         self.publisher.start()
         self.reader.start()
+        self.template.start()
         try:
             await self.create_streams()
             yield self
         finally:
             await self.reader.stop()
             await self.publisher.stop()
+            await self.template.stop()
 
     async def create_streams(self) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -54,18 +60,45 @@ class Buses:
     async def publish(self, tenant: str, *names: str) -> None:
         """Publish a user with each name."""
         for name in names:
-            event = CloudEvent(
-                id=f"{tenant}:management:1",
-                source="/management",
-                type="user.updated",
-                subject=name,
-                time="2026-01-01T00:00:00.000+00:00",
-                tenantid=tenant,
-                revision=1,
-                data=msgspec.Raw(msgspec.json.encode(UserState(id=name))),
-            )
-            subject = event_subject("management", tenant, "user", name)
-            await self.publisher.jetstream().publish(subject, msgspec.json.encode(event))
+            await self._publish(self.publisher, "management", tenant, "user", UserState(id=name))
+
+    async def publish_organizations(self, tenant: str, *names: str) -> None:
+        """Publish an organization with each name."""
+        for name in names:
+            await self._publish(self.template, "template", tenant, "organization", OrganizationState(id=name))
+
+    async def _publish(
+        self, bus: Bus, source: Source, tenant: str, kind: str, state: UserState | OrganizationState
+    ) -> None:
+        self._revision += 1
+        event = CloudEvent(
+            id=f"{tenant}:{source}:{self._revision}",
+            source=f"/{source}",
+            type=f"{kind}.updated",
+            subject=state.id,
+            time="2026-01-01T00:00:00.000+00:00",
+            tenantid=tenant,
+            revision=self._revision,
+            data=msgspec.Raw(msgspec.json.encode(state)),
+        )
+        async with asyncio.timeout(WAIT_S):
+            await bus.connected()
+        await bus.jetstream().publish(event_subject(source, tenant, kind, state.id), msgspec.json.encode(event))
+
+    async def copied(self, tenant: str, name: str) -> None:
+        """Wait until the copy has the last event of an organization."""
+        jetstream, subject = self.reader.jetstream(), event_subject("template", tenant, "organization", name)
+        last = await jetstream.get_last_msg(STREAM_EVENTS, subject)
+
+        async def is_there() -> bool:
+            try:
+                return (await jetstream.get_last_msg(STREAM_STATE, subject)).data == last.data
+            except NotFoundError:
+                return False
+
+        async with asyncio.timeout(WAIT_S):
+            while not await is_there():  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
 
 
 @pytest_asyncio.fixture
@@ -104,7 +137,7 @@ class Recorded:
         self.keeps = True
 
     async def apply(self, batch: Batch, read: StreamPosition) -> StreamPosition:
-        if not batch.messages:
+        if not batch.messages and batch.goes_on_at is None:
             return read
         if self.failures:
             raise self.failures.pop()
@@ -116,6 +149,27 @@ class Recorded:
 
     async def position(self) -> StreamPosition:
         return self.applied
+
+
+@asynccontextmanager
+async def following_organizations(buses: Buses, tenant: str, recorded: Recorded) -> AsyncIterator[None]:
+    follower = StreamFollower(
+        buses.reader,
+        STREAM_EVENTS,
+        [event_subject("template", tenant, "organization", "*")],
+        recorded.apply,
+        snapshot=STREAM_STATE,
+        position=recorded.position,
+        name="tests",
+        log=get_logger(__name__),
+        failed="tests.failed",
+        interrupted="tests.interrupted",
+    )
+    follower.start()
+    try:
+        yield
+    finally:
+        await follower.stop()
 
 
 @asynccontextmanager
@@ -226,3 +280,36 @@ async def test_a_stream_that_is_recreated_just_before_it_is_read_is_read_from_it
         async with following(buses, tenant, recorded, position=position):
             await eventually_here(lambda: recorded.names[3:] == ["d", "e", "f", "g"])
     assert recorded.reads[-1].sequence < 4
+
+
+@pytest.mark.heavy
+async def test_what_a_stream_may_have_dropped_is_read_from_its_snapshot(buses: Buses, tenant: str) -> None:
+    """Once: after that the stream itself is read, which has an event as soon as it is published."""
+    recorded = Recorded()
+    await buses.publish_organizations(tenant, "a", "b", "b", "a", "c", "a")
+    await buses.copied(tenant, "a")
+    async with following_organizations(buses, tenant, recorded):
+        await eventually_here(lambda: recorded.names == ["b", "c", "a"])
+        await buses.publish_organizations(tenant, "b", "a", "a")
+        await eventually_here(lambda: recorded.names[3:] == ["b", "a", "a"])
+    assert recorded.applied.stream == await incarnation(buses.reader, STREAM_EVENTS)
+    await buses.publish_organizations(tenant, "b", "d")
+    async with following_organizations(buses, tenant, recorded):
+        await eventually_here(lambda: recorded.names[6:] == ["b", "d"])
+
+
+@pytest.mark.heavy
+async def test_a_recreated_stream_is_read_from_its_beginning_after_an_older_snapshot(
+    own: OwnServers, tenant: str
+) -> None:
+    """A position in the snapshot is one in the stream only if the stream has the same event there."""
+    recorded = Recorded()
+    async with Buses(own.addresses).connected() as buses:
+        await buses.publish_organizations(tenant, "a", "b", "c")
+        await buses.copied(tenant, "c")
+        await asyncio.to_thread(own.restart_nats, without=f"SERVICES/streams/{STREAM_EVENTS}")
+        await buses.create_streams()
+        await buses.publish_organizations(tenant, "d", "e", "f", "g")
+        async with following_organizations(buses, tenant, recorded):
+            await eventually_here(lambda: recorded.names[-4:] == ["d", "e", "f", "g"])
+    assert recorded.names[:3] == ["a", "b", "c"]

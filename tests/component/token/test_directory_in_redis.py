@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -141,8 +141,22 @@ class Stream:
         return living, {ids: role_ids for ids, role_ids in members.items() if ids[0] in organizations}
 
 
+class Applied(NamedTuple):
+    """What is stored beside the records, and the position of the source that the tests read."""
+
+    state: ProjectionState
+    stream: str
+    sequence: int
+    complete: bool
+    revisions: dict[str, int]
+
+
+def applied(state: ProjectionState) -> Applied:
+    return Applied(state, *state.position("management"), state.complete, state.revisions)
+
+
 class Replicas:
-    """Several projectors over one Redis."""
+    """Several projectors over one Redis; they read the changes of both sources from one stream."""
 
     def __init__(self, addresses: ServerAddresses, count: int = 3) -> None:
         self.tenant_id = f"t{secrets.token_hex(6)}"
@@ -154,12 +168,14 @@ class Replicas:
         ]
         self.administrator: Redis = Redis.from_url(addresses.admin_redis_url)
 
-    async def apply(self, replica: int, stream: str, position: int, batch: Batch) -> ProjectionState:
-        return await self.halves[replica].projection.apply(stream, position, batch)
+    async def apply(self, replica: int, stream: str, position: int, batch: Batch) -> Applied:
+        projection = self.halves[replica].projection
+        await projection.apply("template", StreamPosition("none", 0), Batch([], caught_up=True))
+        return applied(await projection.apply("management", StreamPosition(stream, position), batch))
 
-    async def state(self) -> ProjectionState:
+    async def state(self) -> Applied:
         stored: bytes | None = await self.redis.get(state_key(self.tenant_id))  # type: ignore[assignment]
-        return decode_state(stored)
+        return applied(decode_state(stored))
 
     async def known(self) -> Known:
         """Return the users and members that requests find, one request each."""
@@ -237,13 +253,15 @@ async def test_the_age_of_changes_is_measured_except_while_the_records_are_loade
     projection, ages = replicas.halves[0].projection, list[float]()
     projection.freshness.observe_age = ages.append
     for loads in range(1, 3):
+        await projection._take_batch("template", Batch([], caught_up=True), StreamPosition("none", 0))
         position = StreamPosition("one", 0)
         while position.sequence < len(stream.messages):
-            position = await projection._take_batch(stream.batch(position.sequence, 30), position)
+            position = await projection._take_batch("management", stream.batch(position.sequence, 30), position)
         assert len(ages) == loads - 1
         stream.change()
-        position = await projection._take_batch(stream.batch(position.sequence, 30), position)
-        await projection._take_batch(stream.batch(position.sequence, 30), position)  # a heartbeat
+        position = await projection._take_batch("management", stream.batch(position.sequence, 30), position)
+        heartbeat = stream.batch(position.sequence, 30)
+        await projection._take_batch("management", heartbeat, position)
         assert len(ages) == loads
         await replicas.lose_everything()
     assert min(ages) > 0
@@ -279,6 +297,26 @@ async def test_a_batch_with_a_gap_is_not_applied(replicas: Replicas) -> None:
     assert await replicas.state() == answered
 
 
+async def test_a_source_goes_on_in_another_stream_after_its_snapshot(replicas: Replicas) -> None:
+    """What has applied all of the snapshot moves on, and the others follow; none begins there by itself."""
+    stream = Stream(replicas.tenant_id, random.Random(1), length=10)
+    end, live = len(stream.messages), StreamPosition("live", 7)
+    last = Batch(stream.messages[12:], caught_up=False, goes_on_at=live)
+    assert (await replicas.apply(0, "copy", 12, last))[1:3] == ("", 0)
+    await replicas.apply(0, "copy", 0, stream.batch(0, 12))
+    moved = await replicas.apply(1, "copy", 12, last)
+    stream.change()
+    after = [message._replace(sequence=7 + place) for place, message in enumerate(stream.messages[end:], 1)]
+    behind = await replicas.apply(0, "copy", 12, last)
+    read = await replicas.apply(0, "live", 7, Batch(after, caught_up=True))
+
+    assert [each[1:4] for each in (moved, behind)] == [("live", 7, False)] * 2
+    assert read[1:] == ("live", after[-1].sequence, True, stream.revisions)
+    assert await replicas.known() == stream.expected(len(stream.messages))
+    await replicas.lose_everything()
+    assert (await replicas.apply(0, "live", 7, Batch(after, caught_up=True)))[1:4] == ("", 0, False)
+
+
 @pytest.mark.parametrize(("position", "count"), [(8, 12), (0, 2)])
 async def test_a_batch_that_does_not_continue_the_stored_position_does_not_complete_the_directory(
     replicas: Replicas, position: int, count: int
@@ -289,7 +327,7 @@ async def test_a_batch_that_does_not_continue_the_stored_position_does_not_compl
     answered = await replicas.apply(1, "one", position, stream.batch(position, count)._replace(caught_up=True))
 
     assert (stored.sequence, stored.complete, stored.revisions) == (4, False, {})
-    assert [answered, await replicas.state()] == [stored] * 2
+    assert [answered[1:], (await replicas.state())[1:]] == [stored[1:]] * 2
 
 
 async def test_it_is_not_complete_before_the_first_event_of_management(replicas: Replicas) -> None:
@@ -326,10 +364,10 @@ async def test_a_batch_of_another_incarnation_from_the_middle_is_not_applied(rep
 async def test_it_is_complete_as_soon_as_a_replica_knows_that_it_has_caught_up(replicas: Replicas) -> None:
     """The replica that applied the last batch may expect more messages, which a newer state then replaces."""
     stream = Stream(replicas.tenant_id, random.Random(8), length=10)
-    applied = await replicas.apply(0, "one", 0, stream.batch(0, 20)._replace(caught_up=False))
+    early = await replicas.apply(0, "one", 0, stream.batch(0, 20)._replace(caught_up=False))
     late = await replicas.apply(1, "one", 4, stream.batch(4, 16))
 
-    assert (applied.sequence, applied.complete, applied.revisions) == (20, False, {})
+    assert (early.sequence, early.complete, early.revisions) == (20, False, {})
     assert (late.sequence, late.complete, late.revisions) == (20, True, stream.revisions)
 
 
@@ -469,7 +507,7 @@ async def test_a_snapshot_is_not_read_again(replicas: Replicas) -> None:
     snapshot = SubjectSnapshot(records, [organization, member])
     position = len(stream.messages)
     stream.tell_of_member("org0", "user0", deleted=True)
-    half.projection.take(await replicas.apply(0, "one", position, stream.batch(position, 10)))
+    half.projection.take((await replicas.apply(0, "one", position, stream.batch(position, 10))).state)
 
     found = await half.subject("user0", "org0", at_least={}, deadline=NO_DEADLINE, snapshot=snapshot)
     assert found.membership is not None
@@ -481,7 +519,7 @@ async def test_what_a_replica_has_seen_is_required_of_a_snapshot(replicas: Repli
     stream = Stream(replicas.tenant_id, random.Random(13), length=0)
     stream.tell("management", UserState(id="user0", name="A"))
     half, now = replicas.halves[0], now_ms()
-    half.projection.take(await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True)))
+    half.projection.take((await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))).state)
 
     required = half.requirement({"template": 4}, checked=9)
     assert (required.checked, required.at_least) == (9, {"management": 1, "template": 4})

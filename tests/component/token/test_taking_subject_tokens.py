@@ -38,14 +38,7 @@ from token_service.presented_tokens.subject_token_taker import (
 pytestmark = pytest.mark.servers
 
 
-SEEN = ProjectionState(
-    stream="s",
-    sequence=1,
-    complete=True,
-    heard_at=1000,
-    read={"management": 7, "template": 3},
-    revisions={"management": 7, "template": 3},
-)
+SEEN = ProjectionState(complete=True, heard_at=1000, revisions={"management": 7, "template": 3})
 STATE = json.encode(SEEN)
 REQUIRED = Requirement(checked=7, heard_since=1000, at_least={})
 

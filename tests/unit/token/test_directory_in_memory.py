@@ -118,7 +118,9 @@ def unique(state: State) -> tuple[str, ...]:
 
 def filled(messages: Sequence[StreamMessage]) -> InMemoryDirectory:
     half = InMemoryDirectory(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
-    half._take(Batch(list(messages), caught_up=True))
+    for source, prefix in (("management", "identity-internal."), ("template", "identity.")):
+        of_source = [each for each in messages if each.subject.startswith(prefix)]
+        half._take(source, Batch(of_source, caught_up=True))
     return half
 
 
@@ -259,16 +261,22 @@ def test_permissions_are_held_through_live_organization_roles_only(states: list[
             }
 
 
-def test_it_is_loaded_when_the_snapshot_is_read_to_its_end_with_managements_watermark() -> None:
+def test_it_is_loaded_when_the_streams_are_read_to_their_end_with_managements_watermark() -> None:
     watermark = message(watermark_subject("management", "default"), 2, Watermark(7))
     application = message(event_subject("management", "default", "application", "a"), 1, ApplicationState(id="a"))
     half = InMemoryDirectory(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
     seen = []
-    for batch in (Batch([], caught_up=True), Batch([application], caught_up=False), Batch([watermark], caught_up=True)):
-        half._take(batch)
+    for source, batch in (
+        ("management", Batch([], caught_up=True)),
+        ("management", Batch([application], caught_up=False)),
+        ("management", Batch([watermark], caught_up=True)),
+        ("template", Batch([], caught_up=False)),
+        ("template", Batch([], caught_up=True)),
+    ):
+        half._take(source, batch)
         seen.append((half.is_loaded, half.freshness.seen("management")))
 
-    assert seen == [(False, -1), (False, -1), (True, 7)]
+    assert seen == [(False, -1), (False, -1), (False, 7), (False, 7), (True, 7)]
     assert half.application("a") == ApplicationState(id="a")
     assert answers(half) == answers(filled([application]))
 
@@ -284,7 +292,7 @@ def test_a_watermark_counts_when_nothing_is_behind_it_any_more() -> None:
         Batch([message(subject_of(role), 2, role)], caught_up=False),
         Batch([], caught_up=True),
     ):
-        half._take(batch)
+        half._take("template", batch)
         seen.append(half.freshness.seen("template"))
 
     assert seen == [-1, -1, 7]

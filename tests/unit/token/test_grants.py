@@ -448,8 +448,7 @@ async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known)
     in_redis = known.in_redis
 
     def state(*, complete: bool) -> ProjectionState:
-        seen = {"management": 4}
-        return ProjectionState(stream="s", sequence=1, complete=complete, heard_at=0, read=seen, revisions=seen)
+        return ProjectionState(complete=complete, heard_at=0, revisions={"management": 4})
 
     seen = []
     for each in (None, state(complete=False), state(complete=True), state(complete=False)):
@@ -498,10 +497,7 @@ class Organizations:
         secret = SecretState(sha256=CREDENTIALS.secret_sha256 or "")
         web = ApplicationState(id="web", type="Traditional", allow_token_exchange=True, secrets=(secret,))
         known.receives_application(web, revision=6)
-        seen = {"management": 6}
-        known.in_redis.projection.take(
-            ProjectionState(stream="s", sequence=1, complete=True, heard_at=0, read=seen, revisions=seen)
-        )
+        known.in_redis.projection.take(ProjectionState(complete=True, heard_at=0, revisions={"management": 6}))
         issuer = Issuer(self.ISSUER)
         targets = Targets(
             known.directory,

@@ -17,7 +17,7 @@ from identity_common.bus.streams import (
     SUBSCRIBERS_API,
 )
 from identity_common.wire.audit import AUDIT_HEAD_PREFIX, STREAM_AUDIT
-from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
+from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from identity_common.wire.mail import STREAM_MAIL
 from stead.verify.feed.messages import SUBJECT_PREFIX
 
@@ -92,7 +92,8 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     ),
     "template": NatsPermissions(
         publish=(
-            *("identity.>", "identity-relay.*.template", *_STREAMS, *_consuming(STREAM_STATE)),
+            *("identity.>", "identity-relay.*.template", *_STREAMS, *_consuming(STREAM_INTERNAL)),
+            *_consuming(STREAM_STATE),  # the previous release reads it
             *("identity-audit.*.template", _AUDIT_STREAM),
             *("identity-mail.*.template", _MAIL_STREAM, "identity-rpc.*.mail-sending"),
         ),
@@ -110,7 +111,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     "token": NatsPermissions(
         publish=(
             *("identity-rpc.*.password-check", "identity-rpc.*.account-links", "identity-rpc.*.factors"),
-            *(*_STREAMS, *_consuming(STREAM_STATE), *_consuming(STREAM_EVENTS)),
+            *(*_STREAMS, *_consuming(STREAM_INTERNAL), *_consuming(STREAM_EVENTS), *_consuming(STREAM_STATE)),
             *("identity-audit.*.exchanges", "identity-audit.*.token", _AUDIT_STREAM, _NOT_VALID),
         ),
         subscribe=("_INBOX_token.>", "identity-relay.>", "identity-rpc.*.claims-function"),

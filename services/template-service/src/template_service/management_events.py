@@ -23,7 +23,7 @@ from identity_common.projection.freshness import Freshness
 from identity_common.stores.database import database_answers
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import (
-    STREAM_STATE,
+    STREAM_INTERNAL,
     ApplicationState,
     ResourceState,
     ScopeState,
@@ -73,7 +73,7 @@ class ManagementEvents:
         subjects.append(watermark_subject("management", tenant_id))
         self._follower = StreamFollower(
             bus,
-            STREAM_STATE,
+            STREAM_INTERNAL,
             subjects,
             self._apply,
             position=self._stored_position,
@@ -146,7 +146,7 @@ class ManagementEvents:
     def _update_progress(self, position: Position) -> None:
         if position.complete and not self.is_complete:
             self.is_complete = True
-            _log.info("directory.loaded", stream=STREAM_STATE, sequence=position.sequence)
+            _log.info("directory.loaded", stream=STREAM_INTERNAL, sequence=position.sequence)
         self.freshness.advance("management", position.revision)
         self._has_everything = position.complete and position.revision >= position.read_revision
 

@@ -25,7 +25,7 @@ _STORE_EMPTY: Final = text(
 # Whether an invitation was accepted after the lost changes is not known: its link must not work again.
 _END_LINKS: Final = text("UPDATE organization_invitations SET link_sha256 = NULL WHERE tenant_id = :tenant")
 # management-service publishes its whole state after its own restoration; here it is read from the beginning.
-_READ_AGAIN: Final = text("DELETE FROM directory_position WHERE tenant_id = :tenant")
+_READ_AGAIN: Final = text("DELETE FROM projection_position WHERE tenant_id = :tenant")
 
 
 async def mend(transaction: Transaction, unknown: Sequence[Published], *, revision: int, tenant_id: str) -> None:

@@ -285,8 +285,20 @@ known_scopes = Table(
     Index("known_scopes_by_resource", "tenant_id", "resource_id", "id"),
 )
 
+# The previous release reads a copy of the stream, at positions of its own. The next release drops it.
 directory_position = Table(
     "directory_position",
+    metadata,
+    tenant_id(),
+    Column("stream", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("complete", Boolean, nullable=False),
+    Column("read_revision", BigInteger, nullable=False, server_default="-1"),
+)
+
+projection_position = Table(
+    "projection_position",
     metadata,
     tenant_id(),
     # Identifies the incarnation of the stream; positions in different ones are not comparable.

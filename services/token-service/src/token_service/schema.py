@@ -101,9 +101,12 @@ not_valid_feed = Table(
     Column("stream", Text, nullable=False),
     Column("position", BigInteger, nullable=False),
     Column("longest_lifetime_s", BigInteger, nullable=False),
+    # The previous release's; the next one drops them.
     Column("events_stream", Text, nullable=False, server_default=""),
     Column("events_position", BigInteger, nullable=False, server_default="0"),
     Column("server", Text),
+    Column("template_stream", Text, nullable=False, server_default=""),
+    Column("template_position", BigInteger, nullable=False, server_default="0"),
 )
 
 not_valid_entries = Table(

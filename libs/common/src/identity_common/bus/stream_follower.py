@@ -9,6 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
+from identity_common.bus.snapshot import Snapshot
 from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamPosition, StreamReader
 
 _RETRY_S: Final = 0.25
@@ -17,7 +18,8 @@ _RETRY_S: Final = 0.25
 class StreamFollower:
     """Applies the messages of one stream that match the given subjects, in order, until ``stop``.
 
-    A stream that was lost and recreated is read from its beginning.
+    A stream that was lost and recreated is read from its beginning. With a snapshot, whatever the stream has dropped is
+    read from there, and then the stream.
 
     Args:
         bus: The connection.
@@ -27,6 +29,7 @@ class StreamFollower:
             afterwards. A batch that a failure interrupts is applied again. If the returned position is before that of
             the batch, or in another incarnation of the stream, a shared store was emptied or has failed over, and
             reading resumes at ``position``.
+        snapshot: Name of a stream that keeps the last message of each of these subjects.
         position: Returns the position to read after; by default the end of the last batch that this follower applied.
         name: Of the task, and of the spans of processing messages.
         log: Receives a line for every interruption.
@@ -42,6 +45,7 @@ class StreamFollower:
         subjects: Sequence[str],
         apply: Callable[[Batch, StreamPosition], Awaitable[StreamPosition]],
         *,
+        snapshot: str | None = None,
         position: Callable[[], Awaitable[StreamPosition]] | None = None,
         name: str,
         log: FilteringBoundLogger,
@@ -51,6 +55,8 @@ class StreamFollower:
     ) -> None:
         self._bus = bus
         self._reader = StreamReader(bus, stream, subjects, reader=name)
+        self._snapshot = None if snapshot is None else Snapshot(bus, stream)
+        self._snapshot_reader = StreamReader(bus, snapshot or stream, subjects, reader=name)
         self._apply = apply
         self._position = position or self._own_position
         self._read = StreamPosition()
@@ -79,16 +85,31 @@ class StreamFollower:
     async def _follow(self) -> None:
         """Read on until an error occurs, or until the applied position falls back."""
         await self._bus.connected()
-        incarnation = await self._reader.identity()
-        self._read = (await self._position()).within(incarnation)
+        position: StreamPosition | None = await self._position()
+        while position is not None:
+            position = await self._read_from(position)
+
+    async def _read_from(self, position: StreamPosition) -> StreamPosition | None:
+        """Read one stream on; return where to go on in the other one, None if the applied position falls back."""
+        snapshot = self._snapshot if self._snapshot and await self._snapshot.is_needed(position) else None
+        reader = self._reader if snapshot is None else self._snapshot_reader
+        incarnation = await reader.identity()
+        self._read = position.within(incarnation)
         is_same = False
-        async with contextlib.aclosing(self._reader.read_after(self._read.sequence)) as batches:
-            async for batch in batches:
+        async with contextlib.aclosing(reader.read_after(self._read.sequence)) as batches:
+            async for read in batches:
+                batch = read
                 if not is_same:
                     # The stream may have been recreated before the consumer was created.
-                    is_same = await self._reader.identity() == incarnation
+                    is_same = await reader.identity() == incarnation
                     if not is_same:
-                        return
-                if (await self._apply(batch, self._read)).is_behind(self._read):
-                    return
-                self._read = batch.end(self._read)
+                        return None
+                if snapshot is not None and read.caught_up:
+                    batch = read._replace(caught_up=False, goes_on_at=await snapshot.goes_on_at(batch))
+                applied, end = await self._apply(batch, self._read), batch.end(self._read)
+                if applied != end and applied.is_behind(self._read):
+                    return None
+                self._read = end
+                if batch.goes_on_at is not None:
+                    return end
+        return None

@@ -39,6 +39,7 @@ _HEARTBEAT_S: Final = 2
 _SILENCE_S: Final = 2.5 * _HEARTBEAT_S
 _CONSUMER_TTL_S: Final = 60.0
 _CREATION_S: Final = 2.0
+_ORIGIN_HEADER: Final = "Nats-Stream-Source"
 _TRACED_FOR: Final = timedelta(minutes=1)
 _MAX_CREATION_S: Final = 30.0
 """With millions of subjects, a busy server takes seconds to count the pending messages of a new consumer."""
@@ -90,10 +91,14 @@ class Batch(NamedTuple):
     Attributes:
         messages: The messages; empty for a heartbeat.
         caught_up: Whether these were the last messages of the stream when they, or the heartbeat, were sent.
+        origin: The position of the last one in the stream that it was copied from; 0 if it was not, or without one.
+        goes_on_at: Where reading goes on, if that is in another stream.
     """
 
     messages: list[StreamMessage]
     caught_up: bool
+    origin: int = 0
+    goes_on_at: StreamPosition | None = None
 
     @property
     def changed_at(self) -> str | None:
@@ -101,7 +106,9 @@ class Batch(NamedTuple):
         return next((each.event.time for each in self.messages if not each.event.type.startswith("revision.")), None)
 
     def end(self, after: StreamPosition) -> StreamPosition:
-        """Return the position of the last message, or the one after which the batch was read if there is none."""
+        """Return the position after the batch, which was read after the given one."""
+        if self.goes_on_at is not None:
+            return self.goes_on_at
         return StreamPosition(after.stream, self.messages[-1].sequence) if self.messages else after
 
 
@@ -206,7 +213,7 @@ class StreamReader:
             else:
                 released += _released(message)
                 caught_up |= _is_heartbeat(message)
-        return Batch(messages, caught_up), counted, released
+        return Batch(messages, caught_up, _origin(taken) if messages else 0), counted, released
 
     def _genuine_event(self, message: Msg, sequence: int) -> CloudEvent | None:
         """Return the event if it belongs to its subject; otherwise log it."""
@@ -257,6 +264,14 @@ def _position(message: Msg, *, expected: int) -> tuple[int, int]:
     if int(consumer_sequence) != expected:
         raise ReadingInterrupted
     return int(sequence), int(pending)
+
+
+def _origin(taken: list[Msg]) -> int:
+    """Return the position of the last message in the stream that it was copied from; 0 if it was not."""
+    last = next(message for message in reversed(taken) if message.reply)
+    _, _, rest = (last.headers or {}).get(_ORIGIN_HEADER, "").partition(" ")  # <stream> <sequence> <filter> …
+    sequence, _, _ = rest.partition(" ")
+    return int(sequence or 0)
 
 
 def _is_heartbeat(message: Msg) -> bool:

@@ -97,6 +97,9 @@ SUBSCRIBERS_COPY: Final = _stream(
     max_age=_KEPT_S,
 )
 STREAM_OF: Final[dict[Source, str]] = {"management": STREAM_INTERNAL, "template": STREAM_EVENTS}
+"""The stream to which a source publishes."""
+SNAPSHOT_OF: Final[dict[Source, str | None]] = {"management": None, "template": STREAM_STATE}
+"""The copy that keeps what the stream of a source drops."""
 
 
 async def ensure_streams(bus: Bus) -> None:

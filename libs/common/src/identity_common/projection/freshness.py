@@ -25,7 +25,7 @@ class Freshness:
 
     def __init__(self, *sources: Source, max_waiters: int = _MAX_WAITERS) -> None:
         self._seen = {source: Progress(max_waiters=max_waiters) for source in sources or SOURCES}
-        self._received_at = time.monotonic()
+        self._received_at: dict[str, float] = dict.fromkeys(self._seen, time.monotonic())
         self.observe_age: Callable[[float], object] | None = None
 
     def applied(self, changed_at: str) -> None:
@@ -37,14 +37,14 @@ class Freshness:
         if self.observe_age is not None:
             self.observe_age(max(0.0, time.time() - datetime.fromisoformat(changed_at).timestamp()))
 
-    def received(self) -> None:
-        """Record that something arrived from the bus, heartbeats included."""
-        self._received_at = time.monotonic()
+    def received(self, source: Source) -> None:
+        """Record that something of a source arrived from the bus, heartbeats included."""
+        self._received_at[source] = time.monotonic()
 
     @property
     def silence_s(self) -> float:
-        """Seconds since anything arrived from the bus."""
-        return time.monotonic() - self._received_at
+        """Seconds since anything arrived from the bus, of the source that has been silent the longest."""
+        return time.monotonic() - min(self._received_at.values())
 
     def advance(self, source: str, revision: int) -> None:
         """Record a watermark: every event of the source up to it has been applied."""

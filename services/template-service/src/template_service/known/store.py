@@ -53,11 +53,11 @@ _TENANT: Final = bindparam("tenant", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 
 _READ_POSITION: Final = text(
-    "SELECT stream, sequence, revision, complete, read_revision FROM directory_position WHERE tenant_id = :tenant"
+    "SELECT stream, sequence, revision, complete, read_revision FROM projection_position WHERE tenant_id = :tenant"
 )
 _LOCK_POSITION: Final = text(
     """
-    INSERT INTO directory_position AS held (tenant_id, stream, sequence, revision, complete)
+    INSERT INTO projection_position AS held (tenant_id, stream, sequence, revision, complete)
     VALUES (:tenant, '', 0, -1, false)
     ON CONFLICT (tenant_id) DO UPDATE SET stream = held.stream
     RETURNING stream, sequence, revision, complete, read_revision
@@ -65,7 +65,7 @@ _LOCK_POSITION: Final = text(
 )
 _STORE_POSITION: Final = text(
     """
-    UPDATE directory_position SET stream = :stream, sequence = :sequence, revision = :revision, complete = :complete,
+    UPDATE projection_position SET stream = :stream, sequence = :sequence, revision = :revision, complete = :complete,
         read_revision = :read_revision
     WHERE tenant_id = :tenant
     """

@@ -117,7 +117,7 @@ _STATES: Final = KeyLookup(f"""
         ), ''), 'UTF8')), 'hex') AS digest,
         source_revision.revision, known.stream, known.sequence
     FROM source_revision
-    LEFT JOIN directory_position AS known ON known.tenant_id = $1
+    LEFT JOIN projection_position AS known ON known.tenant_id = $1
     CROSS JOIN unnest(
         $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[]
     ) WITH ORDINALITY
@@ -127,7 +127,7 @@ _STATES: Final = KeyLookup(f"""
 """)  # noqa: S608 - no values
 _VERSION: Final = KeyLookup("""
     SELECT source_revision.revision, known.stream, known.sequence
-    FROM source_revision LEFT JOIN directory_position AS known ON known.tenant_id = $1
+    FROM source_revision LEFT JOIN projection_position AS known ON known.tenant_id = $1
     WHERE source_revision.tenant_id = $1
 """)
 _PERMISSIONS: Final = KeyLookup("""

@@ -1,23 +1,25 @@
 """The part of the directory that every replica holds in memory: clients, resources, roles, claims functions and policy.
 
-Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
+Loaded from the bus at start and kept current by the same readers. Lookups are plain dictionary reads.
 """
 
 import asyncio
 import itertools
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
+from identity_common.bus.streams import SNAPSHOT_OF, STREAM_OF
 from identity_common.projection.freshness import Freshness
+from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import TokenKind
 from identity_common.wire.events import (
-    STREAM_STATE,
     ApplicationState,
     AssignmentState,
     ClaimsFunctionState,
@@ -40,8 +42,8 @@ _log = get_logger(__name__)
 _decode_watermark = msgspec.json.Decoder(Watermark).decode
 
 
-def _subjects(tenant_id: str) -> list[str]:
-    management = (
+_KINDS: Final[dict[Source, tuple[tuple[str, ...], ...]]] = {
+    "management": (
         ("application", "*"),
         ("resource", "*"),
         ("scope", "*", "*"),
@@ -50,13 +52,9 @@ def _subjects(tenant_id: str) -> list[str]:
         ("claims-function", "*"),
         ("impersonation-policy", "*"),
         ("sign-in-policy", "*"),
-    )
-    return [
-        *(event_subject("management", tenant_id, *kind) for kind in management),
-        *(event_subject("template", tenant_id, kind, "*") for kind in ("permission", "role")),
-        watermark_subject("management", tenant_id),
-        watermark_subject("template", tenant_id),
-    ]
+    ),
+    "template": (("permission", "*"), ("role", "*")),
+}
 
 
 class HeldScope(NamedTuple):
@@ -82,7 +80,7 @@ class InMemoryDirectory:
 
     Attributes:
         freshness: The watermarks that it has seen.
-        is_loaded: Whether the stream has been read to its end once, management's watermark included.
+        is_loaded: Whether the streams have been read to their end once, management's watermark included.
         has_new_third_parties: Set when it is loaded and when an application becomes third-party; its reader clears it.
         has_claims_function: Set while there is a claims function of any kind.
         impersonation_policy: The policy of impersonations.
@@ -110,17 +108,25 @@ class InMemoryDirectory:
         self._template = OrganizationTemplate()
         self._claims_functions: dict[TokenKind, ClaimsFunctionState] = {}
         self._revisions: dict[str, int] = {}
-        self._watermarks: dict[str, int] = {}
-        self._follower = StreamFollower(
-            bus,
-            STREAM_STATE,
-            _subjects(tenant_id),
-            self._take_read,
-            name="directory-in-memory",
-            log=_log,
-            failed="directory.failed",
-            interrupted="directory.interrupted",
-        )
+        self._watermarks: dict[Source, int] = {}
+        self._read_to_end: set[Source] = set()
+        self._followers = [
+            StreamFollower(
+                bus,
+                stream,
+                [
+                    *(event_subject(source, tenant_id, *kind) for kind in _KINDS[source]),
+                    watermark_subject(source, tenant_id),
+                ],
+                partial(self._take_read, source),
+                snapshot=SNAPSHOT_OF[source],
+                name=f"directory-in-memory-{source}",
+                log=_log,
+                failed="directory.failed",
+                interrupted="directory.interrupted",
+            )
+            for source, stream in STREAM_OF.items()
+        ]
 
     def application(self, application_id: str) -> ApplicationState | None:
         """Return an application, or None."""
@@ -251,37 +257,40 @@ class InMemoryDirectory:
 
     def start(self) -> None:
         """Start reading in the background."""
-        self._follower.start()
+        for follower in self._followers:
+            follower.start()
 
     async def stop(self) -> None:
         """Stop reading."""
-        await self._follower.stop()
+        await asyncio.gather(*(follower.stop() for follower in self._followers))
 
-    async def _take_read(self, batch: Batch, read: StreamPosition) -> StreamPosition:
+    async def _take_read(self, source: Source, batch: Batch, read: StreamPosition) -> StreamPosition:
         was_loaded = self.is_loaded
-        self._take(batch)
+        self._take(source, batch)
         if was_loaded and (changed_at := batch.changed_at) is not None:
             self.freshness.applied(changed_at)
-        end = batch.end(read)
         if self.is_loaded and not was_loaded:
-            _log.info("directory.loaded", stream=STREAM_STATE, sequence=end.sequence)
-        return end
+            _log.info("directory.loaded")
+        return batch.end(read)
 
-    def _take(self, batch: Batch) -> None:
-        self.freshness.received()
+    def _take(self, source: Source, batch: Batch) -> None:
+        self.freshness.received(source)
         for message in batch.messages:
-            self._apply(message)
-        if batch.caught_up:
-            # Not earlier: the stream keeps only the newest state, which may follow the watermark that covers it.
-            for source, revision in self._watermarks.items():
-                self.freshness.advance(source, revision)
-        if batch.caught_up and not self.is_loaded and self.freshness.seen("management") >= 0:
+            self._apply(source, message)
+        if not batch.caught_up:
+            return
+        # Not earlier: the stream keeps only the newest state, which may follow the watermark that covers it.
+        if source in self._watermarks:
+            self.freshness.advance(source, self._watermarks[source])
+        self._read_to_end.add(source)
+        has_all = len(self._read_to_end) == len(STREAM_OF) and self.freshness.seen("management") >= 0
+        if has_all and not self.is_loaded:
             self.is_loaded = True
             self.has_new_third_parties.set()
 
-    def _apply(self, message: StreamMessage) -> None:
+    def _apply(self, source: Source, message: StreamMessage) -> None:
         event = message.event
-        source, kind = event.source.removeprefix("/"), event.type.partition(".")[0]
+        kind = event.type.partition(".")[0]
         if kind == "revision":
             self._watermarks[source] = _decode_watermark(event.data).revision
             return

@@ -9,7 +9,7 @@ import msgspec
 
 from identity_common.wire.events import event_subject
 
-_LAYOUT: Final = 3
+_LAYOUT: Final = 4
 """Version of what is projected and how; another number makes the projection read the stream from its beginning."""
 
 # Returns the records of the organization and the member of each membership in turn; false if there are over `at_most`.

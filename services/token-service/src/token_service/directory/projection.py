@@ -1,97 +1,127 @@
-"""Projects users, organizations and members from the stream into Redis.
+"""Projects users, organizations and members from the bus into Redis.
 
 A record is the revision, a space, and the state as it was published; after a deletion nothing follows the space (a
-tombstone). ``ProjectionState`` is stored beside the records. Every replica projects. One script applies a batch only if
-it continues the stored position, so that a second projector, an emptied Redis and a failover to a lagging replica are
-one case: read on from the stored position.
+tombstone). ``ProjectionState`` is stored beside the records. Every replica projects. One script applies a batch of one
+source only if it continues the stored position of that source, so that a second projector, an emptied Redis and a
+failover to a lagging replica are one case: read on from the stored position.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, get_args
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
+from identity_common.bus.streams import SNAPSHOT_OF, STREAM_OF
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.projection.freshness import Freshness
 from identity_common.revisions import Source
 from identity_common.stores.redis import Argument, RedisCommands
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
+from identity_common.wire.events import Watermark, event_subject, watermark_subject
 from token_service.directory.keys import record_key, state_key
 
 _log = get_logger(__name__)
 
 _TOMBSTONE_S: Final = 86_400
+_KINDS: Final[dict[Source, tuple[tuple[str, ...], ...]]] = {
+    "management": (("user", "*"), ("assignment", "user", "*")),
+    "template": (("organization", "*"), ("member", "*", "*")),
+}
 
-# KEYS[1]: the state. ARGV: stream, from, to, caught up (0/1), heard at, watermarks as JSON, tombstone TTL in seconds,
-# then (key, record) for each message: everything relevant in (from, to]. Applied only if it continues the stored
-# position. Returns the state in any case.
+# KEYS[1]: the state. ARGV: source, stream and position before, stream and position after, caught up (0/1), heard at,
+# watermarks as JSON, tombstone TTL in seconds, then (key, record) for each message: everything relevant between the two
+# positions. Applied only if it continues the stored position. Returns the state in any case.
 _APPLY: Final = """
 local stored = redis.call('GET', KEYS[1])
-local state = stored and cjson.decode(stored)
-    or {stream = '', sequence = 0, complete = false, heard_at = 0, read = {}, revisions = {}}
-local from, to = tonumber(ARGV[2]), tonumber(ARGV[3])
-if state.stream ~= ARGV[1] and from == 0 then state.stream, state.sequence = ARGV[1], 0 end
-if state.stream ~= ARGV[1] or (state.sequence ~= from and state.sequence ~= to) then return cjson.encode(state) end
+local state = stored and cjson.decode(stored) or {readings = {}, complete = false, heard_at = 0, revisions = {}}
+local reading = state.readings[ARGV[1]] or {stream = '', sequence = 0, caught_up = false, heard_at = 0, read = {}}
+local function is_at(stream, sequence) return reading.stream == stream and reading.sequence == sequence end
+local from, to = tonumber(ARGV[3]), tonumber(ARGV[5])
+if reading.stream ~= ARGV[2] and from == 0 then reading.stream, reading.sequence = ARGV[2], 0 end
+local is_before, is_after = is_at(ARGV[2], from), is_at(ARGV[4], to)
+if not is_before and not is_after then return cjson.encode(state) end
 local call, match = redis.call, string.match
-if state.sequence == from then
-    for i = 8, #ARGV, 2 do
+if is_before then
+    for i = 10, #ARGV, 2 do
         local key, record = ARGV[i], ARGV[i + 1]
         local held = call('GET', key)
         local revision, data = match(record, '^(%d+) (.?)')
         if not held or tonumber(revision) >= tonumber(match(held, '^%d+')) then
-            if data == '' then call('SET', key, record, 'EX', ARGV[7]) else call('SET', key, record) end
+            if data == '' then call('SET', key, record, 'EX', ARGV[9]) else call('SET', key, record) end
             local tenant, organization, member = match(key, '^(identity:[^:]+):member:([^:]+):([^:]+)$')
             if member then
                 call(data == '' and 'SREM' or 'SADD', tenant .. ':organizations-of:' .. member, organization)
             end
         end
     end
-    state.sequence = to
-    for source, revision in pairs(cjson.decode(ARGV[6])) do
-        if revision > (state.read[source] or -1) then state.read[source] = revision end
+    reading.stream, reading.sequence = ARGV[4], to
+    for source, revision in pairs(cjson.decode(ARGV[8])) do
+        if revision > (reading.read[source] or -1) then reading.read[source] = revision end
     end
 end
-if ARGV[4] == '1' then
-    state.revisions = state.read
-    state.complete = state.complete or state.read.management ~= nil
+if ARGV[6] == '1' then
+    reading.caught_up = true
+    for source, revision in pairs(reading.read) do state.revisions[source] = revision end
 end
-state.heard_at = math.max(state.heard_at, tonumber(ARGV[5]))
+reading.heard_at = math.max(reading.heard_at, tonumber(ARGV[7]))
+state.readings[ARGV[1]] = reading
+local management, template = state.readings.management, state.readings.template
+if management and template then
+    local is_read = management.caught_up and template.caught_up and state.revisions.management ~= nil
+    state.complete = state.complete or is_read
+    state.heard_at = math.min(management.heard_at, template.heard_at)
+end
 local encoded = cjson.encode(state)
 call('SET', KEYS[1], encoded)
 return encoded
 """
 
 
-class ProjectionState(msgspec.Struct, frozen=True):
-    """The position of the projection, stored beside the records.
+class Reading(msgspec.Struct, frozen=True):
+    """How far the changes of one source have been read.
 
     Attributes:
         stream: When the stream was created: sequences of a recreated stream start again.
         sequence: The last position that was applied.
-        complete: Whether the first load has reached the end of the stream.
+        caught_up: Whether the end of the stream was reached once.
         heard_at: When a projector last heard from the bus, milliseconds.
-        read: The watermark of each source that has been read.
-        revisions: The watermark of each source that the records include. The stream keeps only the newest state of an
-            aggregate, which may follow the watermark that covers it: a watermark holds once the end of the stream is
-            reached.
+        read: The watermark that has been read.
     """
 
     stream: str
     sequence: int
-    complete: bool
+    caught_up: bool
     heard_at: int
     read: dict[str, int]
-    revisions: dict[str, int]
 
-    @property
-    def position(self) -> StreamPosition:
-        """The last position that was applied."""
-        return StreamPosition(self.stream, self.sequence)
+
+class ProjectionState(msgspec.Struct, frozen=True):
+    """The positions of the projection, stored beside the records.
+
+    Attributes:
+        complete: Whether the first load of all sources has reached the end of their streams.
+        heard_at: When a projector last heard from the bus, of the source that has been silent the longest.
+        revisions: The watermark of each source that the records include. The stream keeps only the newest state of an
+            aggregate, which may follow the watermark that covers it: a watermark holds once the end of the stream is
+            reached.
+        readings: How far each source has been read.
+    """
+
+    complete: bool
+    heard_at: int
+    revisions: dict[str, int]
+    readings: dict[str, Reading] = msgspec.field(default_factory=dict)
+
+    def position(self, source: Source) -> StreamPosition:
+        """Return the last position of a source that was applied."""
+        reading = self.readings.get(source)
+        return StreamPosition() if reading is None else StreamPosition(reading.stream, reading.sequence)
 
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """Return whether the records include everything up to these revisions."""
@@ -101,7 +131,7 @@ class ProjectionState(msgspec.Struct, frozen=True):
         return True
 
 
-_EMPTY: Final = ProjectionState(stream="", sequence=0, complete=False, heard_at=0, read={}, revisions={})
+_EMPTY: Final = ProjectionState(complete=False, heard_at=0, revisions={})
 _decode: Final = msgspec.json.Decoder(ProjectionState).decode
 _decode_watermark: Final = msgspec.json.Decoder(Watermark).decode
 
@@ -128,78 +158,83 @@ class Projection:
         self._commands = commands
         self._clock = clock
         self._state_key = state_key(tenant_id)
-        self._follower = StreamFollower(
-            bus,
-            STREAM_STATE,
-            [
-                event_subject("management", tenant_id, "user", "*"),
-                event_subject("management", tenant_id, "assignment", "user", "*"),
-                event_subject("template", tenant_id, "organization", "*"),
-                event_subject("template", tenant_id, "member", "*", "*"),
-                *(watermark_subject(source, tenant_id) for source in get_args(Source)),
-            ],
-            self._take_batch,
-            position=self._stored_position,
-            name="directory-in-redis",
-            log=_log,
-            failed="directory.failed",
-            interrupted="directory.interrupted",
-            expected=(StoreUnavailable,),
-        )
+        self._followers = [
+            StreamFollower(
+                bus,
+                stream,
+                [
+                    *(event_subject(source, tenant_id, *kind) for kind in _KINDS[source]),
+                    watermark_subject(source, tenant_id),
+                ],
+                partial(self._take_batch, source),
+                snapshot=SNAPSHOT_OF[source],
+                position=partial(self._stored_position, source),
+                name=f"directory-in-redis-{source}",
+                log=_log,
+                failed="directory.failed",
+                interrupted="directory.interrupted",
+                expected=(StoreUnavailable,),
+            )
+            for source, stream in STREAM_OF.items()
+        ]
 
     def start(self) -> None:
         """Start projecting, in the background."""
-        self._follower.start()
+        for follower in self._followers:
+            follower.start()
 
     async def stop(self) -> None:
         """Stop projecting."""
-        await self._follower.stop()
+        await asyncio.gather(*(follower.stop() for follower in self._followers))
 
-    async def _stored_position(self) -> StreamPosition:
-        return decode_state(await self._commands.execute("GET", self._state_key)).position
+    async def _stored_position(self, source: Source) -> StreamPosition:
+        return decode_state(await self._commands.execute("GET", self._state_key)).position(source)
 
-    async def _take_batch(self, batch: Batch, read: StreamPosition) -> StreamPosition:
-        self.freshness.received()
+    async def _take_batch(self, source: Source, batch: Batch, read: StreamPosition) -> StreamPosition:
+        self.freshness.received(source)
         was_complete = self.state.complete
-        state = await self.apply(*read, batch)
+        state = await self.apply(source, read, batch)
+        applied = state.position(source)
         if was_complete and state.complete and read.sequence and (changed_at := batch.changed_at) is not None:
             self.freshness.applied(changed_at)
-        if not state.position.is_behind(read):  # as it is when Redis was emptied, or failed over to a lagging replica
+        # It is behind when Redis was emptied, or failed over to a lagging replica.
+        if applied == batch.end(read) or not applied.is_behind(read):
             self.take(state)
-        return state.position
+        return applied
 
-    async def apply(self, stream: str, position: int, batch: Batch) -> ProjectionState:
+    async def apply(self, source: Source, read: StreamPosition, batch: Batch) -> ProjectionState:
         """Apply the messages of a batch that are not applied yet.
 
         Args:
-            stream: When the batch's stream was created.
-            position: The position after which it was read.
-            batch: Everything relevant after that position, up to its last message.
+            source: The source of its changes.
+            read: The position after which it was read.
+            batch: Everything relevant after that position, up to its end.
 
         Returns:
-            The stored state; of another stream, or before ``position``, if the batch does not continue it.
+            The stored state; its position is in another stream, or before ``read``, if the batch does not continue it.
         """
         messages: Sequence[StreamMessage] = batch.messages
-        to = messages[-1].sequence if messages else position
+        last, end = messages[-1].sequence if messages else read.sequence, batch.end(read)
         while True:
             watermarks, records = _split(messages)
             answer = await self._commands.execute(
                 *("EVAL", _APPLY, 1, self._state_key),
-                *(stream, position, to, int(batch.caught_up), self._clock()),
+                *(source, *read, *end, int(batch.caught_up), self._clock()),
                 *(msgspec.json.encode(watermarks), _TOMBSTONE_S),
                 *records,
             )
             state = decode_state(answer)
-            if state.stream != stream or not position < state.sequence < to:
+            applied = state.position(source)
+            if applied.stream != read.stream or not read.sequence < applied.sequence < last:
                 return state
             # another projector has applied the first part of the batch: apply the rest
-            position = state.sequence
-            messages = [message for message in messages if message.sequence > position]
+            read = applied
+            messages = [message for message in messages if message.sequence > applied.sequence]
 
     def take(self, state: ProjectionState) -> None:
         """Record a state that was read from Redis."""
         if state.complete and not self.state.complete:
-            _log.info("directory.complete", stream=STREAM_STATE, sequence=state.sequence)
+            _log.info("directory.complete")
         self.state = state
         self.was_complete |= state.complete
         for source, revision in state.revisions.items():

@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -22,12 +22,14 @@ from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamPosition
+from identity_common.bus.streams import STREAM_OF
 from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
+from identity_common.revisions import Source
 from identity_common.stores.database_servers import THIS_SERVER
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE, event_subject
+from identity_common.wire.events import event_subject
 from stead.verify.feed.entries import NotValid
 from stead.verify.feed.messages import MAX_MESSAGE_RECORDS, MESSAGE_TYPE, Message, encoded_records, subject_of
 from token_service.not_valid.keys import FeedKeys
@@ -57,7 +59,7 @@ _BEGIN_EPOCH: Final = f"""
     WHERE feed.server IS DISTINCT FROM excluded.server
 """  # noqa: S608 - a constant
 _STATE: Final = """
-    SELECT epoch, sequence, revocations_read, stream, position, longest_lifetime_s, events_stream, events_position
+    SELECT epoch, sequence, revocations_read, stream, position, longest_lifetime_s, template_stream, template_position
     FROM not_valid_feed WHERE tenant_id = $1 FOR UPDATE
 """
 _REVOKED: Final = """
@@ -74,7 +76,7 @@ _STORE: Final = """
 """
 _ADVANCE: Final = """
     UPDATE not_valid_feed SET sequence = $2, revocations_read = $3, stream = $4, position = $5, longest_lifetime_s = $6,
-        events_stream = $7, events_position = $8
+        template_stream = $7, template_position = $8
     WHERE tenant_id = $1
 """
 _FORGET: Final = "DELETE FROM not_valid_entries WHERE tenant_id = $1 AND forget_at <= $2"
@@ -211,7 +213,7 @@ class Sequencer:
             state = await connection.fetchrow(_STATE, self._tenant_id)
         self._heard = (
             _Heard(StreamPosition(state["stream"], state["position"])),
-            _Heard(StreamPosition(state["events_stream"], state["events_position"])),
+            _Heard(StreamPosition(state["template_stream"], state["template_position"])),
         )
         self._followers = self._new_followers(holder)
         for follower in self._followers:
@@ -226,20 +228,22 @@ class Sequencer:
         await asyncio.gather(*(follower.stop() for follower in self._followers))
 
     def _new_followers(self, holder: LockHolder) -> list[StreamFollower]:
-        of_state = [
+        of_management = [
             *(event_subject("management", self._tenant_id, kind, "*") for kind in ("user", "application", "resource")),
             event_subject("management", self._tenant_id, "narrowing", "*", "*"),
-            event_subject("template", self._tenant_id, "organization", "*"),
-            event_subject("template", self._tenant_id, "member", "*", "*"),
         ]
-        # Not the state stream: it keeps only a member's newest event, an addition that may follow a loss.
-        of_events = [event_subject("template", self._tenant_id, "member-permissions", "*", "*")]
-        sources = ((STREAM_STATE, of_state), (STREAM_EVENTS, of_events))
+        # Without the snapshot: it keeps only a member's newest event, an addition that may follow a loss, and what this
+        # stream has dropped is older than any token.
+        of_template = [
+            event_subject("template", self._tenant_id, "organization", "*"),
+            *(event_subject("template", self._tenant_id, kind, "*", "*") for kind in ("member", "member-permissions")),
+        ]
+        subjects_of: Mapping[Source, list[str]] = {"management": of_management, "template": of_template}
         return [
             StreamFollower(
                 self._bus,
                 stream,
-                subjects,
+                subjects_of[source],
                 partial(_take, heard, holder),
                 position=heard.resume,
                 name="not-valid-feed",
@@ -247,15 +251,15 @@ class Sequencer:
                 failed="not-valid-feed.read-failed",
                 interrupted="not-valid-feed.interrupted",
             )
-            for (stream, subjects), heard in zip(sources, self._heard, strict=True)
+            for (source, stream), heard in zip(STREAM_OF.items(), self._heard, strict=True)
         ]
 
     async def _take_turn(self, connection: asyncpg.Connection) -> bool:
         """Store and announce what has arrived, or send a heartbeat; return whether anything had arrived."""
         if not self._keys.is_loaded:
             return False
-        (state_position, of_state), (events_position, of_events) = (heard.first() for heard in self._heard)
-        takes_all = len(of_state) + len(of_events) == sum(len(heard.arrived) for heard in self._heard)
+        (position, of_management), (template_position, of_template) = (heard.first() for heard in self._heard)
+        takes_all = len(of_management) + len(of_template) == sum(len(heard.arrived) for heard in self._heard)
         is_current = takes_all and self._bus.is_connected and all(heard.is_recent for heard in self._heard)
         begun_ms = self._clock()
         announced: list[str] = []
@@ -266,7 +270,7 @@ class Sequencer:
             records = [
                 record for row in revoked for record in of_revocation(row["id"], row["expires_at"], row["begun_until"])
             ]
-            records += await self._relevant(connection, [*of_state, *of_events], lifetime_s)
+            records += await self._relevant(connection, [*of_management, *of_template], lifetime_s)
             stored = [record for record in latest(records).values() if record.forget_at * 1000 > self._clock()]
             sequence = state["sequence"]
             # Only the last message may say that the feed is fresh, and only if nothing waits for the next turn.
@@ -280,11 +284,11 @@ class Sequencer:
                 announced.append(await self._announce(connection, state["epoch"], sequence, part, time_ms=part_ms))
                 sequence += len(part)
             read = revoked[-1]["number"] if revoked else state["revocations_read"]
-            reached = (sequence, read, *state_position, lifetime_s, *events_position)
+            reached = (sequence, read, *position, lifetime_s, *template_position)
             if reached != tuple(state)[1:]:
                 await connection.execute(_ADVANCE, self._tenant_id, *reached)
         await self._publish(announced)
-        for heard, taken in zip(self._heard, (of_state, of_events), strict=True):
+        for heard, taken in zip(self._heard, (of_management, of_template), strict=True):
             heard.drop(len(taken))
         await self._forget(connection)
         return bool(revoked or any(heard.arrived for heard in self._heard))

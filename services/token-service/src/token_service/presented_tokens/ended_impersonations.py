@@ -14,7 +14,7 @@ from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPositi
 from identity_common.failures import StoreUnavailable
 from identity_common.projection.freshness import Freshness
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
+from identity_common.wire.events import STREAM_INTERNAL, Watermark, event_subject, watermark_subject
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEndsState
 from token_service.presented_tokens.revocations import Revocation, Revocations
 
@@ -46,7 +46,7 @@ class EndedImpersonations:
         self._watermark = -1
         self._follower = StreamFollower(
             bus,
-            STREAM_STATE,
+            STREAM_INTERNAL,
             [event_subject("management", tenant_id, AGGREGATE, "*"), watermark_subject("management", tenant_id)],
             self._take,
             name="ended-impersonations",
