@@ -256,7 +256,7 @@ READING_AUDIT = {
 CREATING_MAIL = "$JS.API.STREAM.CREATE.IDENTITY_MAIL"
 READING_MAIL = {each.replace("AUDIT", "MAIL") for each in READING_AUDIT} | {"$JS.ACK.IDENTITY_MAIL.a.1.1.1.1.1"}
 CONSUMING_STATE = {f"$JS.API.CONSUMER.{action}.IDENTITY_STATE.a" for action in ("CREATE", "INFO", "MSG.NEXT", "DELETE")}
-
+CONSUMING_INTERNAL = {each.replace("STATE", "INTERNAL") for each in CONSUMING_STATE}
 CONSUMING_EVENTS = {each.replace("STATE", "EVENTS") for each in CONSUMING_STATE}
 
 
@@ -304,7 +304,8 @@ class TestNats:
         )
         assert await self.allowed(addresses.template_nats_url) == (
             {
-                *("identity.default.role.1", "identity-relay.default.template", *STREAMS_OF_ALL, *CONSUMING_STATE),
+                *("identity.default.role.1", "identity-relay.default.template", *STREAMS_OF_ALL),
+                *(*CONSUMING_INTERNAL, *CONSUMING_STATE),
                 *("identity-audit.default.template", CREATING_AUDIT),
                 *("identity-mail.default.template", CREATING_MAIL, "identity-rpc.default.mail-sending"),
             },
@@ -319,7 +320,7 @@ class TestNats:
             {
                 *("identity-rpc.default.password-check", "identity-rpc.default.account-links"),
                 "identity-rpc.default.factors",
-                *(*STREAMS_OF_ALL, *CONSUMING_STATE, *CONSUMING_EVENTS),
+                *(*STREAMS_OF_ALL, *CONSUMING_INTERNAL, *CONSUMING_EVENTS, *CONSUMING_STATE),
                 *("identity-audit.default.exchanges", "identity-audit.default.token", CREATING_AUDIT),
             },
             {

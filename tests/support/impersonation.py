@@ -84,10 +84,11 @@ def make_machine(management: ManagementClient, impersonation: Impersonation) -> 
     return Machine(application.id, secret.value or "")
 
 
-def client_token(url: str, machine: Machine, **more: str) -> httpx.Response:
-    """Request a token for the machine from a replica."""
+def client_token(url: str, machine: Machine, *, revision: str | None = None, **more: str) -> httpx.Response:
+    """Request a token for the machine from a replica, which awaits the revision."""
     form = {"grant_type": "client_credentials", "resource": RESOURCE, "scope": "read:orders", **more}
-    return httpx.post(f"{url}/oidc/token", data=form, auth=machine, timeout=_TIMEOUT_S)
+    headers = {} if revision is None else {"Identity-Revision": revision}
+    return httpx.post(f"{url}/oidc/token", data=form, auth=machine, headers=headers, timeout=_TIMEOUT_S)
 
 
 def exchange(url: str, impersonation: Impersonation, subject_token: str) -> httpx.Response:

@@ -2,10 +2,12 @@
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +15,7 @@ import httpx2 as httpx
 import pytest
 
 from all_in_one.embedded import EmbeddedServers
-from identity_common.wire.events import STREAM_INTERNAL
+from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from provision import ServerAddresses, stored_passwords
 from stead import ManagementClient, Unavailable
 from tests.support.agreement import require_agreement
@@ -31,6 +33,7 @@ PAUSE_S: Final = 0.05
 WITHIN_S: Final = 180
 """JetStream takes up to 20 s, or 45 s, until a stream that copies others resumes after their leaders were lost."""
 SEED: Final = 20261127
+STREAMS: Final = (STREAM_INTERNAL, STREAM_EVENTS, STREAM_STATE)[: length(short=1, long=3)]
 
 
 class Load:
@@ -214,3 +217,51 @@ def test_no_acknowledged_change_is_lost(
     assert not [writer for writer in writers if writer.unanswered], "every change must be answered"
     assert (set(load.statuses) <= {200, 503}, load.without_retry_after) == (True, [])
     asyncio.run(require_agreement(own_addresses, management, writers))
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_changes_are_enforced_after_the_loss_of_a_leader(
+    stream: str,
+    cluster: NatsCluster,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Every replica of token-service answers from what includes a change of each source; how long that takes is told.
+
+    A leader may take the leader of a copy with it: nothing waits for the copy.
+    """
+    machine = make_machine(management, impersonation)
+    assert cycle_works(deployment, management, impersonation)
+    cluster.step_down()
+    leader = cluster.leader_of(stream)
+    leader.kill()
+    killed_at = time.monotonic()
+    written = {
+        "management": lambda: management.users.create(name="After the loss"),
+        "template": lambda: management.organization_permissions.create(f"after:{time.monotonic_ns()}"),
+    }
+    for source, write in written.items():
+        eventually(lambda write=write: _answered(write), within_s=WITHIN_S)  # type: ignore[misc]
+        awaited = next(each for each in (management.last_revision or "").split(", ") if each.startswith(source))
+        for process in deployment.tokens:
+            eventually(partial(_includes, process.url, machine, awaited), within_s=WITHIN_S)
+        took_s = round(time.monotonic() - killed_at, 1)
+        record_property(f"{source}_enforced_s", took_s)
+        print(f"leader of {stream} killed: a change of {source} was enforced everywhere after {took_s} s")  # noqa: T201
+    leader.start()
+
+
+def _answered(write: Callable[[], object]) -> bool:
+    try:
+        write()
+    except Unavailable:
+        return False
+    return True
+
+
+def _includes(url: str, machine: Machine, awaited: str) -> bool:
+    answer = client_token(url, machine, revision=awaited)
+    assert answer.status_code in {200, 503}, answer.text
+    return answer.status_code == 200

@@ -72,6 +72,7 @@ class Known:
         bus = Bus(f"nats://{UNREACHABLE}", service="token")
         self.redis = connect_redis(f"redis://{UNREACHABLE}")
         self.in_memory = InMemoryDirectory(bus, tenant_id="default")
+        self.in_memory._take("template", Batch([], caught_up=True))
         self.in_redis = InRedisDirectory(bus, RedisCommands(self.redis), tenant_id="default", max_age_s=900)
         self.directory = Directory(
             bus,
@@ -151,7 +152,7 @@ class Known:
         )
         self._sequence += 1
         message = StreamMessage(subject, self._sequence, event)
-        self.in_memory._take(Batch([message], caught_up=True))
+        self.in_memory._take("management", Batch([message], caught_up=True))
 
     def receives_application(self, application: ApplicationState, *, revision: int) -> None:
         verb = "deleted" if application.deleted else "updated"

@@ -9,7 +9,7 @@ from nats.js.errors import NotFoundError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamPosition
-from identity_common.bus.streams import ensure_streams, stream_info
+from identity_common.bus.streams import existing_stream
 from stead.event_types import CloudEvent
 
 
@@ -31,7 +31,6 @@ class Snapshot:
         Raises:
             nats.errors.Error: The server does not answer.
         """
-        await ensure_streams(self._bus)
         incarnation, first = await self._beginning()
         return position.stream != incarnation or position.sequence + 1 < first
 
@@ -50,7 +49,7 @@ class Snapshot:
 
     async def _beginning(self) -> tuple[str, int]:
         """Return the incarnation of the stream, and the position of its first message."""
-        info = await stream_info(self._bus, self._stream)
+        info = await existing_stream(self._bus, self._stream)
         return str(info["created"]), max(1, info["state"]["first_seq"])
 
     async def _has(self, event: CloudEvent, sequence: int) -> bool:

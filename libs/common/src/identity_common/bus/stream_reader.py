@@ -20,7 +20,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import ensure_streams, incarnation, replicas_of
+from identity_common.bus.streams import existing_stream, replicas_of
 from identity_common.telemetry.logs import get_logger
 from identity_common.telemetry.traceparent import HEADER as TRACEPARENT_HEADER
 from identity_common.telemetry.tracing import tracing
@@ -38,7 +38,7 @@ _EXPIRES_S: Final = 30
 _HEARTBEAT_S: Final = 2
 _SILENCE_S: Final = 2.5 * _HEARTBEAT_S
 _CONSUMER_TTL_S: Final = 60.0
-_CREATION_S: Final = 2.0
+_CREATION_S: Final = 1.0
 _ORIGIN_HEADER: Final = "Nats-Stream-Source"
 _TRACED_FOR: Final = timedelta(minutes=1)
 _MAX_CREATION_S: Final = 30.0
@@ -135,8 +135,7 @@ class StreamReader:
         Raises:
             nats.errors.Error: The server does not answer.
         """
-        await ensure_streams(self._bus)
-        return await incarnation(self._bus, self._stream)
+        return str((await existing_stream(self._bus, self._stream))["created"])
 
     async def read_after(self, sequence: int) -> AsyncGenerator[Batch, None]:
         """Yield batches of the messages after a position, then of new ones; an empty batch for a heartbeat.

@@ -1,10 +1,11 @@
 """The streams: their subjects and retention. Every service creates those that are missing.
 
-Three hold the state. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot that a
-new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
-separate NATS account, from which no request can reach a service (docs/decisions/0009). The audit trail has its own
-stream, and so has mail, which leaves it once it is sent. No service may change, purge or delete a stream: an operator
-scales them (``python -m provision streams``).
+Three hold the state. ``IDENTITY_INTERNAL`` keeps one message per subject, ``IDENTITY_EVENTS`` all messages of some time,
+and ``IDENTITY_STATE``, which sources both, one message per subject: a new replica reads from there what
+``IDENTITY_EVENTS`` has dropped. (Of the other it is the copy that the previous release reads.) The fourth is for other
+teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a separate NATS account, from which no request can reach
+a service (docs/decisions/0009). The audit trail has its own stream, and so has mail, which leaves it once it is sent.
+No service may change, purge or delete a stream: an operator scales them (``python -m provision streams``).
 """
 
 from typing import Any, Final, NamedTuple
@@ -45,6 +46,8 @@ _MAIL_DUPLICATE_WINDOW_S: Final = 3600.0
 """A relay that was killed may start again much later, and a mail must not be sent twice."""
 _NAME_IN_USE: Final = 10058
 """Error of JetStream: a stream of this name exists with another configuration."""
+_NOT_FOUND: Final = 10059
+"""Error of JetStream: there is no stream of this name."""
 
 
 def _stream(name: str, **options: object) -> StreamConfig:
@@ -166,8 +169,25 @@ async def stream_info(bus: Bus, stream: str, request: bytes = b"", *, timeout_s:
     response = await bus.client.request(f"$JS.API.STREAM.INFO.{stream}", request, timeout=timeout_s)
     info: dict[str, Any] = json.decode(response.data)
     if "error" in info:
+        if info["error"].get("err_code") == _NOT_FOUND:
+            raise MissingStreamError(stream)
         raise NatsError(info["error"].get("description", "stream info failed"))
     return info
+
+
+async def existing_stream(bus: Bus, stream: str) -> dict[str, Any]:
+    """Return the server's information about a stream; create missing streams first.
+
+    Its leader answers. To create one needs the leader of the cluster, for which a request may wait as long again.
+
+    Raises:
+        nats.errors.Error: The server does not answer.
+    """
+    try:
+        return await stream_info(bus, stream)
+    except MissingStreamError:
+        await ensure_streams(bus)
+        return await stream_info(bus, stream)
 
 
 async def incarnation(bus: Bus, stream: str) -> str:
@@ -177,6 +197,10 @@ async def incarnation(bus: Bus, stream: str) -> str:
         nats.errors.Error: The server does not answer, or there is no stream.
     """
     return str((await stream_info(bus, stream))["created"])
+
+
+class MissingStreamError(NatsError):
+    """There is no such stream."""
 
 
 class StoredWatermark(NamedTuple):

@@ -79,7 +79,6 @@ class ActiveWorker:
         channel: Channel of the notifications.
         tenant_id: The tenant.
         poll_s: Seconds until work that found nothing is tried again without a notification.
-        answer_s: Seconds that a statement may take.
         server_settings: PostgreSQL settings of the connection.
     """
 
@@ -92,7 +91,6 @@ class ActiveWorker:
         channel: str,
         tenant_id: str,
         poll_s: float = POLL_S,
-        answer_s: float = _ANSWER_S,
         server_settings: Mapping[str, str] | None = None,
     ) -> None:
         self._work = work
@@ -101,7 +99,6 @@ class ActiveWorker:
         self._channel = channel
         self._tenant_id = tenant_id
         self._poll_s = poll_s
-        self._answer_s = answer_s
         self._server_settings = dict(server_settings or {})
 
     async def run(self) -> None:
@@ -112,9 +109,7 @@ class ActiveWorker:
                 not answer.
         """
         try:
-            connection = await self._servers.connect(
-                command_timeout=self._answer_s, server_settings=self._server_settings
-            )
+            connection = await self._servers.connect(command_timeout=_ANSWER_S, server_settings=self._server_settings)
         except (OSError, TimeoutError) as error:  # by themselves they do not say what refused
             raise StoreUnavailable("postgresql", type(error).__name__) from None
         try:

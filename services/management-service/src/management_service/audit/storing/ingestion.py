@@ -36,7 +36,6 @@ from management_service.audit.tree.leaves import Leaf, Parts, leaves_of, parts_o
 _log = get_logger(__name__)
 
 _RETRY_S: Final = 0.25
-_ANSWER_S: Final = 30.0  # a partition is created, or dropped, in one statement
 _LOCK: Final = "identity-audit-ingestion"
 _NO_NOTIFICATIONS: Final = "audit-ingestion"  # messages of the stream wake it, not those of the database
 _SIGNING_MS: Final = 1000
@@ -103,7 +102,6 @@ class AuditIngestion:
             lock=_LOCK,
             channel=_NO_NOTIFICATIONS,
             tenant_id=tenant_id,
-            answer_s=_ANSWER_S,
         )
         self.loop = BackgroundLoop(
             self._run,

@@ -12,6 +12,7 @@ _TABLES: Final = ("audit_targets", "audit_parties", "audit_entries")
 """In order of creation: triggers on the last insert into the others. A month has all three partitions or none."""
 _PREFIX: Final = "audit_parties_"
 _MONTHS_AHEAD: Final = 2
+_STATEMENT_S: Final = 30.0
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-audit-partitions'))"
 # Creating and dropping a partition locks the whole table: readers must not queue behind a long wait for that lock.
 _BRIEFLY: Final = "SET LOCAL lock_timeout = '2s'"
@@ -68,12 +69,14 @@ async def create_partitions(connection: asyncpg.Connection, months: Iterable[Mon
             for table in _TABLES:
                 await connection.execute(
                     f"CREATE TABLE IF NOT EXISTS {month.partition(table)} PARTITION OF {table}"
-                    f" FOR VALUES FROM ({month.begins_at}) TO ({month.next.begins_at})"
+                    f" FOR VALUES FROM ({month.begins_at}) TO ({month.next.begins_at})",
+                    timeout=_STATEMENT_S,
                 )
             entries = month.partition("audit_entries")
             for name, expression in AUDIT_STATISTICS.items():
                 await connection.execute(
-                    f"CREATE STATISTICS IF NOT EXISTS {entries}_{name} ON ({expression}) FROM {entries}"
+                    f"CREATE STATISTICS IF NOT EXISTS {entries}_{name} ON ({expression}) FROM {entries}",
+                    timeout=_STATEMENT_S,
                 )
 
 
@@ -85,7 +88,7 @@ async def drop_partitions(connection: asyncpg.Connection, *, before_ms: int) -> 
             await connection.execute(_LOCK)
             await connection.execute(_BRIEFLY)
             for table in _TABLES:
-                await connection.execute(f"DROP TABLE IF EXISTS {month.partition(table)}")
+                await connection.execute(f"DROP TABLE IF EXISTS {month.partition(table)}", timeout=_STATEMENT_S)
     return sorted(expired)
 
 
