@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from identity_common.http.routing import Service, process_of
+from identity_common.redis_address import redis_problems
 from provision.__main__ import main
 from provision.passwords import Passwords, stored_passwords
 from provision.render import Hosts
@@ -105,6 +106,25 @@ def test_a_nats_cluster_is_named_by_its_servers(secrets: Path, tmp_path: Path) -
     shown = repr(hosts.addresses(stored_passwords(secrets)))
     assert "nats://token:…@n1:6002,nats://token:…@n2:6002" in shown
     assert not [password for password in stored_passwords(secrets).nats.values() if password in shown]
+
+
+def test_redis_is_named_by_its_sentinels(secrets: Path, tmp_path: Path) -> None:
+    options = ("--redis", "redis+sentinel://s1:26379,s2:26379?master=stead")
+    url = render(secrets, tmp_path / "rendered", *options)["token-service"]["redis-url"]
+    assert redis_problems(url) == []
+    password = stored_passwords(secrets).redis["token"]
+    assert url == f"redis+sentinel://token:{password}@s1:26379,s2:26379/0?master=stead"
+
+
+def test_replicas_and_sentinels_log_in_as_the_administrator(secrets: Path, tmp_path: Path) -> None:
+    password = stored_passwords(secrets).redis["default"]
+    words = ["render", "redis", "--secrets", str(secrets), "--output", str(tmp_path), "--sentinels"]
+    assert main(words) == 0
+    files = {each.name: each.read_text() for each in (tmp_path / "redis").iterdir()}
+    assert files.keys() == {"users.acl", "replication.conf", "sentinel.acl", "sentinel.conf"}
+    assert {name: password in text for name, text in files.items()} == {name: name.endswith(".conf") for name in files}
+    with pytest.raises(SystemExit):
+        main([*words[:1], "nats", *words[2:]])
 
 
 def test_a_directory_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

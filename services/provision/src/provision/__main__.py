@@ -23,7 +23,16 @@ from provision.nats import nats_server_config
 from provision.passwords import Server, given_passwords, stored_passwords
 from provision.postgres import provision_postgres
 from provision.redis import provision_redis
-from provision.render import File, Hosts, every_file, secret_manifests, server_file, stored_keys, write_files
+from provision.render import (
+    File,
+    Hosts,
+    every_file,
+    secret_manifests,
+    sentinel_files,
+    server_file,
+    stored_keys,
+    write_files,
+)
 from provision.seed import seed
 from provision.streams import change_streams
 from provision.subscribers import add_subscriber, nats_passwords
@@ -42,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The command line; that of the process by default.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if getattr(options, "sentinels", False) and options.server != "redis":
+        parser.error("--sentinels is for: render redis")
     try:
         print(options.run(options))
     except ProvisionError as error:
@@ -63,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     render.add_argument(
         "server", nargs="?", choices=_RENDERED, help="only this server's; the directory of --secrets is not changed"
     )
+    render.add_argument("--sentinels", action="store_true", help="with redis: also for its replicas and sentinels")
     _add_secrets(render)
     render.add_argument("--output", type=Path, required=True, help="one directory below it for each server and service")
     _add_hosts(render)
@@ -136,7 +149,7 @@ def _add_hosts(command: argparse.ArgumentParser) -> None:
 def _add_host(command: argparse.ArgumentParser, server: str) -> None:
     default, scheme = getattr(Hosts(), server), _TLS.get(server)
     tls = f", or {scheme}://host:port" if scheme else ""
-    tls += "; of a cluster several, with commas between them" if server == "nats" else ""
+    tls += ", or redis+sentinel://host:port,host:port?master=NAME" if server == "redis" else "; several with commas"
     command.add_argument(f"--{server}", default=default, help=f"host:port{tls}; {default} by default")
 
 
@@ -147,7 +160,9 @@ def _hosts(options: argparse.Namespace) -> Hosts:
 def _render(options: argparse.Namespace) -> str:
     files: Iterable[File]
     if options.server:
-        files = [server_file(given_passwords(options.secrets, [options.server]), options.server)]
+        passwords = given_passwords(options.secrets, [options.server])
+        sentinels = sentinel_files(passwords) if options.sentinels else ()
+        files = [server_file(passwords, options.server), *sentinels]
     else:
         files = every_file(stored_passwords(options.secrets), _hosts(options), stored_keys(options.secrets))
     write_files(options.output, files)

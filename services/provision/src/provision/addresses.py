@@ -38,19 +38,20 @@ def addresses(*, postgres_url: str, redis_url: str, nats_url: str, passwords: Pa
 
     Args:
         postgres_url: Of a superuser; its options apply to that connection only.
-        redis_url: Of a user with all permissions.
+        redis_url: Of a user with all permissions; by sentinels, with the name of the primary.
         nats_url: Without a user; of a cluster, the address of each server, with commas between them.
         passwords: The services' passwords.
     """
     postgres, cache = (_host(urlsplit(url).netloc) for url in (postgres_url, redis_url))
-    redis_scheme = urlsplit(redis_url).scheme
+    redis_scheme, redis_query = urlsplit(redis_url).scheme, urlsplit(redis_url).query
     buses = [urlsplit(each.strip()) for each in nats_url.split(",")]
 
     def database(name: str) -> str:
         return f"postgresql+asyncpg://{name}:{quote(passwords.postgres[name], safe='')}@{postgres}/{name}"
 
     def redis_as(user: str) -> str:
-        return f"{redis_scheme}://{user}:{quote(passwords.redis[user], safe='')}@{cache}/0"
+        server = f"{redis_scheme}://{user}:{quote(passwords.redis[user], safe='')}@{cache}/0"
+        return f"{server}?{redis_query}" if redis_query else server
 
     def nats_as(user: str) -> str:
         return ",".join(f"{bus.scheme}://{user}:{passwords.nats[user]}@{_host(bus.netloc)}" for bus in buses)

@@ -10,6 +10,12 @@ from provision.errors import ProvisionError
 
 REDIS_ADMIN = "default"
 
+REDIS_PRIMARY = "stead"
+"""The name under which sentinels know the primary."""
+
+_SENTINEL = "sentinel"
+"""The user of one sentinel at another; with the password of the administrator, which both have."""
+
 _CONNECTING = ("ping", "hello", "auth", "select", "client|setinfo", "client|setname")
 """The commands of a connecting client."""
 
@@ -113,6 +119,28 @@ def redis_acl_file(passwords: Mapping[str, str]) -> str:
     users = {user: _redis_rules(user, passwords) for user in REDIS_RULES}
     users[REDIS_ADMIN] = ("on", _redis_password(passwords[REDIS_ADMIN]), "~*", "&*", "+@all")
     return "".join(f"user {user} {' '.join(rules)}\n" for user, rules in users.items())
+
+
+def redis_replication_config(passwords: Mapping[str, str]) -> str:
+    """Render the settings with which a server logs in at its primary; they contain the password."""
+    return f"masteruser {REDIS_ADMIN}\nmasterauth {passwords[REDIS_ADMIN]}\n"
+
+
+def sentinel_acl_file(passwords: Mapping[str, str]) -> str:
+    """Render the ACL file of a sentinel: it tells every client the primary, and other sentinels may do everything."""
+    asking = " ".join(_commands("sentinel|masters", "sentinel|get-master-addr-by-name"))
+    return (
+        f"user default on nopass {asking}\nuser {_SENTINEL} on {_redis_password(passwords[REDIS_ADMIN])} ~* &* +@all\n"
+    )
+
+
+def sentinel_config(passwords: Mapping[str, str]) -> str:
+    """Render how a sentinel logs in at the servers and at other sentinels; it contains the password."""
+    password = passwords[REDIS_ADMIN]
+    return (
+        f"sentinel sentinel-user {_SENTINEL}\nsentinel sentinel-pass {password}\n"
+        f"sentinel auth-user {REDIS_PRIMARY} {REDIS_ADMIN}\nsentinel auth-pass {REDIS_PRIMARY} {password}\n"
+    )
 
 
 def _redis_rules(user: str, passwords: Mapping[str, str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from provision.nats import nats_server_config
 from provision.passwords import Passwords, Server
 from provision.postgres import POSTGRES_ADMIN
 from provision.private_files import create_private
-from provision.redis import REDIS_ADMIN, redis_acl_file
+from provision.redis import REDIS_ADMIN, redis_acl_file, redis_replication_config, sentinel_acl_file, sentinel_config
 
 _READABLE: Final = 0o444
 """World-readable: the reader is another user, in a container that mounts only this directory."""
@@ -29,7 +29,8 @@ File = tuple[str, str]
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     """Where the servers listen, as ``host:port``; for TLS with a scheme, as ``rediss://host:port``, ``tls://host:port``.
 
-    Of a NATS cluster, those of its servers, with commas between them.
+    Of several servers of PostgreSQL or NATS, all with commas between them; of Redis by its sentinels,
+    ``redis+sentinel://host:port,host:port?master=NAME``.
     """
 
     postgres: str = "postgres:5432"
@@ -52,7 +53,8 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     def admin_redis_url(self, passwords: Passwords) -> str:
         """Return the URL of Redis's administrator."""
         url = urlsplit(self.redis if "://" in self.redis else f"redis://{self.redis}")
-        return f"{url.scheme}://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{url.netloc}/0"
+        login = f"{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}"
+        return url._replace(netloc=f"{login}@{url.netloc}", path="/0").geturl()
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -138,6 +140,13 @@ def server_file(passwords: Passwords, server: Server) -> File:
     """Return the file of a server, which takes the passwords of its users only."""
     name, render = _OF_SERVERS[server]
     return f"{server}/{name}", render(passwords)
+
+
+def sentinel_files(passwords: Passwords) -> Iterator[File]:
+    """Yield what replicas of Redis and their sentinels need besides the file of the server."""
+    yield "redis/replication.conf", redis_replication_config(passwords.redis)
+    yield "redis/sentinel.acl", sentinel_acl_file(passwords.redis)
+    yield "redis/sentinel.conf", sentinel_config(passwords.redis)
 
 
 def _nats(passwords: Passwords) -> str:
