@@ -16,7 +16,8 @@ REDIS_PRIMARY = "stead"
 _SENTINEL = "sentinel"
 """The user of one sentinel at another; with the password of the administrator, which both have."""
 
-_CONNECTING = ("ping", "hello", "auth", "select", "client|setinfo", "client|setname")
+_CONNECTING_TO_SENTINEL = ("ping", "hello", "auth", "client|setinfo", "client|setname")
+_CONNECTING = (*_CONNECTING_TO_SENTINEL, "select")
 """The commands of a connecting client."""
 
 _TOKEN_COMMANDS = (
@@ -128,10 +129,10 @@ def redis_replication_config(passwords: Mapping[str, str]) -> str:
 
 def sentinel_acl_file(passwords: Mapping[str, str]) -> str:
     """Render the ACL file of a sentinel: it tells every client the primary, and other sentinels may do everything."""
-    asking = " ".join(_commands("sentinel|masters", "sentinel|get-master-addr-by-name"))
-    return (
-        f"user default on nopass {asking}\nuser {_SENTINEL} on {_redis_password(passwords[REDIS_ADMIN])} ~* &* +@all\n"
-    )
+    asking = ("sentinel|masters", "sentinel|get-master-addr-by-name", *_CONNECTING_TO_SENTINEL)
+    everyone = ("on", "nopass", *(f"+{command}" for command in asking))
+    sentinels = ("on", _redis_password(passwords[REDIS_ADMIN]), "~*", "&*", "+@all")
+    return f"user default {' '.join(everyone)}\nuser {_SENTINEL} {' '.join(sentinels)}\n"
 
 
 def sentinel_config(passwords: Mapping[str, str]) -> str:
