@@ -284,6 +284,18 @@ async def test_factors_of_an_administrator_need_the_administrators_rights(person
     assert (await person.request("DELETE", f"{OWN}/{key}", issued_at=time.time() + 2)).status_code == 204
 
 
+async def test_an_administrator_changes_own_factors_on_the_account_page_alone(person: Person) -> None:
+    """A stolen session of an administrator would otherwise remove what protects the account."""
+    key = (await person.factors())["Key"]["id"]
+    own = (403, "user.own_factors")
+    async with person.management.client_with(person.management.token(subject=person.id)) as administrator:
+        assert refusal(await administrator.delete(f"{person.path}/{key}")) == own
+        assert refusal(await administrator.post(f"{person.path}/reset", json={"reason": "x"})) == own
+        assert refusal(await administrator.post(f"{person.path}/enrolment-code")) == own
+    assert len(await person.factors()) == 2
+    assert refusal(await person.request("DELETE", f"{OWN}/{key}", acr=None)) == TOO_WEAK
+
+
 async def test_an_operator_lets_in_who_has_lost_every_factor(person: Person) -> None:
     management = person.management
     for user, reason in (("nobody", "A lost phone."), (person.id, " "), (person.id, "x" * 257)):

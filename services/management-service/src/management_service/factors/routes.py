@@ -154,7 +154,8 @@ class FactorController(Controller):
         """Remove a passkey or the authenticator app; with the last of them, the recovery codes.
 
         The user is told by mail. Sessions go on. The last factor is refused where the tenant requires one: a reset
-        removes it, and says why. So is the last passkey of the last administrator, if there is no password.
+        removes it, and says why. So is the last passkey of the last administrator, if there is no password. The
+        caller's own factors are refused: they are removed on the account page, which asks for a recent sign-in with one.
         """
         await factors.remove(user_id, factor_id)
 
@@ -173,7 +174,7 @@ class FactorController(Controller):
         The user is told by mail. Earlier tokens become inactive at introspection; APIs that follow the not-valid feed
         refuse them within a second, others accept them until they expire. Where the tenant requires a second factor,
         the user sets up a new one at the next sign-in, with a code that is mailed to the verified address, or with an
-        enrolment code.
+        enrolment code. The caller's own factors are refused: another administrator resets them.
         """
         if is_blank(data.reason):
             raise invalid_input(Issue(path="reason", message="must not be blank"))

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.access.callers import Caller
+from identity_common.access.callers import Caller, admitted
 from identity_common.authentication import FactorKind
-from identity_common.failures import Conflict, missing_by_id
+from identity_common.failures import Conflict, Refused, missing_by_id
 from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
@@ -79,6 +79,11 @@ def _has_factor() -> Conflict:
     return Conflict("user.has_factor", message)
 
 
+def _own() -> Refused:
+    message = "Users change their own factors on the account page: it asks for a recent sign-in with a factor."
+    return Refused("user.own_factors", message)
+
+
 def _off() -> Conflict:
     return Conflict("factor.off", "The sign-in policy is off: no factor can be set up here.")
 
@@ -147,7 +152,7 @@ class Factors:
         Raises:
             Conflict: The tenant requires a second factor, and this is the last one; or this would end the last
                 administrator.
-            Refused: The caller lacks scopes that the user holds.
+            Refused: The caller lacks scopes that the user holds, or is the user.
         """
         await self._remove(user_id, factor_id, LinkContext())
 
@@ -183,7 +188,7 @@ class Factors:
 
         Raises:
             Conflict: This would end the last administrator.
-            Refused: The caller lacks scopes that the user holds.
+            Refused: The caller lacks scopes that the user holds, or is the user.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
             user = await self._lock(transaction, user_id)
@@ -196,7 +201,7 @@ class Factors:
 
         Raises:
             Conflict: The user has a factor, or the policy is off.
-            Refused: The caller lacks scopes that the user holds.
+            Refused: The caller lacks scopes that the user holds, or is the user.
         """
         async with self._changes.transaction() as transaction:
             user = await self._lock(transaction, user_id)
@@ -229,7 +234,14 @@ class Factors:
             transaction.record_action("passkey", (user_id, factor_id), "update")
 
     async def _lock(self, transaction: Transaction, user_id: str) -> User:
-        """Return a user, locked, whose caller may change how it signs in."""
+        """Return a user, locked, whose caller may change how it signs in.
+
+        A caller's own user is refused but on the account page, which asks for a factor: an administrator's stolen
+        session must not be enough to remove the factors that it was signed in with.
+        """
+        caller = admitted()
+        if caller is not None and caller.user_id == user_id and not caller.is_own_account:
+            raise _own()
         user = await lock_user(transaction.connection, self._tenant_id, user_id)
         if user is None:
             raise missing_by_id("entity.not_found")
