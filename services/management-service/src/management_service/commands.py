@@ -166,7 +166,9 @@ async def _bootstrap(
                 await stored.write(msgspec.structs.asdict(credentials))
             if console:
                 await _bootstrap_console(settings, reader, lookups, changes, console, administrator)
-            policies = ImpersonationPolicies(reader, changes, tenant_id=tenant_id)
+            policies = ImpersonationPolicies(
+                reader, changes, tenant_id=tenant_id, offers_passkeys=settings.offers_passkeys
+            )
             await FirstPolicy(policies, roles, tenant_id=tenant_id).ensure(
                 require_actor=settings.bootstrap_require_actor,
                 require_context=settings.bootstrap_require_context,
@@ -190,6 +192,7 @@ def _applications(settings: Settings, reader: AsyncEngine, lookups: Lookups, cha
         parts.attainable_scopes(settings),
         tenant_id=settings.tenant_id,
         allow_http_redirects=True,
+        offers_passkeys=settings.offers_passkeys,
     )
 
 

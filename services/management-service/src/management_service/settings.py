@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from identity_common.mail_addresses import MalformedAddressError, sender_of
 from identity_common.names import name_problem
 from identity_common.pages.looks import color_problem
-from identity_common.relying_party import rp_id_problem
+from identity_common.relying_party import relying_party, rp_id_problem
 from identity_common.settings import AfterLostWrites, ApiSettings, Secret
 from identity_common.smtp_address import MalformedSmtpAddressError, SmtpAddress
 from identity_common.uris import is_usable_uri
@@ -146,6 +146,11 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             redis_replicas=0,
             smtp_timeout_s=1,
         )
+
+    @property
+    def offers_passkeys(self) -> bool:
+        """Whether passkeys can be used here: they belong to a domain."""
+        return relying_party(self.base_url, self.webauthn_rp_id) is not None
 
     @property
     def sends_mail(self) -> bool:

@@ -30,6 +30,7 @@ from identity_common.wire.events import ApplicationState, ApplicationType, Assig
 from management_service.applications import rules, store
 from management_service.applications.store import Application, ApplicationFilter, Secret
 from management_service.attainable_scopes import AttainableScopes
+from management_service.factors.rules import require_reachable
 from management_service.party_ends import Cause, client_party, put_party_end
 
 
@@ -207,6 +208,7 @@ class Applications:
         attainable: Keeps callers from scopes of the Management API that they lack.
         tenant_id: The tenant.
         allow_http_redirects: Whether other applications than Native ones may have redirect URIs with ``http``.
+        offers_passkeys: Whether passkeys can be used here.
         clock: Milliseconds since the epoch.
     """
 
@@ -219,6 +221,7 @@ class Applications:
         *,
         tenant_id: str,
         allow_http_redirects: bool,
+        offers_passkeys: bool,
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
@@ -227,6 +230,7 @@ class Applications:
         self._attainable = attainable
         self._tenant_id = tenant_id
         self._allow_http_redirects = allow_http_redirects
+        self._offers_passkeys = offers_passkeys
         self._clock = clock
 
     @retry_on_conflict
@@ -398,8 +402,9 @@ class Applications:
         *,
         stored: rules.Stored,
     ) -> None:
-        """Refuse unacceptable URIs, origins and looks."""
+        """Refuse unacceptable URIs, origins and looks, and a minimum that no sign-in reaches."""
         oidc, custom = body.oidc_client_metadata or None, body.custom_client_metadata or None
+        require_reachable(custom and custom.minimum_acr, offers_passkeys=self._offers_passkeys)
         problems = (
             *rules.problems(application_type, oidc, custom, stored=stored),
             *rules.branding_problems(body.branding or None),

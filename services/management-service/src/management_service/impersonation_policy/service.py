@@ -12,6 +12,7 @@ from identity_common.fields import each_once
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import ImpersonationPolicyState
+from management_service.factors.rules import require_reachable
 from management_service.impersonation_policy import rules, store
 from management_service.impersonation_policy.store import ImpersonationPolicy
 
@@ -22,12 +23,20 @@ _ID: Final = "tenant"
 
 
 class ImpersonationPolicies:
-    """The policy of one tenant."""
+    """The policy of one tenant.
 
-    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
+    Args:
+        reader: For queries.
+        changes: For writes.
+        tenant_id: The tenant.
+        offers_passkeys: Whether passkeys can be used here.
+    """
+
+    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, offers_passkeys: bool) -> None:
         self._reader = reader
         self._changes = changes
         self._tenant_id = tenant_id
+        self._offers_passkeys = offers_passkeys
 
     async def get(self) -> ImpersonationPolicy:
         """Return the policy."""
@@ -44,10 +53,11 @@ class ImpersonationPolicies:
 
         Raises:
             Invalid: A name of a member of the context has blanks around it, or an invisible character.
-            Conflict: A role is unknown, or not of the type ``User``.
+            Conflict: A role is unknown, or not of the type ``User``; or no actor could sign in so strongly.
         """
         if update.require_context:
             rules.require_names(update.require_context)
+        require_reachable(update.actor_acr, offers_passkeys=self._offers_passkeys)
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             # Roles before the policy, as where a role is deleted: two transactions cannot deadlock.

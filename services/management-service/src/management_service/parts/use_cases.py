@@ -70,6 +70,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
             attainable,
             tenant_id=tenant_id,
             allow_http_redirects=settings.allow_http_loopback_redirects,
+            offers_passkeys=shared.factors.ceremonies.are_on,
         ),
         "resources": resources(settings, reader, lookups, changes),
         "roles": Roles(reader, lookups, changes, last_administrator, attainable, tenant_id=tenant_id),
@@ -80,7 +81,9 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
             tenant_id=tenant_id,
             management_api=settings.management_api_resource,
         ),
-        "impersonation_policies": ImpersonationPolicies(reader, changes, tenant_id=tenant_id),
+        "impersonation_policies": ImpersonationPolicies(
+            reader, changes, tenant_id=tenant_id, offers_passkeys=shared.factors.ceremonies.are_on
+        ),
         "sign_in_policies": SignInPolicies(reader, changes, tenant_id=tenant_id),
         "claims_functions": shared.claims_functions,
         "impersonations": Impersonations(
