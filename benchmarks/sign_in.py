@@ -100,13 +100,14 @@ def sign_in(url: str, client: str, name: str, device: Authenticator | None = Non
     }
     with httpx.Client(timeout=30) as browser:
         answer = browser.get(f"{url}/oidc/auth", params=asked)
-        while not (location := answer.headers["Location"]).startswith(REDIRECT_URI):
-            parts = urlsplit(location)
-            page = browser.get(f"{url}{parts.path}?{parts.query}").text
-            form = Form(page)
-            if parts.path == "/sign-in":
+        while not (location := answer.headers.get("Location", "")).startswith(REDIRECT_URI):
+            if location:
+                parts = urlsplit(location)
+                answer = browser.get(f"{url}{parts.path}?{parts.query}")
+            page, form = answer.text, Form(answer.text)
+            if 'name="password"' in page:
                 given = {"identifier": name, "password": PASSWORD}
-            elif parts.path == "/sign-in/factor" and device is not None:
+            elif device is not None and 'name="credential"' in page:
                 given = {"credential": device.get(page.partition('data-challenge="')[2].partition('"')[0])}
             else:
                 given = {"decision": "allow"}

@@ -78,7 +78,9 @@ class Person:
         return {name: value for name, value in parameters.items() if value is not None}
 
     def follow(self, answer: httpx.Response) -> httpx.Response:
-        """Follow a redirect to one of our pages."""
+        """Follow a redirect to one of our pages; the page that asks for a factor comes without one."""
+        if asks_for_factor(answer):
+            return answer
         assert answer.status_code == 303, answer.text
         return self.browser.get(answer.headers["Location"])
 
@@ -138,6 +140,11 @@ def callback(answer: httpx.Response, redirect_uri: str = REDIRECT_URI) -> dict[s
     location = answer.headers["Location"]
     assert location.startswith(redirect_uri), location
     return dict(parse_qsl(urlsplit(location).query))
+
+
+def asks_for_factor(answer: httpx.Response) -> bool:
+    """Return whether a page asks for another factor."""
+    return answer.status_code == 200 and heading(answer) == "Confirm that it is you"
 
 
 def heading(answer: httpx.Response) -> str:

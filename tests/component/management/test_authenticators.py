@@ -38,7 +38,7 @@ from identity_common.wire.factors import (
     SendEnrolmentCode,
     VerifyCode,
 )
-from identity_common.wire.password_check import KnownDevice
+from identity_common.wire.known_devices import KnownDevice
 from management_service.app import VERSIONS
 from management_service.factors.authenticators import STEP_S, Authenticators
 from management_service.factors.enrolments import MAILED_CODE_ATTEMPTS

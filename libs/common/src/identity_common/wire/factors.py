@@ -16,7 +16,7 @@ from identity_common.authentication import Authentication, FactorMethod
 from identity_common.clock import Clock, now_ms
 from identity_common.sealing import SealingKeys
 from identity_common.wire.account_links import Visitor
-from identity_common.wire.password_check import KnownDevice
+from identity_common.wire.known_devices import KnownDevice
 from identity_common.wire.sealed_requests import SealedRequests
 
 REPLY_TIMEOUT_S: Final = 5.0

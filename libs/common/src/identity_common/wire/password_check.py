@@ -6,24 +6,13 @@ it, only management-service may reply.
 
 import msgspec
 
+from identity_common.wire.factors import ArmedFactors
+from identity_common.wire.known_devices import KnownDevice
+
 
 def password_check_subject(tenant_id: str) -> str:
     """Return the subject of the request."""
     return f"identity-rpc.{tenant_id}.password-check"
-
-
-class KnownDevice(msgspec.Struct, frozen=True):
-    """A browser at which a user has signed in before, by a cookie that token-service has authenticated.
-
-    Attributes:
-        id: Names the browser's own count of attempts.
-        user_id: Who signed in.
-        tokens_valid_after: The user's at that time, milliseconds; a later value makes the device unknown.
-    """
-
-    id: str
-    user_id: str
-    tokens_valid_after: int
 
 
 class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +48,8 @@ class PasswordAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         revision: Management revision of the check; the directory must have seen it before it judges the user.
         busy: Whether nothing was checked, because too many checks are waiting or a store does not answer; retry later.
         retry_after_s: Seconds until another attempt makes sense; if not busy, the account has had too many attempts.
+        factors: What the user has set up, so that the page which asks for it next needs no question; None without a
+            second factor.
     """
 
     user_id: str | None = None
@@ -66,3 +57,4 @@ class PasswordAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     revision: int = 0
     busy: bool = False
     retry_after_s: int = 0
+    factors: ArmedFactors | None = None

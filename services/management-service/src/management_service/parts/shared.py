@@ -117,9 +117,6 @@ class Shared:
         self._subject_token_relay = AuditStreamRelay(
             bus, commands, settings.database_url, log=SUBJECT_TOKEN_LOG, tenant_id=tenant_id
         )
-        self._password_checks = PasswordChecks(
-            connections.reader, self.passwords, self.attempts, tenant_id=tenant_id
-        ).responder(bus)
         self.assignments = assignments(settings, connections, self.changes)
         self.users = users(settings, connections, self.changes, self.passwords, self.attempts, self.assignments)
         limit = mail_limit(
@@ -130,6 +127,9 @@ class Shared:
         self.factors = Factors(
             settings, connections, self.changes, self.users, self.mail, limit, self.attempts, self.sealing
         )
+        self._password_checks = PasswordChecks(
+            connections.reader, self.passwords, self.attempts, self.factors.enrolments.read, tenant_id=tenant_id
+        ).responder(bus)
         self.links = Links(settings, connections, self.changes, self.users, self.passwords, self.mail, limit)
         self.startup = Startup(connections.engine, versions=versions, then=self._start_with_database)
         self.minting_refusals = AuditStream(

@@ -11,7 +11,7 @@ from typing import Final
 
 from identity_common.search import identity_key
 from identity_common.stores.redis import RedisCommands
-from identity_common.wire.password_check import KnownDevice
+from identity_common.wire.known_devices import KnownDevice
 from management_service.passwords.store import PasswordHash
 from management_service.phone_numbers import phone_key
 

@@ -1,5 +1,6 @@
 """Checks passwords for token-service, by request and reply on the bus."""
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -10,6 +11,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.failures import StoreUnavailable, TooManyAttempts
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.factors import ArmedFactors
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
 from management_service.passwords import store
 from management_service.passwords.attempts import ELSEWHERE, SignInAttempts, source_of
@@ -26,13 +28,30 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PasswordChecks:
-    """Checks passwords, and limits attempts."""
+    """Checks passwords, and limits attempts.
 
-    def __init__(self, engine: AsyncEngine, passwords: Passwords, attempts: SignInAttempts, *, tenant_id: str) -> None:
+    Args:
+        engine: Runs each statement on its own.
+        passwords: Verifies and hashes.
+        attempts: Counts attempts.
+        read_factors: Returns what a user has set up.
+        tenant_id: The tenant.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        passwords: Passwords,
+        attempts: SignInAttempts,
+        read_factors: Callable[[str], Awaitable[ArmedFactors]],
+        *,
+        tenant_id: str,
+    ) -> None:
         self._engine = engine
         self._passwords = passwords
         self._attempts = attempts
         self._counted = CountedPasswords(passwords, attempts)
+        self._read_factors = read_factors
         self._tenant_id = tenant_id
 
     def responder(self, bus: Bus) -> Responder:
@@ -85,7 +104,12 @@ class PasswordChecks:
             _log.info("password-check.refused", user_id=found.id if found else None, address=question.address)
             return PasswordAnswer()
         await self._renew_hash(found, question.password)
-        return PasswordAnswer(user_id=found.id, tokens_valid_after=found.tokens_valid_after, revision=found.revision)
+        return PasswordAnswer(
+            user_id=found.id,
+            tokens_valid_after=found.tokens_valid_after,
+            revision=found.revision,
+            factors=await self._read_factors(found.id) if found.second_factors else None,
+        )
 
     async def _renew_hash(self, found: store.PasswordHash, password: str) -> None:
         """Replace a hash with outdated parameters, now that the password is known; later, if the queue is long."""

@@ -1,5 +1,6 @@
 """Password hashes in PostgreSQL, looked up by sign-in identifier."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -17,12 +18,14 @@ class PasswordHash(msgspec.Struct, frozen=True):
     Attributes:
         password_hash: None if the user has no password.
         revision: Revision of this service that the row includes.
+        second_factors: The kinds that the user has set up.
     """
 
     id: str
     password_hash: str | None
     tokens_valid_after: int
     revision: int
+    second_factors: Sequence[str] = ()
 
     def __repr__(self) -> str:
         """Hide the hash."""
@@ -31,7 +34,7 @@ class PasswordHash(msgspec.Struct, frozen=True):
 
 _REVISION: Final = table("source_revision", column("tenant_id"), column("revision"))
 _HASHES: Final = (
-    select(users.c.id, users.c.password_hash, users.c.tokens_valid_after, _REVISION.c.revision)
+    select(users.c.id, users.c.password_hash, users.c.tokens_valid_after, _REVISION.c.revision, users.c.second_factors)
     .join_from(users, _REVISION, _REVISION.c.tenant_id == users.c.tenant_id)
     .where(users.c.tenant_id == bindparam("tenant"))
 )
@@ -77,7 +80,7 @@ async def find_password_hash_of(connection: AsyncConnection, tenant_id: str, use
 
 async def _find(connection: AsyncConnection, statement: Executable, values: dict[str, str]) -> PasswordHash | None:
     row = (await connection.execute(statement, values)).first()
-    return None if row is None else PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
+    return None if row is None else PasswordHash(*row)
 
 
 async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:

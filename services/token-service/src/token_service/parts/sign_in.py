@@ -105,16 +105,17 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     party = relying_party(settings.base_url, settings.webauthn_rp_id)
     challenges = Challenges(pending, rp_id=party.id if party else None)
     checks = FactorChecks(factors, challenges, attempts, devices)
+    factor_pages = FactorPages(pages, factors, checks, challenges, sign_ins)
     authorization = AuthorizationPages(
         flow,
         pages,
         sign_ins,
         checks,
         challenges,
+        factor_pages,
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,
     )
-    factor_pages = FactorPages(pages, factors, checks, challenges, sign_ins)
     set_up_pages = SetUpPages(
         pages, factors, challenges, sign_ins, requested_links, rp_name=urlsplit(settings.base_url).netloc
     )

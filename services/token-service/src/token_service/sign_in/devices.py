@@ -13,7 +13,7 @@ import msgspec
 
 from identity_common.identifiers import new_id
 from identity_common.signed_values import SignedValues
-from identity_common.wire.password_check import KnownDevice
+from identity_common.wire.known_devices import KnownDevice
 
 DEVICE_TTL_S: Final = 365 * 86_400
 _MAX_USERS: Final = 5

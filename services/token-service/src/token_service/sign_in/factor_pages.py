@@ -65,8 +65,28 @@ class FactorPages:
         step = await self._pages.needed(browser, pending_id, pending, (NeedsFactor,))
         if not isinstance(step, NeedsFactor):
             return step
+        return await self.show(browser, pending_id, pending, step)
+
+    async def show(
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        step: NeedsFactor,
+        *,
+        armed: ArmedFactors | None = None,
+    ) -> Answer:
+        """Show the page.
+
+        Args:
+            browser: The browser.
+            pending_id: The request's id.
+            pending: The request.
+            step: What is missing.
+            armed: What the user has set up, if it is known.
+        """
         application = await self._pages.application(pending)
-        return await self._page(browser, pending_id, pending, application, step)
+        return await self._page(browser, pending_id, pending, application, step, armed=armed)
 
     async def _use_code(self, browser: Browser, form: Parameters) -> Answer:
         return await self._use(browser, form, is_passkey=False)
@@ -126,13 +146,12 @@ class FactorPages:
         application: ApplicationState,
         step: NeedsFactor,
         *,
+        armed: ArmedFactors | None = None,
         refused: SignInRefused | None = None,
         is_recovery: bool = False,
     ) -> Answer:
         user = step.who.person.user
-        armed = await self._factors.ask(ReadFactors(user_id=user.id), ArmedFactors)
-        if not isinstance(armed, ArmedFactors):
-            armed = ArmedFactors()
+        armed = armed or await self._armed(user.id)
         action = self._pages.form_action(browser, _PASSKEY, application)
         passkey = None
         if armed.passkeys:
@@ -154,3 +173,7 @@ class FactorPages:
             is_recovery=is_recovery,
             **stated(refused),
         )
+
+    async def _armed(self, user_id: str) -> ArmedFactors:
+        armed = await self._factors.ask(ReadFactors(user_id=user_id), ArmedFactors)
+        return armed if isinstance(armed, ArmedFactors) else ArmedFactors()

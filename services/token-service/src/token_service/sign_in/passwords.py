@@ -8,7 +8,8 @@ from nats.errors import Error as NatsError
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import ask
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
+from identity_common.wire.known_devices import KnownDevice
+from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
 
 _log = get_logger(__name__)
 

@@ -65,6 +65,9 @@ Answer = Response[str] | Response[None]
 
 S = TypeVar("S", bound=NextStep)
 
+FactorPage = Callable[[Browser, str, Pending, NeedsFactor], Awaitable[Answer]]
+"""Shows the page that asks for a factor of a user who has signed in for a pending request."""
+
 
 class PageForm(msgspec.Struct, frozen=True):
     """What the forms of a page have in common.
@@ -210,12 +213,30 @@ class PendingPages:
         who: SignedIn | None,
         *,
         cookies: list[Cookie] | None = None,
+        factor_page: FactorPage | None = None,
     ) -> Answer:
-        """Send the code, or redirect to the next page."""
+        """Send the code, or redirect to the next page.
+
+        Args:
+            browser: The browser.
+            pending_id: The request's id.
+            pending: The request.
+            who: The user.
+            cookies: To set.
+            factor_page: Answers at once if a factor is missing, which saves the browser and the services a request.
+        """
         try:
             step = await self._flow.resume(pending, who)
         except Refusal as refusal:
             return await self.refuse_pending(browser, pending_id, pending, refusal, cookies=cookies)
+        if isinstance(step, NeedsFactor) and factor_page is not None:
+            try:
+                await self.pending.prolong(pending_id)
+                shown = await factor_page(browser, pending_id, pending, step)
+            except TemporarilyUnavailable:  # the redirect can be repeated; the form would sign in once more
+                return await self._lead(browser, pending_id, pending, step, cookies=cookies)
+            shown.cookies.extend(cookies or [])
+            return shown
         return await self._lead(browser, pending_id, pending, step, cookies=cookies)
 
     async def needed(

@@ -4,6 +4,7 @@ The flow decides the next step; a page asks for what is missing. Errors go to th
 client and redirect URI were validated; before that a page shows them.
 """
 
+from functools import partial
 from typing import Final
 
 from litestar import get, post
@@ -16,6 +17,7 @@ from token_service.sign_in.attempts import SignInRefused
 from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.factor_checks import FactorChecks
+from token_service.sign_in.factor_pages import FactorPages
 from token_service.sign_in.flow import (
     Granted,
     NeedsAccount,
@@ -72,6 +74,7 @@ class AuthorizationPages:
         sign_ins: Signs users in.
         checks: Checks passkeys.
         challenges: For passkeys.
+        factor_pages: Ask for the factor that is missing after a sign-in.
         base_url: The base of links.
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
@@ -83,6 +86,7 @@ class AuthorizationPages:
         sign_ins: SignIns,
         checks: FactorChecks,
         challenges: Challenges,
+        factor_pages: FactorPages,
         *,
         base_url: str,
         trusted_proxies: int,
@@ -93,6 +97,7 @@ class AuthorizationPages:
         self._sign_ins = sign_ins
         self._checks = checks
         self._challenges = challenges
+        self._factor_pages = factor_pages
         self._base_url = base_url
         self._proxies = ProxyWatch(trusted_proxies=trusted_proxies)
         self._clock = clock
@@ -249,7 +254,8 @@ class AuthorizationPages:
             return self._pages.refuse(
                 request.redirect_uri, request.state, "login_required", description, cookies=cookies
             )
-        return await self._pages.resume(browser, pending_id, pending, who, cookies=cookies)
+        factor_page = partial(self._factor_pages.show, armed=begun.factors)
+        return await self._pages.resume(browser, pending_id, pending, who, cookies=cookies, factor_page=factor_page)
 
     async def _select_account(self, browser: Browser, form: Parameters) -> Answer:
         """Handle the user's selection, which must be explicit.

@@ -5,6 +5,7 @@ import msgspec
 from identity_common.authentication import FactorMethod
 from identity_common.clock import Clock, now_ms
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.factors import ArmedFactors
 from token_service.audit import Origin, TokenAudit
 from token_service.sign_in.attempts import Attempts, SignInRefused, too_many_attempts
 from token_service.sign_in.devices import Devices
@@ -24,12 +25,14 @@ class Begun(msgspec.Struct, frozen=True):
         device_cookie: Makes the browser known to the account; None before the user has used as many factors as each of
             their sign-ins needs: attempts of one who knows the password alone are not counted apart.
         who: The user.
+        factors: What the user has set up, if the check of the password has told.
     """
 
     session_cookie: str
     max_age_s: int | None
     device_cookie: str | None
     who: SignedIn
+    factors: ArmedFactors | None = None
 
 
 class SignIns:
@@ -95,7 +98,7 @@ class SignIns:
             self._attempts.refused("wrong-password", origin, client_id)
             raise SignInRefused("wrong")
         await self._attempts.forgive(origin)
-        return await self.begin(
+        begun = await self.begin(
             known.user_id,
             tokens_valid_after=known.tokens_valid_after,
             revision=known.revision,
@@ -105,6 +108,7 @@ class SignIns:
             client_id=client_id,
             is_remembered=is_remembered,
         )
+        return msgspec.structs.replace(begun, factors=known.factors)
 
     async def begin(
         self,
