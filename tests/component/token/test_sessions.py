@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from identity_common.authentication import Authentication, UsedFactor
+from identity_common.clock import now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.stores.redis import Argument, RedisCommands, connect_redis
 from provision import ServerAddresses
@@ -39,9 +40,9 @@ def sessions(redis: Redis, tenant_id: str) -> Sessions:
 
 
 async def test_a_session_continues_under_a_new_secret(sessions: Sessions) -> None:
-    first_cookie, first = await sessions.sign_in("ada", tokens_valid_after=0)
+    first_cookie, first = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
     assert await sessions.find(first_cookie) == first
-    second_cookie, second = await sessions.sign_in("ada", tokens_valid_after=0, earlier=first)
+    second_cookie, second = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, earlier=first)
     assert second.id == first.id
     assert await sessions.find(second_cookie) == second
     assert await sessions.find(first_cookie) is None, "the earlier secret opens nothing"
@@ -52,9 +53,9 @@ async def test_a_session_continues_under_a_new_secret(sessions: Sessions) -> Non
 
 async def test_an_ended_session_does_not_continue(sessions: Sessions) -> None:
     """The user signed out in another tab during the password check."""
-    cookie, ended = await sessions.sign_in("ada", tokens_valid_after=0)
+    cookie, ended = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
     await sessions.end(ended)
-    _, anew = await sessions.sign_in("ada", tokens_valid_after=0, earlier=ended)
+    _, anew = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, earlier=ended)
     assert anew.id != ended.id
     assert await sessions.find(cookie) is None
 
@@ -62,20 +63,20 @@ async def test_an_ended_session_does_not_continue(sessions: Sessions) -> None:
 @pytest.mark.heavy
 async def test_a_session_that_a_failover_might_bring_back_is_not_called_ended(redis: Redis, tenant_id: str) -> None:
     sessions = Sessions(RedisCommands(redis), redis, tenant_id=tenant_id, replicas=1)
-    _, session = await sessions.sign_in("ada", tokens_valid_after=0)
+    _, session = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
     with pytest.raises(StoreUnavailable, match="too few replicas"):
         await sessions.end(session)
 
 
 async def test_a_session_of_another_user_does_not_continue(sessions: Sessions) -> None:
-    cookie, hers = await sessions.sign_in("ada", tokens_valid_after=0)
-    _, his = await sessions.sign_in("bob", tokens_valid_after=0, earlier=hers)
+    cookie, hers = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
+    _, his = await sessions.sign_in("bob", judged_at=now_ms(), tokens_valid_after=0, earlier=hers)
     assert his.id != hers.id
     assert await sessions.find(cookie) == hers
 
 
 async def test_nothing_else_opens_a_session(sessions: Sessions) -> None:
-    cookie, session = await sessions.sign_in("ada", tokens_valid_after=0)
+    cookie, session = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
     session_id, secret = cookie.split(".")
     hashed = session.secret_sha256
     for wrong in (
@@ -92,9 +93,17 @@ async def test_nothing_else_opens_a_session(sessions: Sessions) -> None:
         assert await sessions.find(wrong) is None
 
 
+async def test_a_sign_in_is_dated_before_its_factor_was_judged(sessions: Sessions) -> None:
+    """So that a password change or a reset ends it that came while the password was checked."""
+    judged_at = now_ms() - 4_000
+    _, session = await sessions.sign_in("ada", judged_at=judged_at, tokens_valid_after=0)
+    assert (session.signed_in_at, session.authentication.auth_time) == (judged_at, judged_at)
+    assert session.expires_at > now_ms() + (SESSION_TTL_S - 60) * 1000
+
+
 async def test_a_sign_in_is_never_earlier_than_tokens_valid_after(sessions: Sessions) -> None:
     """That is a time by the clock of another machine (docs/decisions/0004)."""
-    _, session = await sessions.sign_in("ada", tokens_valid_after=10**15)
+    _, session = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=10**15)
     assert session.signed_in_at == 10**15
 
 
@@ -127,9 +136,17 @@ async def listed(sessions: Sessions, user_id: str = "ada", **page: int) -> tuple
 async def test_a_session_says_where_and_when_the_user_signed_in(redis: Redis, tenant_id: str) -> None:
     now = iter((5_000, 9_000))
     sessions = Sessions(RedisCommands(redis), redis, tenant_id=tenant_id, replicas=0, clock=lambda: next(now))
-    _, first = await sessions.sign_in("ada", tokens_valid_after=0, address="a" * 500, user_agent="\u202e<b>" * 500)
+    _, first = await sessions.sign_in(
+        "ada", judged_at=5_000, tokens_valid_after=0, address="a" * 500, user_agent="\u202e<b>" * 500
+    )
     _, again = await sessions.sign_in(
-        "ada", tokens_valid_after=0, earlier=first, is_remembered=True, address="192.0.2.1", user_agent="Firefox"
+        "ada",
+        judged_at=9_000,
+        tokens_valid_after=0,
+        earlier=first,
+        is_remembered=True,
+        address="192.0.2.1",
+        user_agent="Firefox",
     )
     assert (first.created_at, first.signed_in_at, first.expires_at) == (5_000, 5_000, 5_000 + SESSION_TTL_S * 1000)
     assert (len(first.address), len(first.user_agent)) == (128, 256)
@@ -149,8 +166,11 @@ async def test_a_session_says_where_and_when_the_user_signed_in(redis: Redis, te
 async def test_the_sessions_of_a_user_are_listed_until_they_end(
     redis: Redis, sessions: Sessions, tenant_id: str
 ) -> None:
-    begun = [(await sessions.sign_in("ada", tokens_valid_after=at))[1] for at in (AHEAD, AHEAD + 2, AHEAD + 1)]
-    await sessions.sign_in("bob", tokens_valid_after=0)
+    begun = [
+        (await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=at))[1]
+        for at in (AHEAD, AHEAD + 2, AHEAD + 1)
+    ]
+    await sessions.sign_in("bob", judged_at=now_ms(), tokens_valid_after=0)
     oldest, newest, middle = (each.id for each in begun)
     assert await listed(sessions) == (3, [newest, middle, oldest])
     assert await listed(sessions, offset=1, limit=1) == (3, [middle])
@@ -168,7 +188,9 @@ async def test_the_sessions_of_a_user_are_listed_until_they_end(
 
 
 async def test_a_thousand_sessions_are_listed_page_by_page(sessions: Sessions) -> None:
-    signing_in = [sessions.sign_in("ada", tokens_valid_after=AHEAD + place) for place in range(1_000)]
+    signing_in = [
+        sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=AHEAD + place) for place in range(1_000)
+    ]
     ids = [session.id for _, session in await asyncio.gather(*signing_in)]
     pages = [await listed(sessions, offset=offset) for offset in range(0, 1_000, 100)]
     assert [total for total, _ in pages] == [1_000] * 10
@@ -176,20 +198,22 @@ async def test_a_thousand_sessions_are_listed_page_by_page(sessions: Sessions) -
 
 
 async def test_ends_and_sign_ins_in_turn_leave_no_session_that_is_not_listed(sessions: Sessions) -> None:
-    _, session = await sessions.sign_in("ada", tokens_valid_after=0)
+    _, session = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
     for _ in range(25):
         ending = sessions.end(session)
-        again = [sessions.sign_in("ada", tokens_valid_after=0, earlier=session) for _ in range(3)]
+        again = [sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, earlier=session) for _ in range(3)]
         _, *signed_in = await asyncio.gather(ending, *again)
         kept = {found.id for cookie, _ in signed_in if (found := await sessions.find(cookie))}
         assert kept == set((await listed(sessions))[1])
         for each in kept:
             await sessions.end(msgspec.structs.replace(session, id=each))
-        _, session = await sessions.sign_in("ada", tokens_valid_after=0)
+        _, session = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
 
 
 async def test_a_second_factor_continues_the_session_under_a_new_secret(redis: Redis, sessions: Sessions) -> None:
-    cookie, begun = await sessions.sign_in("ada", tokens_valid_after=0, address="192.0.2.1", is_remembered=True)
+    cookie, begun = await sessions.sign_in(
+        "ada", judged_at=now_ms(), tokens_valid_after=0, address="192.0.2.1", is_remembered=True
+    )
     assert begun.authentication == Authentication((UsedFactor("password", begun.signed_in_at),))
     added_cookie, added = await sessions.add_factor(begun, "authenticator") or ("", begun)
     assert (await sessions.find(cookie), await sessions.find(added_cookie)) == (None, added)
@@ -199,16 +223,16 @@ async def test_a_second_factor_continues_the_session_under_a_new_secret(redis: R
     left_s = await redis.ttl(sessions._key(begun.id))
     assert REMEMBERED_TTL_S - 60 < left_s <= REMEMBERED_TTL_S
 
-    _, again = await sessions.sign_in("ada", tokens_valid_after=0, earlier=added)
+    _, again = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, earlier=added)
     assert again.authentication.level == "password", "a new sign-in begins from nothing"
 
 
 async def test_of_factors_added_at_once_or_to_what_has_ended_none_revives_a_session(sessions: Sessions) -> None:
-    _, begun = await sessions.sign_in("ada", tokens_valid_after=0)
+    _, begun = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
     adding = await asyncio.gather(*(sessions.add_factor(begun, "passkey") for _ in range(50)))
     assert sum(added is not None for added in adding) == 1
     [kept] = [added[1] for added in adding if added is not None]
-    _, again = await sessions.sign_in("ada", tokens_valid_after=0, earlier=kept)
+    _, again = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, earlier=kept)
     assert await sessions.add_factor(kept, "passkey") is None, "the user has signed in again"
     await sessions.end(again)
     assert await sessions.add_factor(again, "passkey") is None
@@ -219,7 +243,7 @@ async def test_sessions_of_the_previous_version_are_valid_and_listed_once_they_a
     redis: Redis, sessions: Sessions, tenant_id: str
 ) -> None:
     """During an upgrade replicas of both versions read and write them."""
-    cookie, session = await sessions.sign_in("ada", tokens_valid_after=0, user_agent="Firefox")
+    cookie, session = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, user_agent="Firefox")
     key = f"identity:{tenant_id}:session:{session.id}"
     known = ("id", "user_id", "signed_in_at", "secret_sha256")
     earlier = Earlier(**{name: getattr(session, name) for name in known})
@@ -233,14 +257,16 @@ async def test_sessions_of_the_previous_version_are_valid_and_listed_once_they_a
     assert found == msgspec.structs.replace(session, created_at=0, expires_at=0, user_agent="", factors=())
     assert found.authentication == session.authentication
     assert await listed(sessions) == (1, [session.id])
-    _, renewed = await sessions.sign_in("ada", tokens_valid_after=0, earlier=found)
+    _, renewed = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, earlier=found)
     assert (renewed.id, renewed.created_at) == (session.id, session.signed_in_at)
 
 
 async def test_a_sign_in_costs_one_command(redis: Redis, tenant_id: str) -> None:
     commands = RecordedCommands(redis)
     sessions = Sessions(commands, redis, tenant_id=tenant_id, replicas=0)
-    cookie, _ = await sessions.sign_in("ada", tokens_valid_after=0)
-    again, _ = await sessions.sign_in("ada", tokens_valid_after=0, earlier=await sessions.find(cookie))
+    cookie, _ = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0)
+    again, _ = await sessions.sign_in(
+        "ada", judged_at=now_ms(), tokens_valid_after=0, earlier=await sessions.find(cookie)
+    )
     assert await sessions.find(again)
     assert commands.sent == ["EVAL", "GET", "EVAL", "GET"]

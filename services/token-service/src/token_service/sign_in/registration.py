@@ -5,6 +5,7 @@ from typing import Final
 from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
+from identity_common.clock import now_ms
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.account_links import (
     LinkContext,
@@ -160,11 +161,12 @@ class RegistrationPages:
         if password != (form.get("repeated") or ""):
             return await self._show(browser, link, name=name, problem="mismatch")
         question = Register(link=link, name=name, password=password, visitor=visitor(browser))
+        judged_at = now_ms()
         answer = await self._links.ask(question, Registered)
         if isinstance(answer, Refused):
             return await self._show(browser, link, name=name, problem=answer.reason)
         way_back = await self._pages.way_back(browser, answer.context)
-        done = await self._signed_in(browser, answer, way_back) or page(
+        done = await self._signed_in(browser, answer, way_back, judged_at=judged_at) or page(
             "registered.html",
             language_of(browser, answer.context),
             application=way_back.application,
@@ -173,13 +175,16 @@ class RegistrationPages:
         done.cookies.append(self._pages.cookies.clear(REGISTRATION))
         return done
 
-    async def _signed_in(self, browser: Browser, registered: Registered, way_back: WayBack) -> Response[str] | None:
+    async def _signed_in(
+        self, browser: Browser, registered: Registered, way_back: WayBack, *, judged_at: int
+    ) -> Response[str] | None:
         """Sign in and go on, if a sign-in waits in this browser; else None: elsewhere, a link alone is no sign-in."""
         if way_back.sign_in is None:
             return None
         try:
             begun = await self._sign_ins.begin(
                 registered.user_id,
+                judged_at=judged_at,
                 tokens_valid_after=0,
                 revision=registered.revision,
                 origin=browser.origin,

@@ -225,13 +225,14 @@ class AuthorizationPages:
         """Sign in with a passkey, which says who the user is, and take the next step."""
         pending_id, pending = await self._pages.posted(browser, form)
         application = await self._pages.application(pending)
-        origin, credential = browser.origin, form.get("credential") or ""
+        origin, credential, judged_at = browser.origin, form.get("credential") or "", self._clock()
         try:
             accepted = await self._checks.passkey(
                 pending_id, credential, user_id=None, origin=origin, client_id=application.id
             )
             begun = await self._sign_ins.begin(
                 accepted.user_id,
+                judged_at=judged_at,
                 tokens_valid_after=accepted.tokens_valid_after,
                 revision=accepted.revision,
                 origin=origin,

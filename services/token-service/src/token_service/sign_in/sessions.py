@@ -143,6 +143,7 @@ class Sessions:
         self,
         user_id: str,
         *,
+        judged_at: int,
         tokens_valid_after: int,
         earlier: Session | None = None,
         is_remembered: bool = False,
@@ -156,6 +157,8 @@ class Sessions:
 
         Args:
             user_id: The user that has just signed in.
+            judged_at: The clock, read before the factor was judged: what has ended the user's sessions since then ends
+                this one, too.
             tokens_valid_after: The user's, milliseconds since the epoch, by another machine's clock; the sign-in is
                 never dated earlier.
             earlier: The browser's session. If it has ended meanwhile, a new one begins.
@@ -169,7 +172,7 @@ class Sessions:
         """
         secret, now = new_secret(), self._clock()
         ttl_s = REMEMBERED_TTL_S if is_remembered else SESSION_TTL_S
-        signed_in_at = max(now, tokens_valid_after)
+        signed_in_at = max(judged_at, tokens_valid_after)
         session = Session(
             id=new_id(),
             user_id=user_id,

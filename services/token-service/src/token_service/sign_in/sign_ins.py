@@ -87,6 +87,7 @@ class SignIns:
             raise SignInRefused("incomplete")
         await self._attempts.count(origin, client_id)
         devices = self._devices.read(device_cookie)
+        judged_at = self._clock()
         try:
             known = await self._passwords.check(identifier, password, devices, address=origin.address)
         except PasswordsUnavailable as unavailable:
@@ -100,6 +101,7 @@ class SignIns:
         await self._attempts.forgive(origin)
         begun = await self.begin(
             known.user_id,
+            judged_at=judged_at,
             tokens_valid_after=known.tokens_valid_after,
             revision=known.revision,
             origin=origin,
@@ -114,6 +116,7 @@ class SignIns:
         self,
         user_id: str,
         *,
+        judged_at: int,
         tokens_valid_after: int,
         revision: int,
         origin: Origin,
@@ -127,6 +130,7 @@ class SignIns:
 
         Args:
             user_id: The user.
+            judged_at: The clock, read before the factor was judged.
             tokens_valid_after: The user's, milliseconds since the epoch.
             revision: Management's revision that the user's records must include.
             origin: Where the request came from.
@@ -142,6 +146,7 @@ class SignIns:
         earlier = await self._sessions.find(session_cookie)
         new_cookie, session = await self._sessions.sign_in(
             user_id,
+            judged_at=judged_at,
             tokens_valid_after=tokens_valid_after,
             earlier=earlier,
             is_remembered=is_remembered,
