@@ -155,7 +155,7 @@ class FactorController(Controller):
 
         The user is told by mail. Sessions go on. The last factor is refused where the tenant requires one: a reset
         removes it, and says why. So is the last passkey of the last administrator, if there is no password. The
-        caller's own factors are refused: they are removed on the account page, which asks for a recent sign-in with one.
+        caller's own factors are refused: the account page removes them, and asks for a recent sign-in with one.
         """
         await factors.remove(user_id, factor_id)
 
