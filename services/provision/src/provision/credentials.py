@@ -19,6 +19,10 @@ class ManagementApi(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     scope: str
 
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return "ManagementApi(…)"
+
 
 class DemoUser(msgspec.Struct, frozen=True, kw_only=True):
     """A demo user, who holds these scopes of the demo's resource through an API role."""
@@ -27,6 +31,10 @@ class DemoUser(msgspec.Struct, frozen=True, kw_only=True):
     username: str
     password: str
     scopes: list[str]
+
+    def __repr__(self) -> str:
+        """Hide the password."""
+        return "DemoUser(…)"
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +51,10 @@ class ConfidentialClient(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str
     client_secret: str
 
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return "ConfidentialClient(…)"
+
 
 class PublicClient(msgspec.Struct, frozen=True, kw_only=True):
     """The SPA."""
@@ -56,6 +68,10 @@ class Administrator(msgspec.Struct, frozen=True, kw_only=True):
     username: str
     password: str
 
+    def __repr__(self) -> str:
+        """Hide the password."""
+        return "Administrator(…)"
+
 
 class BusSubscriber(msgspec.Struct, frozen=True, kw_only=True):
     """The read-only user of the bus."""
@@ -63,6 +79,10 @@ class BusSubscriber(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     user: str
     password: str
+
+    def __repr__(self) -> str:
+        """Hide the password."""
+        return "BusSubscriber(…)"
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):

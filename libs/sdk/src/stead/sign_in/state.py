@@ -126,6 +126,10 @@ class StoredToken(msgspec.Struct, frozen=True):
     access_token: str
     expires_at: float
 
+    def __repr__(self) -> str:
+        """Hide the token."""
+        return "StoredToken(…)"
+
 
 class SignedIn(msgspec.Struct, frozen=True):
     """The signed-in user and their tokens.

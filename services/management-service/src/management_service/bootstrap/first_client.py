@@ -44,6 +44,10 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     scope: str
 
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return "Credentials(…)"
+
     @classmethod
     def from_values(cls, values: Mapping[str, str] | None) -> Self | None:
         """Return the credentials in these values; None if they are not complete."""

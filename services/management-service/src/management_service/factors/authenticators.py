@@ -54,6 +54,10 @@ class _Setup(msgspec.Struct, frozen=True):
     secret: str
     expires_at: int
 
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return "_Setup(…)"
+
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_setup: Final = msgspec.json.Decoder(_Setup).decode

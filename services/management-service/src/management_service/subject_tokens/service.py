@@ -33,6 +33,10 @@ class MintedSubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="came
     subject_token: str
     expires_in: int
 
+    def __repr__(self) -> str:
+        """Hide the token."""
+        return "MintedSubjectToken(…)"
+
 
 class SubjectTokens:
     """Mints subject tokens."""

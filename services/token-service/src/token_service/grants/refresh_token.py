@@ -50,6 +50,10 @@ class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
     refresh_token: str
     requested_token: RequestedToken
 
+    def __repr__(self) -> str:
+        """Hide the token."""
+        return "PreparedRefresh(…)"
+
 
 class RefreshTokenGrant:
     """Issues new tokens for a refresh token."""

@@ -85,6 +85,10 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
     issued_at: int
     exchange: Exchange
 
+    def __repr__(self) -> str:
+        """Hide the token."""
+        return "PreparedExchange(…)"
+
 
 class TokenExchangeGrant:
     """Exchanges subject tokens."""

@@ -127,6 +127,10 @@ class Granted(msgspec.Struct, frozen=True):
 
     code: str
 
+    def __repr__(self) -> str:
+        """Hide the code."""
+        return "Granted(…)"
+
 
 NeedsMore = NeedsFactor | NeedsEnrolment | NeedsAction
 """What comes between signing in and consent."""

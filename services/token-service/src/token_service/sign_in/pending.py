@@ -46,6 +46,10 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorizat
     created_at: int
     weight: int = 1
 
+    def __repr__(self) -> str:
+        """Hide the secrets."""
+        return "Pending(…)"
+
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Pending).decode

@@ -84,6 +84,10 @@ class PageForm(msgspec.Struct, frozen=True):
     cancel_action: str
     switch_action: str | None
 
+    def __repr__(self) -> str:
+        """Hide the secrets."""
+        return "PageForm(…)"
+
 
 class PendingPages:
     """Finds the request of a page, and continues it.

@@ -34,6 +34,10 @@ class Begun(msgspec.Struct, frozen=True):
     who: SignedIn
     factors: ArmedFactors | None = None
 
+    def __repr__(self) -> str:
+        """Hide the cookies."""
+        return "Begun(…)"
+
 
 class SignIns:
     """Signs users in at a browser."""

@@ -46,6 +46,10 @@ class Form(msgspec.Struct, frozen=True):
     request_id: str
     csrf_token: str
 
+    def __repr__(self) -> str:
+        """Hide the secrets."""
+        return "Form(…)"
+
 
 def consent_page(
     step: NeedsConsent,
