@@ -235,10 +235,12 @@ def test_who_knows_the_password_adds_no_first_factor(person: FactorPerson, ours:
     choice = person.arrive(ours, MFA)
     page = person.page(choice, "Create a passkey")
     device = Authenticator(origin=person.world.stack.base_url)
+    before = outcomes(person.world)
     for code in ("", "0000-0000", base64url(b"x" * 400)):
         credential = device.create(of_page(page, "challenge"), user_handle=decoded(of_page(page, "user")))
         page = person.submit(page, "/sign-in/set-up/passkey", credential=credential, enrolment_code=code)
         assert (shown(page), 'role="alert" id="problem"' in page.text) == ((200, "Create a passkey"), True)
+    assert outcomes(person.world)["wrong-enrolment-code"] - before["wrong-enrolment-code"] == 2
     assert callback(person.authorize(ours, prompt="none", acr_values=MFA))["error"] == "login_required"
 
 

@@ -23,6 +23,7 @@ _SIGN_IN_OUTCOMES: Final = (
     "wrong-password",
     "wrong-passkey",
     "wrong-code",
+    "wrong-enrolment-code",
     "throttled-account",
     "throttled-address",
     "not-allowed",

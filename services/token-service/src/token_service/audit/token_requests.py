@@ -188,7 +188,7 @@ class TokenAudit:
             client_id: The application to continue to.
             origin: Where the request came from.
             reason: The metric's label: ``wrong-password``, ``wrong-passkey``, ``wrong-code``,
-                ``throttled-address``, ``throttled-account``, ``not-allowed``.
+                ``wrong-enrolment-code``, ``throttled-address``, ``throttled-account``, ``not-allowed``.
         """
         verb = "throttled" if reason.startswith("throttled-") else "refused"
         self._append(f"token.sign-in.{verb}", _at_a_browser(user_id, client_id, origin), "refused", reason)

@@ -117,7 +117,7 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
         trusted_proxies=settings.trusted_proxies,
     )
     set_up_pages = SetUpPages(
-        pages, factors, challenges, sign_ins, requested_links, rp_name=urlsplit(settings.base_url).netloc
+        pages, factors, challenges, sign_ins, attempts, requested_links, rp_name=urlsplit(settings.base_url).netloc
     )
     end_session = EndSession(
         flow,

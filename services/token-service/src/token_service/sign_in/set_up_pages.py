@@ -33,6 +33,7 @@ from identity_common.wire.factors import (
     Refused,
     SendEnrolmentCode,
 )
+from token_service.sign_in.attempts import Attempts
 from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.factor_checks import visitor_of
 from token_service.sign_in.factors import Factors
@@ -109,6 +110,7 @@ class SetUpPages:
         factors: management-service's operations.
         challenges: For passkeys.
         sign_ins: Continues the session with the new factor.
+        attempts: Records wrong enrolment codes.
         limit: Limits what an address may try and have mailed.
         rp_name: How authenticators call this system.
     """
@@ -119,6 +121,7 @@ class SetUpPages:
         factors: Factors,
         challenges: Challenges,
         sign_ins: SignIns,
+        attempts: Attempts,
         limit: SourceLimit,
         *,
         rp_name: str,
@@ -128,6 +131,7 @@ class SetUpPages:
         self._factors = factors
         self._challenges = challenges
         self._sign_ins = sign_ins
+        self._attempts = attempts
         self._limit = limit
         self._rp_name = rp_name
         self._clock = clock
@@ -247,6 +251,8 @@ class SetUpPages:
         answer = await self._factors.ask(question, FactorAdded)
         if isinstance(answer, FactorAdded):
             await self._limit.forgive(address)
+        elif answer.reason == "wrong-enrolment-code":
+            self._attempts.refused(answer.reason, visit.browser.origin, visit.application.id, user_id=visit.user_id)
         return answer
 
     async def _added(self, visit: Visit, added: FactorAdded) -> Answer:
