@@ -182,7 +182,8 @@ async def _connect(connection: AbstractConnection) -> None:
 
 
 def _packed(*command: Argument) -> bytes:
-    return pack_command(command)  # type: ignore[arg-type]  # its stub allows tuples of one only
+    packed: bytes = pack_command(command)  # type: ignore[arg-type]  # its stub allows tuples of one only
+    return packed
 
 
 async def _read_reply(connection: AbstractConnection) -> Any:
