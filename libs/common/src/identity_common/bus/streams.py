@@ -1,7 +1,7 @@
 """The streams: their subjects and retention. Every service creates those that are missing.
 
-Three hold the state. ``IDENTITY_INTERNAL`` keeps one message per subject, ``IDENTITY_EVENTS`` all messages of some time,
-and ``IDENTITY_STATE``, which sources both, one message per subject: a new replica reads from there what
+Three hold the state. ``IDENTITY_INTERNAL`` keeps one message per subject, ``IDENTITY_EVENTS`` all messages of some
+time, and ``IDENTITY_STATE``, which sources both, one message per subject: a new replica reads from there what
 ``IDENTITY_EVENTS`` has dropped. (Of the other it is the copy that the previous release reads.) The fourth is for other
 teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a separate NATS account, from which no request can reach
 a service (docs/decisions/0009). The audit trail has its own stream, and so has mail, which leaves it once it is sent.
@@ -123,17 +123,19 @@ async def ensure_streams(bus: Bus) -> None:
 async def ensure_stream(bus: Bus, config: StreamConfig) -> None:
     """Do the same for one stream.
 
+    A stream that exists is not created again: in a cluster of NATS 2.10 it would have another time of creation, and be
+    read as another one.
+
     Raises:
         nats.errors.Error: The server does not answer, or the stream exists with another configuration.
     """
     try:
-        await bus.jetstream().add_stream(config.evolve(num_replicas=bus.replicas))
-    except BadRequestError as error:
-        if error.err_code != _NAME_IN_USE:
-            raise
         found = (await stream_info(bus, str(config.name)))["config"]
-        if _without_replicas(config.as_dict(), of=found) != _without_replicas(found, of=config.as_dict()):
-            raise
+    except MissingStreamError:
+        await bus.jetstream().add_stream(config.evolve(num_replicas=bus.replicas))
+        return
+    if _without_replicas(config.as_dict(), of=found) != _without_replicas(found, of=config.as_dict()):
+        raise NatsError(f"the stream {config.name} exists with another configuration")
 
 
 def _without_replicas(config: dict[str, Any], *, of: dict[str, Any]) -> dict[str, Any]:
