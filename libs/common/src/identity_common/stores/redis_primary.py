@@ -3,13 +3,15 @@
 import asyncio
 from typing import Any, Final
 
-from redis.asyncio import BlockingConnectionPool, ConnectionPool
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.sentinel import (
+    MasterNotFoundError,
     Sentinel,
     SentinelConnectionPool,
     SentinelManagedConnection,
     SentinelManagedSSLConnection,
 )
+from redis.exceptions import RedisError
 
 from identity_common.redis_address import SentinelAddress
 
@@ -27,7 +29,7 @@ def primary_pool(address: SentinelAddress, *, wait_s: float | None, **options: A
     """
     login = {"username": address.sentinel_user or None, "password": address.sentinel_password or None}
     timeouts = {"socket_timeout": _SENTINEL_TIMEOUT_S, "socket_connect_timeout": _SENTINEL_TIMEOUT_S}
-    sentinels = Sentinel(  # type: ignore[no-untyped-call]
+    sentinels = _Sentinels(  # type: ignore[no-untyped-call]
         address.sentinels, sentinel_kwargs={**options, **timeouts, **login, "ssl": address.is_encrypted}
     )
     pool = _Pool if wait_s is None else _BlockingPool
@@ -41,6 +43,43 @@ def primary_pool(address: SentinelAddress, *, wait_s: float | None, **options: A
         **options,
         **({} if wait_s is None else {"timeout": wait_s}),
     )
+
+
+class _Sentinels(Sentinel):
+    """Asks all sentinels at once, and believes the one that knows of the latest failover, once most have answered.
+
+    One that is cut off from the others, together with the primary that they have replaced, still names that primary.
+    """
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Return the address of the primary.
+
+        Raises:
+            MasterNotFoundError: No sentinel names one that is up.
+        """
+        asking = [asyncio.ensure_future(self._state(sentinel, service_name)) for sentinel in self.sentinels]
+        states: list[dict[str, Any]] = []
+        try:
+            for answer in asyncio.as_completed(asking):
+                states += await answer
+                if 2 * len(states) > len(asking):
+                    break
+        finally:
+            for each in asking:
+                each.cancel()
+        if not states:
+            raise MasterNotFoundError(f"no sentinel names a primary of {service_name!r}")
+        latest = max(states, key=lambda state: int(state["config-epoch"]))
+        return latest["ip"], latest["port"]
+
+    async def _state(self, sentinel: "Redis", service_name: str) -> list[dict[str, Any]]:
+        """Return what a sentinel knows about the primary; nothing if that is down, or the sentinel."""
+        try:
+            masters: Any = await sentinel.sentinel_masters()
+        except (RedisError, OSError):
+            return []
+        state = masters.get(service_name)
+        return [state] if state and self.check_master_state(state, service_name) else []
 
 
 class _Connection(SentinelManagedConnection):
