@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import pytest
@@ -22,8 +21,8 @@ from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses, stored_passwords
 from stead import ManagementClient, NotValidFeed, Unavailable
 from stead.events import EventBus, permission_changes
-from tests.support.at_a_browser import PASSWORD, Form
-from tests.support.authorizing import REDIRECT_URI, Verifier
+from tests.support.at_a_browser import PASSWORD, password_sent
+from tests.support.authorizing import REDIRECT_URI
 from tests.support.impersonation import Impersonation, Machine, client_token, cycle_works, exchange, make_machine
 from tests.support.lengths import length
 from tests.support.passwords import refused_by_nats, refused_by_postgresql, refused_by_redis
@@ -171,24 +170,7 @@ class Everything:
 
     def _signs_in(self, process: ServiceProcess) -> bool:
         """Tell whether a password is checked, which management-service does."""
-        asked = {
-            "client_id": self._spa,
-            "redirect_uri": REDIRECT_URI,
-            "response_type": "code",
-            "scope": "openid",
-            "code_challenge": Verifier().challenge,
-            "code_challenge_method": "S256",
-        }
-        with httpx.Client(base_url=process.url, timeout=WAIT_S) as browser:
-            begun = browser.get("/oidc/auth", params=asked)
-            if begun.status_code != 303:
-                return False
-            there = urlsplit(begun.headers["Location"])
-            form = Form(browser.get(f"{there.path}?{there.query}").text)
-            if not form.action:
-                return False
-            answer = browser.post(form.action, data={**form.values, "identifier": self._username, "password": PASSWORD})
-            return answer.status_code == 303
+        return password_sent(process.url, self._spa, self._username).status_code == 303
 
     def _answers(self) -> bool:
         """Tell whether template-service and token-service answer management-service."""

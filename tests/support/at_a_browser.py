@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2 as httpx
 
 from tests.support.authorizing import REDIRECT_URI, Verifier
+from tests.support.waiting import WAIT_S
 from tests.support.world import Client, World
 
 PASSWORD = "unlike any documented example"
@@ -36,6 +37,28 @@ class Form(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         self._done |= tag == "form"
+
+
+def password_sent(url: str, client_id: str, username: str) -> httpx.Response:
+    """Begin a sign-in at a replica for a public client; return the answer to the password, or the first failure."""
+    asked = {
+        "client_id": client_id,
+        "redirect_uri": REDIRECT_URI,
+        "response_type": "code",
+        "scope": "openid",
+        "code_challenge": Verifier().challenge,
+        "code_challenge_method": "S256",
+    }
+    with httpx.Client(base_url=url, timeout=WAIT_S) as browser:
+        begun = browser.get("/oidc/auth", params=asked)
+        if begun.status_code != 303:
+            return begun
+        there = urlsplit(begun.headers["Location"])
+        page = browser.get(f"{there.path}?{there.query}")
+        form = Form(page.text)
+        if not form.action:
+            return page
+        return browser.post(form.action, data={**form.values, "identifier": username, "password": PASSWORD})
 
 
 class Person:

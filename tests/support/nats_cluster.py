@@ -11,10 +11,12 @@ import msgspec
 
 from all_in_one.embedded.directory import DataDirectory
 from all_in_one.embedded.nats import NatsServer
+from all_in_one.embedded.ports import LOOPBACK
 from provision import ServerAddresses
 from provision.addresses import addresses
 from provision.passwords import Passwords
 from provision.streams import change_streams
+from tests.support.network import Machine
 from tests.support.processes import free_port
 
 MEMBERS: Final = 3
@@ -23,15 +25,24 @@ MEMBERS: Final = 3
 class Member(NatsServer):
     """One server of a cluster, with the accounts as they are provisioned; the rest are options of its command."""
 
-    def __init__(self, directory: DataDirectory, *, number: int, passwords: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: DataDirectory, *, number: int, passwords: Mapping[str, str], machine: Machine | None
+    ) -> None:
         super().__init__(directory, port=free_port(), passwords=passwords, sync=False)
         self.member = f"n{number}"
+        self.machine = machine
+        self.host = machine.host if machine else LOOPBACK
         self.cluster_port = free_port()
         self.routes: Sequence[str] = ()
 
     @property
     def address(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self.host}:{self.port}"
+
+    @property
+    def route(self) -> str:
+        """Where the others reach it."""
+        return f"nats://{self.host}:{self.cluster_port}"
 
     def freeze(self) -> None:
         """Stop it without closing its connections, as a machine that hangs."""
@@ -51,11 +62,11 @@ class Member(NatsServer):
             self.thaw()
 
     def _command(self) -> Sequence[str | Path]:
-        listen = f"nats://127.0.0.1:{self.cluster_port}"
-        return (
-            *(*super()._command(), "--name", self.member, "--cluster_name", "tests"),
-            *("--cluster", listen, "--routes", ",".join(self.routes)),
+        command = (
+            *(*super()._command(), "--addr", self.host, "--name", self.member, "--cluster_name", "tests"),
+            *("--cluster", self.route, "--routes", ",".join(self.routes)),
         )
+        return self.machine.command(*command) if self.machine else command
 
 
 class NatsCluster:
@@ -64,21 +75,24 @@ class NatsCluster:
     Args:
         directory: For their data.
         passwords: Of the users of the bus.
+        machines: One for each server; by default all are on loopback.
 
     Attributes:
         members: The servers.
     """
 
-    def __init__(self, directory: Path, passwords: Passwords) -> None:
+    def __init__(self, directory: Path, passwords: Passwords, machines: Sequence[Machine] = ()) -> None:
         self._passwords = passwords
         self._directories = [DataDirectory(directory / f"n{number}") for number in range(MEMBERS)]
         directory.mkdir(exist_ok=True)
         for each in self._directories:
             each.acquire()
+        places: Sequence[Machine | None] = machines or [None] * MEMBERS
         self.members = [
-            Member(each, number=number, passwords=passwords.nats) for number, each in enumerate(self._directories)
+            Member(each, number=number, passwords=passwords.nats, machine=machine)
+            for number, (each, machine) in enumerate(zip(self._directories, places, strict=True))
         ]
-        routes = [f"nats://127.0.0.1:{member.cluster_port}" for member in self.members]
+        routes = [member.route for member in self.members]
         for member in self.members:
             member.routes = routes
 

