@@ -14,7 +14,7 @@ import httpx2 as httpx
 from all_in_one.demo.browser import sign_in_as
 from provision.credentials import Credentials, read_credentials
 from provision.seed import redirect_uri
-from stead import IdentityClient, IdentityError
+from stead import IdentityClient, IdentityError, SignInRequired
 
 
 def sign_in_agent(credentials: Credentials) -> tuple[Mapping[str, Any], str]:
@@ -41,6 +41,8 @@ def main() -> None:
         )
     try:
         _, actor_token = sign_in_agent(credentials)
+    except SignInRequired as required:
+        sys.exit(f"error: {credentials.base_url}: {required}")
     except (IdentityError, httpx.HTTPError) as error:
         sys.exit(f"error: {credentials.base_url}: {error}; is `make run` running?")
     sys.stdout.write(f"{actor_token}\n")

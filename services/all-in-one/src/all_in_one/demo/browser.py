@@ -10,6 +10,8 @@ from stead import SignInRequired
 
 _MAX_REQUESTS: Final = 10
 _TIMEOUT_S: Final = 30
+_FILLED: Final = {"identifier", "decision"}
+"""Fields of the pages that can be answered here."""
 
 
 def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
@@ -18,7 +20,7 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
     Fills in name and password, and consents where asked.
 
     Raises:
-        SignInRequired: The pages did not lead back to the application.
+        SignInRequired: The pages did not lead back to the application, or ask for a second factor.
     """
     fields = {"identifier": user.username, "password": user.password}
     with httpx.Client(timeout=_TIMEOUT_S) as browser:
@@ -31,6 +33,12 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
                 answer = browser.get(location)
             elif answer.is_success:
                 form = _Form(answer.text)
+                if not _FILLED & form.values.keys():
+                    raise SignInRequired(
+                        "second_factor",
+                        f"{user.username} has to use or set up a second factor, which this program cannot: remove it at "
+                        "/account or reset it in the console, and let the sign-in policy be optional",
+                    )
                 values = {name: fields.get(name, value) for name, value in form.values.items()}
                 answer = browser.post(answer.url.join(form.action), data=values)
             else:
