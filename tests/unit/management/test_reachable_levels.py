@@ -4,7 +4,7 @@ import pytest
 from msgspec import UNSET
 
 from identity_common.failures import Conflict
-from management_service.factors.rules import require_reachable
+from management_service.reachable_levels import require_reachable
 
 
 def test_a_passkey_is_not_demanded_where_there_are_none() -> None:

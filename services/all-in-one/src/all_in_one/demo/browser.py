@@ -36,7 +36,7 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
                 if not _FILLED & form.values.keys():
                     raise SignInRequired(
                         "second_factor",
-                        f"{user.username} has to use or set up a second factor, which this program cannot: remove it at "
+                        f"{user.username} has to use or set up a second factor, which this cannot: remove it at "
                         "/account or reset it in the console, and let the sign-in policy be optional",
                     )
                 values = {name: fields.get(name, value) for name, value in form.values.items()}

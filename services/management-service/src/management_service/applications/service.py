@@ -30,8 +30,8 @@ from identity_common.wire.events import ApplicationState, ApplicationType, Assig
 from management_service.applications import rules, store
 from management_service.applications.store import Application, ApplicationFilter, Secret
 from management_service.attainable_scopes import AttainableScopes
-from management_service.factors.rules import require_reachable
 from management_service.party_ends import Cause, client_party, put_party_end
+from management_service.reachable_levels import require_reachable
 
 
 def _third_party_exchange() -> Conflict:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from identity_common.authentication import Authentication, FactorKind
-from identity_common.failures import Conflict
 from identity_common.names import canonical_name, name_problem
 from identity_common.wire.events import SecondFactorMode
 from identity_common.wire.factors import RefusalReason
@@ -68,21 +67,6 @@ def enrolment_refusal(
     if second_factors and not satisfies(signed_in.level, "mfa"):
         return "sign-in-again"
     return None
-
-
-def require_reachable(level: object, *, offers_passkeys: bool) -> None:
-    """Refuse a demand that no sign-in could meet.
-
-    Args:
-        level: What is demanded, if anything.
-        offers_passkeys: Whether passkeys can be used here.
-
-    Raises:
-        Conflict: It takes a passkey.
-    """
-    if level == "phr" and not offers_passkeys:
-        message = "The host of BASE_URL is an IP address, so there are no passkeys here, and no sign-in would be phr."
-        raise Conflict("factor.no_passkeys", message)
 
 
 def has_gone_back(stored: int, sign_count: int) -> bool:

@@ -12,9 +12,9 @@ from identity_common.fields import each_once
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import ImpersonationPolicyState
-from management_service.factors.rules import require_reachable
 from management_service.impersonation_policy import rules, store
 from management_service.impersonation_policy.store import ImpersonationPolicy
+from management_service.reachable_levels import require_reachable
 
 AGGREGATE: Final = "impersonation-policy"
 """Kind of the aggregate on the bus; a tenant has one."""
