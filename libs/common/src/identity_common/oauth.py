@@ -8,6 +8,7 @@ GRANT_REFRESH_TOKEN: Final = "refresh_token"  # noqa: S105 - a type, not a token
 GRANT_TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 - a type, not a token
 
 TOKEN_TYPE_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a type, not a token
+TOKEN_TYPE_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - an identifier
 
 SCOPE_IMPERSONATIONS: Final = "impersonations"
 """Lets a user see and end impersonations of their own account."""

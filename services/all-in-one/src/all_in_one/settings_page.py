@@ -49,9 +49,9 @@ Each service and all-in-one also read the standard variables of OpenTelemetry: s
 ## all-in-one
 
 `make run` (`python -m all_in_one --port 3000 --directory .local`) passes the variables above to every service that has
-them. By default `ENVIRONMENT` is `development`, `ALLOW_HTTP_LOOPBACK_REDIRECTS` is `true`, and the keys are in files in
-the directory. `BASE_URL` and `DATABASE_URL` are ignored; the file variants of these two, of the other addresses and of
-the keys are refused.
+them. By default `ENVIRONMENT` is `development`, `ALLOW_HTTP_LOOPBACK_REDIRECTS` is `true`, `OUTGOING_NETWORKS` are
+those of this machine, and the keys are in files in the directory. `BASE_URL` and `DATABASE_URL` are ignored; the file
+variants of these two, of the other addresses and of the keys are refused.
 
 The first four name servers to use instead of the embedded ones; set all of them, or none. There are no file variants.
 

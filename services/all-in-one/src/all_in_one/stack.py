@@ -80,7 +80,8 @@ class Stack:
         base_url: The address of the stack.
         directory: For its files.
         environment: Other settings of the services, as variables; each applies to every service that has it.
-            ``ENVIRONMENT`` is ``development`` by default, and ``ALLOW_HTTP_LOOPBACK_REDIRECTS`` is ``true``. The
+            ``ENVIRONMENT`` is ``development`` by default, ``ALLOW_HTTP_LOOPBACK_REDIRECTS`` is ``true``, and
+            ``OUTGOING_NETWORKS`` are those of this machine. The
             arguments above override ``BASE_URL``, ``DATABASE_URL``, ``REDIS_URL`` and ``NATS_URL``.
 
     Raises:
@@ -102,6 +103,7 @@ class Stack:
         shared = {
             "ENVIRONMENT": "development",
             "ALLOW_HTTP_LOOPBACK_REDIRECTS": "true",
+            "OUTGOING_NETWORKS": "127.0.0.0/8,::1/128",
             **{name: given.get(name) or _key(directory, file) for name, file in _KEYS.items()},
             "CONSOLE_CREDENTIALS": str(directory / _CONSOLE),
             **given,

@@ -16,6 +16,7 @@ from management_service.api_reference.routes import reference_router, status, sw
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.audit.routes import LogController, LogKeyController, audit_jwks
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
+from management_service.connectors.routes import ConnectorController, IdentityController
 from management_service.effective_permissions.routes import EffectivePermissionController
 from management_service.factors.routes import FactorController, OwnFactorController
 from management_service.impersonation_policy.routes import ImpersonationPolicyController
@@ -61,6 +62,8 @@ _CONTROLLERS: Final = (
     OpenInvitationController,
     VerificationEmailController,
     FactorController,
+    IdentityController,
+    ConnectorController,
     ApplicationController,
     SecretController,
     ApplicationRoleController,

@@ -383,6 +383,38 @@ sign_in_policies = Table(
     Column("second_factor", Key, nullable=False, server_default="optional"),
 )
 
+connectors = Table(
+    "connectors",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("issuer", Key, nullable=False),
+    Column("match_claim", Key, nullable=False),
+    Column("is_enabled", Boolean, nullable=False),
+    Column("actor_clients", ARRAY(Text), nullable=False),
+    Column("trusted_factors", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    sort_key(),
+    UniqueConstraint("tenant_id", "name", name="connectors_name_unique"),
+    UniqueConstraint("tenant_id", "issuer", name="connectors_issuer_unique"),
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("user_id", Key, nullable=False),
+    Column("connector_id", Key, nullable=False),
+    Column("value", Key, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    reference("identities", "user_id", "users"),
+    reference("identities", "connector_id", "connectors"),
+    UniqueConstraint("tenant_id", "connector_id", "value", name="identities_value_unique"),
+    Index("identities_by_user", "tenant_id", "user_id", "created_at", "id"),
+)
+
 claims_functions = Table(
     "claims_functions",
     metadata,

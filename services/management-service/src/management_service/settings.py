@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from identity_common.mail_addresses import MalformedAddressError, sender_of
 from identity_common.names import name_problem
+from identity_common.outgoing import network_problem
 from identity_common.pages.looks import color_problem
 from identity_common.relying_party import relying_party, rp_id_problem
 from identity_common.settings import AfterLostWrites, ApiSettings, Secret
@@ -43,6 +44,9 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
             machine; for development.
         redis_replicas: How many replicas of Redis must acknowledge the end of an impersonation; 0 if none can be
             promoted. As for token-service, which with any refuses subject tokens that were stored with 0.
+        outgoing_networks: Networks in which identity providers may be called, besides public addresses:
+            ``10.20.0.0/16,fd00:1::/64``. With those of loopback, ``127.0.0.0/8,::1/128``, also over http; for
+            development.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
             of the custom-claims function, all decrypt them. Shared with token-service.
         audit_head_keys: Likewise, for the keys that sign heads of the audit trail, and for the secrets of authenticator
@@ -98,6 +102,7 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
     mail_language: Literal["en", "de"] = "en"
     mail_folder: str = ""
     redis_replicas: int = 0
+    outgoing_networks: tuple[str, ...] = ()
     subject_token_ttl_s: int = 600
     allow_http_loopback_redirects: bool = False
     after_lost_writes: AfterLostWrites = "repair"
@@ -124,6 +129,11 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_redis(values) + cls.wrong_replicas(values)
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
+        found += [
+            f"OUTGOING_NETWORKS: {problem}"
+            for each in values.get("outgoing_networks", ())
+            if (problem := network_problem(each))
+        ]
         found += [
             f"{name.upper()}: must be names with commas between them"
             for name in _NAMES

@@ -69,7 +69,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
 }
 """Every scope of the Management API → what it allows, for consent pages and documents."""
 
-_RESERVED_AREAS: Final = frozenset({"connectors", "hooks", "permits"})
+_RESERVED_AREAS: Final = frozenset({"hooks", "permits"})
 RESERVED: Final = frozenset(name for name in DESCRIPTIONS if name.partition(":")[0] in _RESERVED_AREAS)
 """Scopes of areas that have no operations yet: no resource has them, so no role can grant them."""
 MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {

@@ -24,6 +24,7 @@ _FAULT: Final = re.compile(r"\AObject missing required field `(?P<missing>\w+)`\
 
 
 AccessTokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]
+ActorTokenType = Literal["urn:ietf:params:oauth:token-type:access_token", "urn:ietf:params:oauth:token-type:id_token"]
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,14 +13,21 @@ from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import now_ms
 from identity_common.fields import Id
-from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN, TOKEN_TYPE_ID_TOKEN
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.claims_function.context import MOST_ORGANIZATIONS
 from token_service.directory import Directory
 from token_service.grants.claims_arguments import user_arguments
-from token_service.grants.form import AccessTokenType, FormParameters, GrantForm, requested_scopes, unsupported
+from token_service.grants.form import (
+    AccessTokenType,
+    ActorTokenType,
+    FormParameters,
+    GrantForm,
+    requested_scopes,
+    unsupported,
+)
 from token_service.grants.holders import UserHolder, granted_scopes
 from token_service.grants.oauth_errors import OAuthError, invalid_request, invalid_target, unauthorized_client
 from token_service.grants.sign_in_demands import SignInDemands
@@ -52,9 +59,11 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
         scope: Space-separated scope tokens; those that the subject does not hold are not granted.
         resource: Indicator of the target API; at most one (RFC 8707).
         organization_id: Id of an organization: the target, or the organization within which a resource is the target.
-        actor_token: A userinfo token of the actor, with the scope ``openid``; requires ``actor_token_type``. The actor
-            must not be the subject.
-        actor_token_type: Kind of the actor token; required with it.
+        actor_token: A userinfo token of the actor, with the scope ``openid``; or an ID token, at most 300 seconds old,
+            of a provider whose connector is trusted for actors. Requires ``actor_token_type``. The actor must not be
+            the subject.
+        actor_token_type: Kind of the actor token, ``urn:ietf:params:oauth:token-type:access_token`` or
+            ``urn:ietf:params:oauth:token-type:id_token``; required with it.
         requested_token_type: Kind of the token to issue; always an access token.
     """
 
@@ -65,7 +74,7 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
     resource: str | UnsetType = UNSET
     organization_id: Id | UnsetType = UNSET
     actor_token: str | UnsetType = UNSET
-    actor_token_type: AccessTokenType | UnsetType = UNSET
+    actor_token_type: ActorTokenType | UnsetType = UNSET
     requested_token_type: AccessTokenType | UnsetType = UNSET
 
 
@@ -136,7 +145,7 @@ class TokenExchangeGrant:
         audited.note_target(target.organization_id, target.indicator)
         self._directory.require_people()
         at_least = {} if request.is_waiting else request.awaited
-        actor = await self._actor(form.actor_token, at_least) if form.actor_token else None
+        actor = await self._actor(form, at_least) if form.actor_token else None
         if actor is not None:
             audited.note_actor(actor.claim.sub)
         self._require_by_policy(actor)
@@ -157,9 +166,11 @@ class TokenExchangeGrant:
             exchange=exchange,
         )
 
-    async def _actor(self, actor_token: str, at_least: Mapping[str, int]) -> ActingParty:
+    async def _actor(self, form: TokenExchangeForm, at_least: Mapping[str, int]) -> ActingParty:
+        is_foreign = form.actor_token_type == TOKEN_TYPE_ID_TOKEN
+        verify = self._actor_tokens.verify_foreign if is_foreign else self._actor_tokens.verify
         try:
-            return await self._actor_tokens.verify(actor_token, at_least=at_least)
+            return await verify(str(form.actor_token), at_least=at_least)
         except NotAcceptable as refused:
             raise _not_acceptable(refused) from None
 

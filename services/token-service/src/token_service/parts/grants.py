@@ -2,7 +2,9 @@
 
 from typing import cast
 
+from identity_common.sealing import SealingKeys
 from identity_common.stores.source_limit import SourceLimit
+from identity_common.wire.actor_tokens import ActorTokenRequests
 from token_service.grants import Grant, Grants
 from token_service.grants.authorization_code import AuthorizationCodeGrant
 from token_service.grants.client_credentials import ClientCredentialsGrant
@@ -14,6 +16,7 @@ from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
 from token_service.parts.shared import Shared
 from token_service.presented_tokens.actor_tokens import ActorTokens
+from token_service.presented_tokens.foreign_actors import ForeignActors
 from token_service.presented_tokens.subject_token_taker import SubjectTokenTaker
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.settings import Settings
@@ -35,6 +38,10 @@ def token_grants(settings: Settings, shared: Shared) -> Grants:
     actor_tokens = ActorTokens(
         directory,
         shared.live_tokens,
+        ForeignActors(
+            shared.connections.bus,
+            ActorTokenRequests(SealingKeys(settings.environment_variable_keys), tenant_id=settings.tenant_id),
+        ),
         userinfo_audience=shared.live_tokens.userinfo_audience,
         by_exchange=settings.actor_tokens_by_exchange,
         urn_namespace=settings.urn_namespace,

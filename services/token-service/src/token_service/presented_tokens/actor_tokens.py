@@ -6,11 +6,14 @@ from typing import NoReturn
 import msgspec
 
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.actor_tokens import ActorIdentified, ActorNotIdentified, IdentifyActor
 from stead.verify.access_tokens import AccessToken, issued_at_ms
-from stead.verify.acr import Level, level_of
+from stead.verify.acr import Level, acr_of, level_of
 from stead.verify.impersonations import ImpersonationSegments
 from token_service.directory import Directory
+from token_service.presented_tokens.foreign_actors import ForeignActors
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
+from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.tokens.claims import Actor, SignInClaims, actor_chain
 
 _log = get_logger(__name__)
@@ -49,11 +52,15 @@ class ActingParty(msgspec.Struct, frozen=True):
 
 
 class ActorTokens:
-    """Verifies actor tokens: our userinfo tokens with ``openid``, of a live user, issued to a first-party application.
+    """Verifies actor tokens.
+
+    They are our userinfo tokens with ``openid``, of a live user, issued to a first-party application; or ID tokens of
+    providers that are trusted for actors, about a live user.
 
     Args:
-        directory: Looks up the actor token's application.
-        live_tokens: Verifies the tokens.
+        directory: Looks up the actor token's application, and the user of an ID token.
+        live_tokens: Verifies our tokens.
+        foreign: Judges those of other providers.
         userinfo_audience: The ``aud`` that an actor token must have.
         by_exchange: Whether a token that was issued by exchange is accepted: an impersonator could then act as the
             impersonated user.
@@ -64,6 +71,7 @@ class ActorTokens:
         self,
         directory: Directory,
         live_tokens: LiveTokens,
+        foreign: ForeignActors,
         *,
         userinfo_audience: str,
         by_exchange: bool,
@@ -71,6 +79,7 @@ class ActorTokens:
     ) -> None:
         self._directory = directory
         self._live_tokens = live_tokens
+        self._foreign = foreign
         self._userinfo_audience = userinfo_audience
         self._by_exchange = by_exchange
         self._urn_namespace = urn_namespace
@@ -106,6 +115,30 @@ class ActorTokens:
         signed_in = _signed_in(token)
         level = level_of(signed_in.acr, urn_namespace=self._urn_namespace) if signed_in else None
         return ActingParty(actor, within, issued_at_ms(token), signed_in, level)
+
+    async def verify_foreign(self, id_token: str, *, at_least: Mapping[str, int]) -> ActingParty:
+        """Return the actor that an ID token of another provider identifies.
+
+        Args:
+            id_token: As presented.
+            at_least: Revisions that the actor's record must include.
+
+        Raises:
+            NotAcceptable: It identifies no actor that may act.
+            TemporarilyUnavailable: It cannot be judged now.
+        """
+        answer = await self._foreign.ask(IdentifyActor(id_token), ActorIdentified)
+        if isinstance(answer, ActorNotIdentified):
+            _refuse(f"ID token: {answer.reason}")
+        issued_at = answer.issued_at * 1000
+        person = await self._directory.person(answer.user_id, at_least=at_least)
+        if (reason := why_user_not_live(person, issued_at_ms=issued_at)) is not None:
+            _refuse(f"ID token: {reason}")
+        signed_in = None
+        if answer.auth_time is not None:
+            acr = acr_of(answer.level, urn_namespace=self._urn_namespace)
+            signed_in = SignInClaims(auth_time=answer.auth_time, amr=answer.amr, acr=acr)
+        return ActingParty(Actor(sub=answer.user_id), None, issued_at, signed_in, answer.level)
 
 
 def _signed_in(token: AccessToken) -> SignInClaims | None:

@@ -8,6 +8,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "id": "x2kq0v8m4b7n1c5z9l3jr",
     "ids": "x2kq0v8m4b7n1c5z9l3jr",
     "userId": "8m4b7n1c5z9l",
+    "connectorId": "c8w3k6t1q9v4m7x2b5n0r",
+    "identityId": "i4d7f2h9j3l6p1s8u5y0z",
     "applicationId": "m4b7n1c5z9l3jrx2kq0v8",
     "resourceId": "b7n1c5z9l3jrx2kq0v8m4",
     "scopeId": "n1c5z9l3jrx2kq0v8m4b7",

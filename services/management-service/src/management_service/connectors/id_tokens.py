@@ -1,0 +1,136 @@
+"""ID tokens of providers: the signature, and what the claims say.
+
+Source:
+    OpenID Connect Core 1.0 sections 2 (the claims) and 3.1.3.7 (their validation).
+"""
+
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple
+
+import jwt
+
+from management_service.connectors.providers import ProviderKey
+from management_service.connectors.rules import MAX_VALUE, TrustedFactor
+from stead.verify.acr import Level, strongest
+
+MAX_TOKEN_CHARACTERS: Final = 16 * 1024
+_LEEWAY_S: Final = 60
+_MAX_METHODS: Final = 20
+
+
+class NotAcceptableError(Exception):
+    """A token is not accepted; the text is for the log."""
+
+
+class UnverifiedToken(NamedTuple):
+    """What a token says about who signed it, before that is verified."""
+
+    issuer: str
+    key_id: str | None
+
+
+def read_unverified(token: str) -> UnverifiedToken:
+    """Return which key of which provider is said to have signed a token.
+
+    Raises:
+        NotAcceptableError: It is no ID token.
+    """
+    if len(token) > MAX_TOKEN_CHARACTERS:
+        raise NotAcceptableError("too long")
+    try:
+        header = jwt.get_unverified_header(token)
+        claims = jwt.decode(token, options={"verify_signature": False})
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise NotAcceptableError("malformed") from None
+    issuer, key_id = claims.get("iss"), header.get("kid")
+    if not isinstance(issuer, str) or not isinstance(key_id, str | None):
+        raise NotAcceptableError("malformed")
+    if "crit" in header or str(header.get("typ", "JWT")).lower() != "jwt":
+        raise NotAcceptableError("another kind of token")
+    return UnverifiedToken(issuer, key_id)
+
+
+def verified_claims(
+    token: str, key: ProviderKey, *, issuer: str, clients: Collection[str], max_age_s: int, now_s: float
+) -> dict[str, Any]:
+    """Return the claims of an ID token that a provider issued for one of its clients.
+
+    Args:
+        token: As presented.
+        key: The provider's key that the token names.
+        issuer: The provider.
+        clients: Ids of the clients for which it may have been issued.
+        max_age_s: How long ago it may have been issued.
+        now_s: The time, seconds since the epoch.
+
+    Raises:
+        NotAcceptableError: It is not acceptable.
+    """
+    try:
+        claims = jwt.decode(
+            token,
+            key.key,
+            algorithms=list(key.algorithms),
+            issuer=issuer,
+            leeway=_LEEWAY_S,
+            options={"require": ["iss", "sub", "aud", "exp", "iat"], "verify_aud": False, "verify_iat": False},
+        )
+    except (jwt.PyJWTError, ValueError, RecursionError) as error:
+        raise NotAcceptableError(type(error).__name__) from None
+    if "events" in claims:  # of OpenID Connect Back-Channel Logout 1.0, section 2.4
+        raise NotAcceptableError("a logout token")
+    _require_audience(claims, clients)
+    issued_at = claims["iat"]
+    if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
+        raise NotAcceptableError("malformed iat")
+    if not -_LEEWAY_S <= now_s - issued_at <= max_age_s:
+        raise NotAcceptableError("issued too long ago, or in the future")
+    return claims
+
+
+def _require_audience(claims: dict[str, Any], clients: Collection[str]) -> None:
+    audience = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+    authorized = claims.get("azp")
+    if not audience or not all(isinstance(each, str) and each in clients for each in audience):
+        raise NotAcceptableError("another audience")
+    if authorized is None and len(audience) > 1:
+        raise NotAcceptableError("several audiences without azp")
+    if authorized is not None and authorized not in clients:
+        raise NotAcceptableError("another authorized party")
+
+
+def identity_value(claims: dict[str, Any], match_claim: str) -> str:
+    """Return the value by which a provider's person is known.
+
+    Raises:
+        NotAcceptableError: The claim is missing, or no text of a possible length.
+    """
+    value = claims.get(match_claim)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE or "\0" in value:
+        raise NotAcceptableError(f"no usable claim {match_claim}")
+    return value
+
+
+def auth_time(claims: dict[str, Any]) -> int | None:
+    """Return when the person signed in, seconds since the epoch; None if the provider does not say."""
+    found = claims.get("auth_time")
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return int(found) if 0 <= found <= claims["iat"] + _LEEWAY_S else None
+
+
+def methods(claims: dict[str, Any]) -> tuple[str, ...]:
+    """Return ``amr``, sorted; empty if it is not as RFC 8176 section 1 defines it, or has too many values."""
+    found = claims.get("amr")
+    if not isinstance(found, list) or len(found) > _MAX_METHODS:
+        return ()
+    if not all(isinstance(each, str) and len(each) <= MAX_VALUE for each in found):
+        return ()
+    return tuple(sorted({*found}))
+
+
+def trusted_level(claims: dict[str, Any], trusted: Collection[TrustedFactor]) -> Level:
+    """Return how strong a sign-in was, by the claims that a provider is trusted for; a password without any."""
+    said = {("acr", claims.get("acr")) if isinstance(claims.get("acr"), str) else None}
+    said |= {("amr", each) for each in methods(claims)}
+    return strongest("password", *(each.level for each in trusted if (each.claim, each.value) in said)) or "password"

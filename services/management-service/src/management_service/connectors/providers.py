@@ -1,0 +1,194 @@
+"""The metadata and keys of OpenID providers, read from them and kept for a while.
+
+Source:
+    OpenID Connect Discovery 1.0 section 4 (metadata), RFC 7517 section 5 (keys).
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from identity_common.outgoing import OutgoingCallError, OutgoingCalls
+from identity_common.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+_FRESH_S: Final = 600.0
+_USABLE_S: Final = 3600.0
+"""How old keys may be while the provider does not answer."""
+_AGAIN_S: Final = 10.0
+"""How soon the provider is asked again, because a token names an unknown key or it did not answer."""
+_MAX_KEYS: Final = 50
+_MIN_RSA_BITS: Final = 2048
+_EC_ALGORITHMS: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+
+PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
+
+
+class ProviderError(Exception):
+    """A provider is not usable; the text tells an administrator why."""
+
+
+class ProviderKey(NamedTuple):
+    """A public key of a provider, and the algorithms that it can verify: the key decides, rather than the token."""
+
+    key: PublicKey
+    algorithms: tuple[str, ...]
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    issuer: str
+    jwks_uri: str
+
+
+class _KeySet(msgspec.Struct, frozen=True):
+    keys: list[dict[str, Any]]
+
+
+class _Known(NamedTuple):
+    keys: dict[str, ProviderKey]
+    read_at: float
+
+
+_decode_metadata: Final = msgspec.json.Decoder(_Metadata).decode
+_decode_keys: Final = msgspec.json.Decoder(_KeySet).decode
+
+
+class Providers:
+    """The providers of connectors, by their issuers. Memory is bounded by the number of connectors."""
+
+    def __init__(self, calls: OutgoingCalls) -> None:
+        self._calls = calls
+        self._known: dict[str, _Known] = {}
+        self._asked_at: dict[str, float] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def check(self, issuer: str) -> None:
+        """Read a provider's metadata and keys anew.
+
+        Raises:
+            ProviderError: They are not usable.
+        """
+        async with self._turns[issuer]:
+            await self._read(issuer)
+
+    async def key(self, issuer: str, key_id: str | None) -> ProviderKey | None:
+        """Return a key of a provider, asking it if the key is not known; None if the provider has no such key.
+
+        Args:
+            issuer: The provider.
+            key_id: ``kid`` of a token; without one, the provider must have a single key.
+
+        Raises:
+            ProviderError: The provider has not answered for too long.
+        """
+        if (found := self._kept(issuer, key_id, for_s=_FRESH_S)) is not None:
+            return found
+        turn = self._turns[issuer]
+        if turn.locked() and (found := self._kept(issuer, key_id, for_s=_USABLE_S)) is not None:
+            return found  # it is being read again
+        async with turn:
+            if (found := self._kept(issuer, key_id, for_s=_FRESH_S)) is not None:
+                return found
+            await self._read_again(issuer)
+            if issuer not in self._known or time.monotonic() - self._known[issuer].read_at >= _USABLE_S:
+                raise ProviderError("The provider did not answer.")
+            return self._kept(issuer, key_id, for_s=_USABLE_S)
+
+    def _kept(self, issuer: str, key_id: str | None, *, for_s: float) -> ProviderKey | None:
+        known = self._known.get(issuer)
+        if known is None or time.monotonic() - known.read_at >= for_s:
+            return None
+        if key_id is None:
+            return next(iter(known.keys.values())) if len(known.keys) == 1 else None
+        return known.keys.get(key_id)
+
+    async def _read_again(self, issuer: str) -> None:
+        if time.monotonic() - self._asked_at.get(issuer, float("-inf")) < _AGAIN_S:
+            return
+        try:
+            await self._read(issuer)
+        except ProviderError as error:
+            _log.warning("provider.unavailable", address=issuer, reason=str(error))
+
+    async def _read(self, issuer: str) -> None:
+        self._asked_at[issuer] = time.monotonic()
+        metadata = await self._metadata(issuer)
+        self._known[issuer] = _Known(await self._keys(metadata.jwks_uri), time.monotonic())
+
+    async def _metadata(self, issuer: str) -> _Metadata:
+        what = "metadata"
+        content = await self._content(f"{issuer.removesuffix('/')}/.well-known/openid-configuration", what)
+        try:
+            metadata = _decode_metadata(content)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ProviderError(f"The {what} of the provider are not those of OpenID Connect: {error}.") from error
+        if metadata.issuer != issuer:  # section 4.3: identical, or the provider speaks for another one
+            raise ProviderError("The metadata of the provider name another issuer.")
+        if urlsplit(metadata.jwks_uri).scheme != urlsplit(issuer).scheme:
+            raise ProviderError("The metadata of the provider name an address of keys that is not https.")
+        return metadata
+
+    async def _keys(self, address: str) -> dict[str, ProviderKey]:
+        what = "keys"
+        content = await self._content(address, what)
+        try:
+            found = _decode_keys(content).keys
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ProviderError(f"The {what} of the provider are no JSON Web Key Set: {error}.") from error
+        if len(found) > _MAX_KEYS:
+            raise ProviderError(f"The provider has more than {_MAX_KEYS} keys.")
+        usable = {str(each.get("kid", "")): key for each in found if (key := _usable_key(each)) is not None}
+        if not usable:
+            raise ProviderError("The provider has no public key for signatures that can be used.")
+        return usable
+
+    async def _content(self, address: str, what: str) -> bytes:
+        try:
+            answer = await self._calls.get(address)
+        except OutgoingCallError as error:
+            raise ProviderError(f"The {what} of the provider cannot be read from {address}. {error}") from error
+        if answer.status != 200:
+            raise ProviderError(f"The {what} of the provider cannot be read from {address}: status {answer.status}.")
+        return answer.content
+
+
+def _usable_key(described: dict[str, Any]) -> ProviderKey | None:
+    """Return a public key for signatures; None if it is another kind of key, or too weak.
+
+    Source:
+        RFC 7518 sections 3.3 and 3.5 (RSA keys of 2,048 bits or more); RFC 8725 section 3.1 (an algorithm belongs to
+        a key, so that a public key is never the secret of a MAC).
+    """
+    if described.get("use", "sig") != "sig" or described.get("kty") not in {"RSA", "EC", "OKP"} or "d" in described:
+        return None
+    try:
+        key = jwt.PyJWK(described).key
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    algorithms = _algorithms(key)
+    if (named := described.get("alg")) is not None:
+        algorithms = tuple(each for each in algorithms if each == named)
+    return ProviderKey(key, algorithms) if algorithms else None
+
+
+def _algorithms(key: Any) -> tuple[str, ...]:
+    match key:
+        case RSAPublicKey():
+            return _RSA_ALGORITHMS if key.key_size >= _MIN_RSA_BITS else ()
+        case EllipticCurvePublicKey():
+            algorithm = _EC_ALGORITHMS.get(key.curve.name)
+            return () if algorithm is None else (algorithm,)
+        case Ed25519PublicKey():
+            return ("EdDSA",)
+        case _:
+            return ()

@@ -1,0 +1,195 @@
+"""``/api/sso-connectors``, and ``/api/users/{userId}/identities``."""
+
+from typing import Final
+
+from litestar import Controller, Response, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from identity_common.access.parents import parent_exists
+from identity_common.fields import Answer
+from identity_common.http.listing import WHOLE, Listing
+from identity_common.http.openapi.declarations import documented
+from management_service.connectors.rules import (
+    ConnectorCreation,
+    ConnectorUpdate,
+    IdentityCreation,
+    ProviderName,
+    TrustedFactor,
+)
+from management_service.connectors.service import Connectors
+from management_service.connectors.store import Connector, Identity
+
+_NEW_CONNECTOR: Final = {
+    "providerName": "OIDC",
+    "connectorName": "Okta",
+    "config": {"issuer": "https://example.okta.com"},
+    "trusts": {"actors": ["0oa1b2c3d4"], "factors": [{"claim": "amr", "value": "mfa", "level": "mfa"}]},
+}
+
+
+class ConfigAnswer(Answer):
+    """How the provider is reached.
+
+    Attributes:
+        issuer: Its issuer.
+    """
+
+    issuer: str
+
+
+class TrustsAnswer(Answer):
+    """What the provider is trusted for.
+
+    Attributes:
+        actors: Client ids at the provider for which its ID tokens are accepted as actor tokens.
+        factors: Which claims say that a person has signed in with more than a password.
+    """
+
+    actors: tuple[str, ...]
+    factors: tuple[TrustedFactor, ...]
+
+
+class ConnectorAnswer(Answer):
+    """A connector to an OpenID provider.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the connector.
+        provider_name: The protocol: ``OIDC``.
+        connector_name: Display name.
+        config: How the provider is reached.
+        match_claim: The claim by which people are known.
+        is_enabled: Whether the connector is used.
+        trusts: What the provider is trusted for.
+        created_at: Time of creation, milliseconds since the epoch.
+    """
+
+    tenant_id: str
+    id: str
+    provider_name: ProviderName
+    connector_name: str
+    config: ConfigAnswer
+    match_claim: str
+    is_enabled: bool
+    trusts: TrustsAnswer
+    created_at: int
+
+
+class IdentityAnswer(Answer):
+    """An identity of a user at a provider.
+
+    Attributes:
+        id: Id of the identity.
+        connector_id: Id of the connector to the provider.
+        value: Value of the connector's ``matchClaim`` in the person's tokens.
+        created_at: Time of creation, milliseconds since the epoch.
+    """
+
+    id: str
+    connector_id: str
+    value: str
+    created_at: int
+
+
+def _connector(connector: Connector) -> ConnectorAnswer:
+    return ConnectorAnswer(
+        tenant_id=connector.tenant_id,
+        id=connector.id,
+        provider_name="OIDC",
+        connector_name=connector.name,
+        config=ConfigAnswer(issuer=connector.issuer),
+        match_claim=connector.match_claim,
+        is_enabled=connector.is_enabled,
+        trusts=TrustsAnswer(actors=connector.actor_clients, factors=connector.trusted_factors),
+        created_at=connector.created_at,
+    )
+
+
+def _identity(identity: Identity) -> IdentityAnswer:
+    return IdentityAnswer(
+        id=identity.id, connector_id=identity.connector_id, value=identity.value, created_at=identity.created_at
+    )
+
+
+class ConnectorController(Controller):
+    """Connectors to OpenID providers."""
+
+    path = "/sso-connectors"
+    tags = ("Connectors",)
+    dependencies = WHOLE
+
+    @post("/", operation_id="CreateConnector", summary="Create a connector", opt=documented(example=_NEW_CONNECTOR))
+    async def create_connector(
+        self, data: JSONBody[ConnectorCreation], connectors: NamedDependency[Connectors]
+    ) -> ConnectorAnswer:
+        """Create a connector to an OpenID provider, whose metadata and keys are read first."""
+        return _connector(await connectors.create(data))
+
+    @get("/", operation_id="ListConnectors", summary="List connectors")
+    async def list_connectors(
+        self, listing: NamedDependency[Listing], connectors: NamedDependency[Connectors]
+    ) -> Response[list[ConnectorAnswer]]:
+        """List connectors by name."""
+        found, total = await connectors.list_connectors(listing.page)
+        return listing.answer([_connector(each) for each in found], total)
+
+    @get("/{connector_id:str}", operation_id="GetConnector", summary="Get a connector")
+    async def get_connector(
+        self, connector_id: FromPath[str], connectors: NamedDependency[Connectors]
+    ) -> ConnectorAnswer:
+        """Get one connector."""
+        return _connector(await connectors.get(connector_id))
+
+    @patch("/{connector_id:str}", operation_id="UpdateConnector", summary="Update a connector")
+    async def update_connector(
+        self, connector_id: FromPath[str], data: JSONBody[ConnectorUpdate], connectors: NamedDependency[Connectors]
+    ) -> ConnectorAnswer:
+        """Change the given members. The issuer and the claim cannot change once users have identities."""
+        return _connector(await connectors.update(connector_id, data))
+
+    @delete("/{connector_id:str}", operation_id="DeleteConnector", summary="Delete a connector", status_code=204)
+    async def delete_connector(self, connector_id: FromPath[str], connectors: NamedDependency[Connectors]) -> None:
+        """Delete a connector with the identities that users have by it."""
+        await connectors.delete(connector_id)
+
+    @post("/{connector_id:str}/test", operation_id="TestConnector", summary="Test a connector", status_code=204)
+    async def test_connector(self, connector_id: FromPath[str], connectors: NamedDependency[Connectors]) -> None:
+        """Read the provider's metadata and keys now; 422 says what is wrong with them."""
+        await connectors.test(connector_id)
+
+
+class IdentityController(Controller):
+    """The identities of a user at providers."""
+
+    path = "/users/{user_id:str}/identities"
+    tags = ("Users",)
+    dependencies = WHOLE
+    guards = (parent_exists("user"),)
+
+    @post("/", operation_id="CreateUserIdentity", summary="Add an identity to a user")
+    async def create_identity(
+        self, user_id: FromPath[str], data: JSONBody[IdentityCreation], connectors: NamedDependency[Connectors]
+    ) -> IdentityAnswer:
+        """Let a user be known by an identity at a connector's provider."""
+        return _identity(await connectors.add_identity(user_id, data))
+
+    @get("/", operation_id="ListUserIdentities", summary="List the identities of a user")
+    async def list_identities(
+        self, user_id: FromPath[str], listing: NamedDependency[Listing], connectors: NamedDependency[Connectors]
+    ) -> Response[list[IdentityAnswer]]:
+        """List the identities of a user in the order of their creation."""
+        found, total = await connectors.list_identities(user_id, listing.page)
+        return listing.answer([_identity(each) for each in found], total)
+
+    @delete(
+        "/{identity_id:str}",
+        operation_id="DeleteUserIdentity",
+        summary="Remove an identity from a user",
+        status_code=204,
+    )
+    async def delete_identity(
+        self, user_id: FromPath[str], identity_id: FromPath[str], connectors: NamedDependency[Connectors]
+    ) -> None:
+        """Let a user no longer be known by an identity."""
+        await connectors.remove_identity(user_id, identity_id)
