@@ -187,6 +187,7 @@ def test_the_log_says_version_address_and_changed_settings_but_no_secret(running
     assert settings == {
         "ENVIRONMENT": "development",
         "ALLOW_HTTP_LOOPBACK_REDIRECTS": "True",
+        "OUTGOING_NETWORKS": str(("127.0.0.0/8", "::1/128")),
         "CONSOLE_CREDENTIALS": str(running.directory / "console"),
         "MAIL_FOLDER": str(running.directory / "mail"),
         **SETTINGS,

@@ -41,6 +41,14 @@ def test_a_public_client_sends_its_id_in_the_form_and_no_header(service: Service
     }
 
 
+def test_an_actor_can_be_known_by_the_id_token_of_another_provider(service: Service) -> None:
+    exchange(service, actor_id_token=ACTOR_TOKEN)
+
+    (sent,) = service.received
+    assert sent.form["actor_token"] == [ACTOR_TOKEN]
+    assert sent.form["actor_token_type"] == ["urn:ietf:params:oauth:token-type:id_token"]
+
+
 def test_a_confidential_client_sends_basic_an_actor_and_everything_else(service: Service) -> None:
     exchange(
         service,

@@ -31,6 +31,7 @@ __all__ = [
 PATH: Final = "/oidc/token"
 _GRANT_TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 - no secret
 _TYPE_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - no secret
+_TYPE_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - no secret
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
 _DEFAULT_TIMEOUT_S: Final = 10.0
 
@@ -122,6 +123,7 @@ def exchange_subject_token(
     organization_id: str | None = None,
     scope: str | Iterable[str] = "",
     actor_token: str | None = None,
+    actor_id_token: str | None = None,
     revision: str | None = None,
     http: httpx.Client | None = None,
 ) -> TokenResponse:
@@ -150,6 +152,8 @@ def exchange_subject_token(
         organization_id: Limits the token to one organization.
         scope: Scope tokens to request; those that the user has are granted.
         actor_token: Access token, with the scope ``openid``, of the person who really acts; becomes the claim ``act``.
+        actor_id_token: Instead of ``actor_token``, an ID token that another provider has just issued for that person;
+            its connector must be trusted for actors.
         revision: State that the response must include, from ``ManagementClient.last_revision``.
         http: Client for the request; you close it. The default has a timeout of 10 s.
 
@@ -167,6 +171,7 @@ def exchange_subject_token(
         organization_id=organization_id,
         scope=scope,
         actor_token=actor_token,
+        actor_id_token=actor_id_token,
         revision=revision,
     )
     return _run(operation, base_url, http)
@@ -211,6 +216,7 @@ async def async_exchange_subject_token(
     organization_id: str | None = None,
     scope: str | Iterable[str] = "",
     actor_token: str | None = None,
+    actor_id_token: str | None = None,
     revision: str | None = None,
     http: httpx.AsyncClient | None = None,
 ) -> TokenResponse:
@@ -230,6 +236,7 @@ async def async_exchange_subject_token(
         organization_id=organization_id,
         scope=scope,
         actor_token=actor_token,
+        actor_id_token=actor_id_token,
         revision=revision,
     )
     return await _async_run(operation, base_url, http)
@@ -264,22 +271,24 @@ def request_exchange(
     organization_id: str | None = None,
     scope: str | Iterable[str] = "",
     actor_token: str | None = None,
+    actor_id_token: str | None = None,
     revision: str | None = None,
 ) -> Operation[TokenResponse]:
     """Return the operation of ``exchange_subject_token``."""
+    actor_type = _TYPE_ACCESS_TOKEN if actor_token else _TYPE_ID_TOKEN
     form = {
         "grant_type": _GRANT_TOKEN_EXCHANGE,
         "client_id": client_id,
         "subject_token": subject_token,
         "subject_token_type": _TYPE_ACCESS_TOKEN,
-        "actor_token": actor_token,
-        "actor_token_type": _TYPE_ACCESS_TOKEN if actor_token else None,
+        "actor_token": actor_token or actor_id_token,
+        "actor_token_type": actor_type if actor_token or actor_id_token else None,
         "resource": resource,
         "organization_id": organization_id,
         "scope": _scope(scope),
     }
     answer = yield _token_request(form, client_id=client_id, client_secret=client_secret, revision=revision)
-    return _read(answer, secrets=(client_secret, subject_token, actor_token))
+    return _read(answer, secrets=(client_secret, subject_token, actor_token, actor_id_token))
 
 
 def request_code(

@@ -109,7 +109,9 @@ class Connectors:
         Raises:
             Conflict: They cannot be used.
         """
-        await self._require_usable((await self.get(connector_id)).issuer)
+        connector = await self.get(connector_id)
+        await self._changes.record_action(_KIND, (connector_id,), "test")
+        await self._require_usable(connector.issuer)
 
     async def update(self, connector_id: str, update: rules.ConnectorUpdate) -> Connector:
         """Change the given members of a connector.
