@@ -3,6 +3,7 @@
 import httpx2 as httpx
 import pytest
 
+from tests.support.connectors import stored_connector
 from tests.support.management_api import Management, refusal, unique
 
 FUNCTION = "/api/configs/jwt-customizer/{kind}"
@@ -24,6 +25,7 @@ async def paths(management: Management) -> list[str]:
     role = await management.created("roles", name=unique("r"), description="", type="User")
     ids = {
         "user_id": user["id"],
+        "connector_id": await stored_connector(management.database, management.tenant_id),
         "application_id": application,
         "resource_id": resource["id"],
         "role_id": role["id"],

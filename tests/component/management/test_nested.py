@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from provision import ServerAddresses
+from tests.support.connectors import stored_connector, stored_identity
 from tests.support.factors import stored_passkey
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, refusal, unique
@@ -22,6 +23,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/users/{user_id}/password"): {"password": "a good password"},
     ("POST", "/users/{user_id}/roles"): {"roleIds": ["x"]},
     ("PUT", "/users/{user_id}/roles"): {"roleIds": []},
+    ("POST", "/users/{user_id}/identities"): {"connectorId": "x", "value": "y"},
+    ("POST", "/sso-connectors/{connector_id}/test"): {},
     ("PATCH", "/applications/{application_id}/custom-data"): {"a": 1},
     ("POST", "/applications/{application_id}/secrets"): {"name": "another"},
     ("PATCH", "/applications/{application_id}/secrets/{secret_name}"): {"name": "renamed"},
@@ -37,7 +40,13 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/roles/{role_id}/applications"): {"applicationIds": ["x"]},
     ("PUT", "/roles/{role_id}/applications"): {"applicationIds": []},
 }
-PARENTS = {"users": "user_id", "applications": "application_id", "resources": "resource_id", "roles": "role_id"}
+PARENTS = {
+    "users": "user_id",
+    "applications": "application_id",
+    "resources": "resource_id",
+    "roles": "role_id",
+    "sso-connectors": "connector_id",
+}
 MISS = {"GET": "entity.not_exists_with_id", "PATCH": "entity.not_exists", "DELETE": "entity.not_found"}
 
 Ids = dict[str, str]
@@ -55,10 +64,13 @@ async def made(management: Management) -> Ids:
         for kind in ("User", "MachineToMachine")
     ]
     await management.client.post(f"/api/users/{user}/roles", json={"roleIds": [role]})
+    connector = await stored_connector(management.database, management.tenant_id)
     await management.client.post(f"/api/applications/{application}/roles", json={"roleIds": [machine_role]})
     return {
         "user_id": user,
         "factor_id": await stored_passkey(management.database, management.tenant_id, user),
+        "identity_id": await stored_identity(management.database, management.tenant_id, user, connector),
+        "connector_id": connector,
         "application_id": application,
         "resource_id": resource,
         "scope_id": scope,

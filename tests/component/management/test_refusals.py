@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from management_service.app import create_app
+from tests.support.connectors import stored_connector
 from tests.support.factors import stored_passkey
 from tests.support.invalid_bodies import invalid_bodies
 from tests.support.management_api import Management, issues, refusal, settings_for
@@ -20,6 +21,13 @@ GOOD = {
     "PATCH /api/users/{user_id}/password": {"password": "a good password"},
     "POST /api/users/{user_id}/invitation": {"minutes": 1},
     "POST /api/users/{user_id}/factors/reset": {"reason": "A lost phone."},
+    "POST /api/users/{user_id}/identities": {"connectorId": "x", "value": "y"},
+    "POST /api/sso-connectors": {
+        "providerName": "OIDC",
+        "connectorName": "n",
+        "config": {"issuer": "https://n.example.com"},
+    },
+    "PATCH /api/sso-connectors/{connector_id}": {"connectorName": "n"},
     "POST /api/invitations/accept": {"invitation": "x", "password": "a good password"},
     "PATCH /api/users/{user_id}/custom-data": {"customData": {}},
     "POST /api/users/{user_id}/roles": {"roleIds": ["x"]},
@@ -81,6 +89,7 @@ async def ids(management: Management) -> AsyncIterator[dict[str, str]]:
     yield {
         "user_id": user,
         "factor_id": await stored_passkey(management.database, management.tenant_id, user),
+        "connector_id": await stored_connector(management.database, management.tenant_id),
         "application_id": application,
         "secret_name": "first",
         "resource_id": resource["id"],

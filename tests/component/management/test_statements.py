@@ -4,6 +4,7 @@ import asyncpg
 import httpx2 as httpx
 import pytest
 
+from tests.support.connectors import stored_connector, stored_identity
 from tests.support.databases import statements
 from tests.support.management_api import Management, unique
 
@@ -13,6 +14,8 @@ LISTS = (
     "applications",
     "resources",
     "roles",
+    "sso-connectors",
+    "users/{user}/identities",
     "users/{user}/roles",
     "applications/{application}/roles",
     "applications/{application}/secrets",
@@ -56,6 +59,9 @@ async def ids(management: Management) -> dict[str, str]:
         await management.client.post(f"/api/roles/{role}/users", json={"userIds": users})
     for role in roles["MachineToMachine"]:
         await management.client.post(f"/api/roles/{role}/applications", json={"applicationIds": applications})
+    for _ in range(ITEMS):
+        connector = await stored_connector(management.database, management.tenant_id)
+        await stored_identity(management.database, management.tenant_id, user, connector)
     await save_versions(management)
     await give_mail_up(management)
     return {

@@ -209,7 +209,7 @@ class Connectors:
     async def _lock(self, transaction: Transaction, connector_id: str) -> Connector:
         connector = await store.lock_connector(transaction.connection, self._tenant_id, connector_id)
         if connector is None:
-            raise missing_by_id()
+            raise missing_by_id("entity.not_exists")
         return connector
 
     async def _lock_user(self, transaction: Transaction, user_id: str) -> None:
