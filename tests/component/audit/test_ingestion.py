@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import msgspec
 import nats
@@ -22,6 +23,7 @@ from management_service.audit.storing.partitions import Month, create_partitions
 from management_service.audit.tree.heads import Heads
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import Management
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.servers
@@ -74,10 +76,10 @@ class Trail:
         refused = counter(CollectorRegistry(), "audit_heads_refused", "Refused.")
         return Heads(self.bus, sealing, issuer="https://id.test", tenant_id=self.tenant_id, refused=refused)
 
-    async def ingest(self, **changed: Any) -> AuditIngestion:
+    async def ingest(self, *, database_url: str | None = None, **changed: Any) -> AuditIngestion:
         values = {"retention_days": 400, "skipped": self.skipped, **changed}
-        settings = self._management.settings
-        ingestion = AuditIngestion(self.bus, settings.database_url, self.heads(), tenant_id=self.tenant_id, **values)
+        url = database_url or self._management.settings.database_url
+        ingestion = AuditIngestion(self.bus, url, self.heads(), tenant_id=self.tenant_id, **values)
         ingestion.loop.start()
         return ingestion
 
@@ -268,3 +270,25 @@ def test_months_begin_and_end_in_utc() -> None:
     month = Month.of(int(datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() * 1000))
     assert (month, month.next) == (Month(2026, 12), Month(2027, 1))
     assert month.next.begins_at == int(datetime(2027, 1, 1, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.heavy
+async def test_a_database_that_falls_silent_is_left_for_one_that_answers(trail: Trail, management: Management) -> None:
+    """Within the five seconds that a statement of a worker may take; its session there still holds the lock."""
+    url = management.settings.database_url
+    before = trail.entry(1), trail.entry(2)
+    async with TcpProxy(url) as talking:
+        parts = urlsplit(url)
+        user, _, server = parts.netloc.rpartition("@")
+        several = parts._replace(netloc=f"{user}@{urlsplit(talking.url).netloc.rpartition('@')[2]},{server}").geturl()
+        ingestion = await trail.ingest(database_url=several)
+        await trail.publish(before[0])
+        assert await trail.stored(1) == [before[0]]
+        talking.swallow()
+        with captured_logs("management") as log:
+            await trail.publish(before[1])
+            async with asyncio.timeout(10):
+                while "audit.ingestion-interrupted" not in log.getvalue():  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+    assert await trail.stored(2) == list(before)
+    await ingestion.loop.stop()

@@ -39,6 +39,7 @@ _HEARTBEAT_S: Final = 2
 _SILENCE_S: Final = 2.5 * _HEARTBEAT_S
 _CONSUMER_TTL_S: Final = 60.0
 _CREATION_S: Final = 1.0
+_LOST_REQUESTS: Final = 5
 _ORIGIN_HEADER: Final = "Nats-Stream-Source"
 _TRACED_FOR: Final = timedelta(minutes=1)
 _MAX_CREATION_S: Final = 30.0
@@ -127,7 +128,7 @@ class StreamReader:
         self._bus = bus
         self._stream = stream
         self._subjects = list(subjects)
-        self._creation_s = _CREATION_S
+        self._failures = 0
 
     async def identity(self) -> str:
         """Return the incarnation of the stream, within which positions are comparable; create a missing stream first.
@@ -228,7 +229,7 @@ class StreamReader:
     async def _create_consumer(self, name: str, sequence: int) -> int:
         """Create a consumer of the messages after a position; return their number.
 
-        Doubles the timeout after each failure.
+        Doubles the timeout after a few failures: while a cluster elects its leader, requests are lost.
         """
         config = ConsumerConfig(
             name=name,
@@ -240,9 +241,10 @@ class StreamReader:
             mem_storage=True,
             num_replicas=await replicas_of(self._bus, self._stream),
         )
-        timeout_s, self._creation_s = self._creation_s, min(2 * self._creation_s, _MAX_CREATION_S)
+        timeout_s = min(_CREATION_S * 2 ** max(0, self._failures - _LOST_REQUESTS), _MAX_CREATION_S)
+        self._failures += 1
         info = await self._bus.jetstream().add_consumer(self._stream, config, timeout=timeout_s)
-        self._creation_s = _CREATION_S
+        self._failures = 0
         return info.num_pending or 0
 
     async def _pull(self, name: str, inbox: str) -> None:

@@ -1,7 +1,7 @@
 """The streams: their subjects and retention. Every service creates those that are missing.
 
-Three hold the state. ``IDENTITY_INTERNAL`` keeps one message per subject, ``IDENTITY_EVENTS`` all messages of some
-time, and ``IDENTITY_STATE``, which sources both, one message per subject: a new replica reads from there what
+Three hold the state. ``IDENTITY_INTERNAL`` keeps one message per subject, ``IDENTITY_EVENTS`` all messages of a time,
+and ``IDENTITY_STATE``, which sources both, one message per subject: a new replica reads from there what
 ``IDENTITY_EVENTS`` has dropped. (Of the other it is the copy that the previous release reads.) The fourth is for other
 teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a separate NATS account, from which no request can reach
 a service (docs/decisions/0009). The audit trail has its own stream, and so has mail, which leaves it once it is sent.
