@@ -19,7 +19,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages services/console
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run images up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench bench-compare screenshots openapi settings rules messages lock mutants clean
+.PHONY: help run images up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-k8s-ha test-observed k8s-check check lint types imports bench bench-compare screenshots openapi settings rules messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -103,10 +103,14 @@ test-compose: $(INSTALLED) ##+ the images and docker-compose.yml (needs Docker)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed tests/deployed
 
 test-k8s: $(INSTALLED) ##+ deploy/k8s on the cluster of kubectl, whose node has the images (make images, .ci/cluster up)
-	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long tests/manifests tests/deployed/kubernetes
+	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long --ignore=tests/deployed/kubernetes/highly_available tests/manifests tests/deployed/kubernetes
 
 test-k8s-long: $(INSTALLED) ##+ upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT, traefik)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
+	@$(MAKE) test-k8s-ha
+
+test-k8s-ha: $(INSTALLED) ##+ the overlay highly-available on it: each store loses a server under load
+	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/highly_available
 
 k8s-check: $(INSTALLED) ##+ deploy/k8s and the chart by the schemas of Kubernetes, our rules, and the API server of KUBECONFIG or .ci/cluster
 	@[ -n "$$KUBECONFIG" ] || ! .ci/cluster answers || eval "$$(.ci/cluster environment)"; $(PYTEST) -m manifests tests/manifests

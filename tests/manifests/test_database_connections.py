@@ -11,12 +11,13 @@ from management_service.parts import connections as management_connections
 from management_service.settings import Settings as ManagementSettings
 from template_service.settings import Settings as TemplateSettings
 from tests.support.database_connections import documented_connections, spare_connections
-from tests.support.manifests import examples_in_the_documents, of_kind, pods
+from tests.support.manifests import ROOT, examples_in_the_documents, of_kind, pods
 from token_service.settings import Settings as TokenSettings
 
 pytestmark = pytest.mark.manifests
 
 LOCAL, PRODUCTION = "deploy/k8s/overlays/local", "deploy/k8s/overlays/production"
+HIGHLY_AVAILABLE = "deploy/k8s/overlays/highly-available"
 SETTINGS = {
     "token-service": TokenSettings,
     "management-service": ManagementSettings,
@@ -60,7 +61,7 @@ def test_the_page_on_sizing_has_the_pools_that_the_code_has() -> None:
     assert [row.total for row in rows.values()] == [sum(row[:-1]) for row in rows.values()]
 
 
-@pytest.mark.parametrize("overlay", [LOCAL, PRODUCTION])
+@pytest.mark.parametrize("overlay", [LOCAL, HIGHLY_AVAILABLE, PRODUCTION])
 def test_no_overlay_has_a_pool_of_another_size(overlay: str) -> None:
     configured = [each["data"] for each in of_kind(overlay, "ConfigMap")]
     assert [data for data in configured if "DATABASE_CONNECTIONS" in data] == []
@@ -70,6 +71,13 @@ def test_the_postgresql_of_the_overlay_local_has_connections_for_all_replicas() 
     (postgres,) = (pod for pod in pods(LOCAL) if pod.app == "postgres")
     (allowed,) = re.findall(r"max_connections=(\d+)", " ".join(postgres.containers[0]["command"]))
     assert needed(LOCAL) <= int(allowed)
+
+
+def test_the_postgresql_of_the_overlay_highly_available_has_as_many() -> None:
+    (allowed,) = re.findall(
+        r"^max_connections = (\d+)$", (ROOT / HIGHLY_AVAILABLE / "postgresql.conf").read_text(), re.MULTILINE
+    )
+    assert needed(HIGHLY_AVAILABLE) <= int(allowed)
 
 
 def test_the_example_of_cloudnativepg_has_connections_for_all_replicas_of_the_overlay_production() -> None:

@@ -49,6 +49,16 @@ def test_the_connections_of_the_overlay_local() -> None:
     }
 
 
+def test_the_overlay_highly_available_adds_the_sentinels_and_the_servers_among_each_other() -> None:
+    before = connections("deploy/k8s/overlays/local")
+    assert connections("deploy/k8s/overlays/highly-available") == before | {
+        "postgres:5432": before["postgres:5432"] | {"postgres"},
+        "redis:6379": ON_REDIS | {"redis"},
+        "redis:26379": ON_REDIS | {"redis"},
+        "nats:6222": {"nats"},
+    }
+
+
 def test_the_connections_of_the_overlay_production() -> None:
     assert connections("deploy/k8s/overlays/production") == {
         "token-service:8000": {GATEWAYS, "management-service", "template-service", "console"},

@@ -23,6 +23,7 @@ from tests.support.manifests import (
     VERIFIER,
     Manifest,
     Pod,
+    documented_hosts,
     examples_in_the_documents,
     kustomizations,
     of_kind,
@@ -63,13 +64,20 @@ CREDENTIALS = re.compile(r"://[^\s/]*:[^\s/]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
 KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 HEAD_KEY = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
 MAIL_KEY = "CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCA="
-SECRETS: dict[str, dict[str, str]] = {
-    each["metadata"]["name"]: each["stringData"]
-    for each in json.loads(
-        secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY, HEAD_KEY, MAIL_KEY, KEY), namespace="stead")
-    )["items"]
-}
-"""What `python -m provision secrets` prints."""
+KEYS = Keys(KEY, KEY, HEAD_KEY, MAIL_KEY, KEY)
+HIGHLY_AVAILABLE = "deploy/k8s/overlays/highly-available"
+
+
+def printed_secrets(hosts: Hosts) -> dict[str, dict[str, str]]:
+    """Return what `python -m provision secrets` prints, by the names of the Secrets."""
+    items = json.loads(secret_manifests(Passwords().completed(), hosts, KEYS, namespace="stead"))["items"]
+    return {each["metadata"]["name"]: each["stringData"] for each in items}
+
+
+SECRETS = printed_secrets(Hosts())
+NAMED = documented_hosts()
+HOSTS = Hosts(**{name.removeprefix("--"): servers for name, servers in zip(NAMED[::2], NAMED[1::2], strict=True)})
+SECRETS_OF_ALL_SERVERS = printed_secrets(HOSTS)
 
 
 def named(overlay: str, kind: str, name: str) -> Manifest:
@@ -87,7 +95,7 @@ def environment(overlay: str, container: dict[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in container.get("envFrom", []):
         found |= named(overlay, "ConfigMap", source["configMapRef"]["name"])["data"]
-    return found | {each["name"]: each["value"] for each in container.get("env", [])}
+    return found | {each["name"]: each.get("value", "") for each in container.get("env", [])}
 
 
 def image(container: dict[str, Any]) -> re.Match[str]:
@@ -146,7 +154,8 @@ def test_a_service_starts_with_these_settings_and_secrets(overlay: str, service:
     pod = service_pod(overlay, service)
     (container,) = pod.containers
     (mount,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == "secrets")
-    for name, value in SECRETS[service].items():
+    secrets = SECRETS_OF_ALL_SERVERS if overlay == HIGHLY_AVAILABLE else SECRETS
+    for name, value in secrets[service].items():
         (tmp_path / name).write_text(value)
     given = environment(overlay, container)
     known = {field.name.upper() for field in msgspec.structs.fields(SETTINGS[service])}
@@ -154,7 +163,7 @@ def test_a_service_starts_with_these_settings_and_secrets(overlay: str, service:
     settings = SETTINGS[service].from_environment(
         {name: value.replace(mount, str(tmp_path)) for name, value in given.items()}
     )
-    assert settings.environment == ("development" if overlay.endswith("local") else "production")
+    assert settings.environment == ("production" if overlay.endswith("production") else "development")
     read = {Path(value).name for value in given.values() if value.startswith(f"{mount}/")}
     assert read == SECRETS[service].keys()
 
@@ -291,6 +300,35 @@ def test_a_service_survives_the_loss_of_a_node_and_an_upgrade(overlay: str, serv
     assert (spread["topologyKey"], spread["matchLabelKeys"]) == ("kubernetes.io/hostname", ["pod-template-hash"])
     for selector in (deployment["selector"], budget["selector"], spread["labelSelector"]):
         assert [each.owner for each in pods(overlay) if selects(selector, each.labels)] == [pod.owner]
+
+
+@pytest.mark.parametrize("store", ["postgres", "redis", "nats"])
+def test_every_server_of_the_overlay_highly_available_is_named_and_may_be_drained(store: str) -> None:
+    stateful_set = named(HIGHLY_AVAILABLE, "StatefulSet", store)["spec"]
+    names = {f"{store}-{number}.{store}" for number in range(stateful_set["replicas"])}
+    assert len(names) == 3
+    authority = getattr(HOSTS, store).removeprefix("redis+sentinel://").partition("?")[0]
+    assert {each.partition(":")[0] for each in authority.split(",")} == names
+    selector = {"matchLabels": {APP: store}}
+    assert named(HIGHLY_AVAILABLE, "PodDisruptionBudget", store)["spec"] == {"maxUnavailable": 1, "selector": selector}
+    affinity = stateful_set["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (preferred,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["podAffinityTerm"] == {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+
+
+def test_all_that_connects_to_the_servers_names_each_of_them() -> None:
+    data = named_by_prefix(HIGHLY_AVAILABLE, "stores-")["data"]
+    hosts = re.findall(r"^primary_conninfo = 'host=(\S+) ", data["postgresql.conf"], re.MULTILINE)
+    assert hosts == [HOSTS.postgres.replace(":5432", "")]
+    (job,) = (pod for pod in pods(HIGHLY_AVAILABLE) if pod.app == "provision")
+    assert f"--postgres={HOSTS.postgres}" in job.containers[0]["args"]
+    given = environment(HIGHLY_AVAILABLE, service_pod(HIGHLY_AVAILABLE, "token-service").containers[0])
+    assert (given["NATS_REPLICAS"], given["REDIS_REPLICAS"]) == ("3", "1")
+
+
+def named_by_prefix(overlay: str, prefix: str) -> Manifest:
+    (found,) = (each for each in of_kind(overlay, "ConfigMap") if each["metadata"]["name"].startswith(prefix))
+    return found
 
 
 @every_overlay

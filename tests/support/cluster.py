@@ -1,4 +1,4 @@
-"""The overlay ``local`` on the cluster of kubectl's current context: installed, reached, and watched from pods."""
+"""An overlay on the cluster of kubectl's current context: installed, reached, and watched from pods."""
 
 import base64
 import json
@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,18 +43,18 @@ def kubectl(*words: str, given: str | None = None, namespace: str = NAMESPACE) -
     return finished.stdout
 
 
-def secret(name: str) -> dict[str, str]:
+def secret(name: str, *, namespace: str = NAMESPACE) -> dict[str, str]:
     """Return the values of a Secret."""
-    stored = json.loads(kubectl("get", "secret", name, "--output", "json"))["data"]
+    stored = json.loads(kubectl("get", "secret", name, "--output", "json", namespace=namespace))["data"]
     return {key: base64.b64decode(value).decode() for key, value in stored.items()}
 
 
-def apply_overlay(tag: str, *, base_url: str) -> None:
+def apply_overlay(tag: str, *, base_url: str, overlay: str = OVERLAY) -> None:
     """Apply the overlay with services of this tag and this address; return when its Jobs are done and its pods ready.
 
-    The stores have one replica each, which a change of their permissions replaces: these are always of this tree.
+    A change of the permissions of a store replaces its servers: these are always of this tree.
     """
-    manifests = kubectl("kustomize", OVERLAY).replace("http://localhost:3000", base_url)
+    manifests = kubectl("kustomize", overlay).replace("http://localhost:3000", base_url)
     manifests = re.sub(r"(image: stead/(?:[a-z-]+-service|console):)dev", rf"\g<1>{tag}", manifests)
     manifests = re.sub(r"(name: (?:migrate-[a-z-]+|bootstrap|provision)-)dev\b", rf"\g<1>{tag}", manifests)
     kubectl("apply", "--filename", "-", given=manifests)
@@ -114,28 +114,31 @@ class Edge:
 
 
 @contextmanager
-def installed(secrets: Path, *, tag: str = "dev") -> Iterator[Edge]:
+def installed(secrets: Path, *, tag: str = "dev", overlay: str = OVERLAY, hosts: Sequence[str] = ()) -> Iterator[Edge]:
     """Install the overlay in a namespace of its own; yield its edge.
 
     Args:
         secrets: The directory for passwords and keys.
         tag: Of our images.
+        overlay: Its directory.
+        hosts: Options that name the servers of the stores.
     """
     provision = [sys.executable, "-m", "provision", "secrets", "--secrets", str(secrets), "--namespace", NAMESPACE]
+    provision += hosts
     manifests = subprocess.run(provision, capture_output=True, text=True, check=True).stdout
     require_images_of_this_tree()
     with temporary_namespace(NAMESPACE), ExitStack() as running:
         edge = Edge(free_port(), running)
         kubectl("apply", "--server-side", "--filename", "-", given=manifests)
-        apply_overlay(tag, base_url=edge.url)
+        apply_overlay(tag, base_url=edge.url, overlay=overlay)
         kubectl("wait", "--for=condition=available", "deployment", "--all", "--timeout=300s")
         edge.lead_to()
         yield edge
 
 
-def first_client(base_url: str) -> ManagementClient:
+def first_client(base_url: str, *, namespace: str = NAMESPACE) -> ManagementClient:
     """Return a client with the credentials that the Job ``bootstrap`` left in its Secret."""
-    first = secret("stead-first-client")
+    first = secret("stead-first-client", namespace=namespace)
     return ManagementClient(
         base_url, client_id=first["client_id"], client_secret=first["client_secret"], resource=first["resource"]
     )

@@ -1,6 +1,7 @@
 """deploy/k8s as kubectl renders it, and which connections its network policies allow."""
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -54,6 +55,15 @@ def _yaml_in_the_documents() -> list[Manifest]:
     text = "".join((ROOT / f"docs/operations/{name}.md").read_text() for name in ("kubernetes", "backup-and-restore"))
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [each for block in blocks for each in yaml.safe_load_all(block)]
+
+
+def documented_hosts() -> list[str]:
+    """Return the options that name the servers of the overlay ``highly-available``, as docs/operations shows them."""
+    text = (ROOT / "docs/operations/kubernetes.md").read_text()
+    (options,) = re.findall(
+        r"^python -m provision secrets --secrets secrets \\\n(.*?) \|", text, re.MULTILINE | re.DOTALL
+    )
+    return shlex.split(options.replace("\\\n", " "))
 
 
 @cache
