@@ -2,7 +2,7 @@
 
 from alembic import op
 
-revision = "0015"
+revision = "0014"
 down_revision = "0013"
 
 
