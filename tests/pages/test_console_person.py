@@ -13,6 +13,7 @@ import asyncpg
 import httpx2 as httpx
 import pytest
 
+from identity_common.clock import now_ms
 from identity_common.stores.redis import RedisCommands, connect_redis
 from tests.support.administrator import CONSOLE, Administrator, AtTheConsole, notices
 from tests.support.at_a_browser import PASSWORD
@@ -169,7 +170,9 @@ async def test_many_sessions_are_on_pages_of_their_own(stack: RunningStack, admi
     user_id = stack.management.users.create(name="Ada").id
     redis = connect_redis(stack.addresses.token_redis_url)
     sessions = Sessions(RedisCommands(redis), redis, tenant_id=stack.tenant_id, replicas=0)
-    begin = partial(sessions.sign_in, user_id, tokens_valid_after=0, address="x" * 128, user_agent="<&>" * 100)
+    begin = partial(
+        sessions.sign_in, user_id, judged_at=now_ms(), tokens_valid_after=0, address="x" * 128, user_agent="<&>" * 100
+    )
     await asyncio.gather(*(begin() for _ in range(30)))
     await redis.aclose()
     page = await asyncio.to_thread(administrator.opens, f"{USERS}/{user_id}")

@@ -1,8 +1,11 @@
 """Connectors and identities without a provider, for tests of what all objects have in common."""
 
+import asyncio
+
 import asyncpg
 
 from identity_common.identifiers import new_id
+from management_service.settings import Settings
 
 
 async def stored_connector(database: asyncpg.Connection, tenant_id: str) -> str:
@@ -29,3 +32,19 @@ async def stored_identity(database: asyncpg.Connection, tenant_id: str, user_id:
         connector_id,
     )
     return identity_id
+
+
+def connector_of_a_system(settings: Settings, user_id: str | None) -> tuple[str, str]:
+    """Store a connector in a whole system, with an identity of a user if there is one; return the ids of both."""
+
+    async def stored() -> tuple[str, str]:
+        database = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
+        try:
+            connector_id = await stored_connector(database, settings.tenant_id)
+            if user_id is None:
+                return connector_id, ""
+            return connector_id, await stored_identity(database, settings.tenant_id, user_id, connector_id)
+        finally:
+            await database.close()
+
+    return asyncio.run(stored())

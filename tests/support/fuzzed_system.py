@@ -14,6 +14,7 @@ from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import client_credentials
+from tests.support.connectors import connector_of_a_system
 from tests.support.forger import Forger
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -155,6 +156,10 @@ class FuzzedSystem:
             found["impersonation_id"] = self._impersonation_id()
         if "session_id" in names:
             found["session_id"] = self._session_id(found.get("user_id", ""))
+        if names & {"connector_id", "identity_id"}:
+            settings = self._stack._stack.management
+            made = connector_of_a_system(settings, found.get("user_id"))
+            found["connector_id"], found["identity_id"] = made
         if "factor_id" in names:
             found["factor_id"] = new_id()  # none: a browser makes them
         unknown = names - found.keys() - {"scope_id"}  # the path of a role's scope does not name its resource

@@ -66,7 +66,7 @@ class Custom:
             data=msgspec.Raw(msgspec.json.encode(state)),
         )
         subject = event_subject("management", "default", "claims-function", state.kind)
-        self.in_memory._take(Batch([StreamMessage(subject, self._revision, event)], caught_up=True))
+        self.in_memory._take("management", Batch([StreamMessage(subject, self._revision, event)], caught_up=True))
 
     async def arguments(self) -> Arguments:
         client = ApplicationState(id="app")

@@ -68,6 +68,8 @@ NOT_OFFERED = {
     *("ListLogKeys", "RotateLogKeys", "ListNotValidKeys", "RotateNotValidKeys"),
     *("ListPrivateKeys", "RotatePrivateKeys", "DeletePrivateKey"),
     *("GetUserCustomData", "UpdateUserCustomData", "UpdateApplicationCustomData"),  # members of what holds them
+    *("CreateConnector", "ListConnectors", "GetConnector", "UpdateConnector", "TestConnector", "DeleteConnector"),
+    *("CreateUserIdentity", "ListUserIdentities", "DeleteUserIdentity"),  # set up once, by hand
     *("ReplaceRoleScopes", "ReplaceRoleUsers", "ReplaceRoleApplications"),
 }
 """Operations of the Management API without a method of the clients."""

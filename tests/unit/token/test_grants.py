@@ -19,6 +19,7 @@ from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.stores.source_limit import SourceLimit
+from identity_common.wire.actor_tokens import ActorTokenRequests
 from identity_common.wire.claims_function import SealedVariables
 from identity_common.wire.events import (
     ApplicationState,
@@ -52,6 +53,7 @@ from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.waiting import WaitingRequests
 from token_service.metrics import TokenServiceMetrics
 from token_service.presented_tokens.actor_tokens import ActorTokens
+from token_service.presented_tokens.foreign_actors import ForeignActors
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_token_taker import SubjectTokenTaker
@@ -69,7 +71,7 @@ class Known:
     """A directory that knows one application; the test feeds it further events."""
 
     def __init__(self) -> None:
-        bus = Bus(f"nats://{UNREACHABLE}", service="token")
+        self.bus = bus = Bus(f"nats://{UNREACHABLE}", service="token")
         self.redis = connect_redis(f"redis://{UNREACHABLE}")
         self.in_memory = InMemoryDirectory(bus, tenant_id="default")
         self.in_memory._take("template", Batch([], caught_up=True))
@@ -527,6 +529,7 @@ class Organizations:
                 ActorTokens(
                     known.directory,
                     known.live_tokens,
+                    ForeignActors(known.bus, ActorTokenRequests(SealingKeys([]), tenant_id="default")),
                     userinfo_audience=f"{self.ISSUER}/me",
                     by_exchange=False,
                     urn_namespace="service",

@@ -119,7 +119,9 @@ class ConnectorController(Controller):
     tags = ("Connectors",)
     dependencies = WHOLE
 
-    @post("/", operation_id="CreateConnector", summary="Create a connector", opt=documented(example=_NEW_CONNECTOR))
+    @post(
+        "/", operation_id="CreateConnector", summary="Create a connector", opt=documented(body_example=_NEW_CONNECTOR)
+    )
     async def create_connector(
         self, data: JSONBody[ConnectorCreation], connectors: NamedDependency[Connectors]
     ) -> ConnectorAnswer:

@@ -179,7 +179,7 @@ class Sessions:
             signed_in_at=signed_in_at,
             secret_sha256=_sha256(secret),
             created_at=signed_in_at,
-            expires_at=now + ttl_s * 1000,
+            expires_at=min(now, signed_in_at) + ttl_s * 1000,  # never more than the TTL after the sign-in
             address=address[:_MAX_ADDRESS],
             user_agent=user_agent[:_MAX_USER_AGENT],
             factors=(UsedFactor(method, signed_in_at),),
