@@ -15,6 +15,7 @@ from all_in_one.embedded import EmbeddedServers, external_or_embedded
 from identity_common.telemetry.logs import configure_logs
 from provision import ServerAddresses
 from tests.support.containers import containers
+from tests.support.hashing_cost import cheap_hashing_cost
 from tests.support.lengths import length
 from tests.support.running_stack import RunningStack
 from tests.support.world import World
@@ -76,6 +77,13 @@ def logs(run_directory: Path) -> Iterator[Path]:
         configure_logs(service="tests", stream=stream)
         yield path
         configure_logs(service="tests")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hashing_cost() -> Iterator[None]:
+    """Hash passwords at next to no cost, except where a module says otherwise."""
+    with cheap_hashing_cost():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from provision import ServerAddresses
 from stead import NotFound
 from tests.support.at_a_browser import PASSWORD, Person, application, callback, plant
+from tests.support.hashing_cost import real_hashing_cost
 from tests.support.lengths import length
 from tests.support.world import Client, World, own_world
 from token_service.sign_in.pages.cookies import DEVICE, SESSION
@@ -28,6 +30,15 @@ def world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) ->
     """A world of its own: the limit of the one address that all tests share is out of reach."""
     directory = tmp_path_factory.mktemp("throttle")
     with own_world(servers, directory, "throttle", password_attempts_per_address=10_000) as world:
+        yield world
+
+
+@pytest.fixture
+def costly_world(servers: ServerAddresses, tmp_path: Path) -> Iterator[World]:
+    with (
+        real_hashing_cost(),
+        own_world(servers, tmp_path, "costly", password_attempts_per_address=10_000) as world,
+    ):
         yield world
 
 
@@ -173,8 +184,9 @@ def test_an_administrator_clears_the_attempts_of_an_account(world: World, person
 
 
 @pytest.mark.heavy
-def test_under_load_attempts_are_answered_in_time_or_refused_with_retry_after(world: World, spa: Client) -> None:
+def test_under_load_attempts_are_answered_in_time_or_refused_with_retry_after(costly_world: World) -> None:
     """Nine of ten were refused while the service went on hashing the passwords of requests that had timed out."""
+    world, spa = costly_world, application(costly_world, "SPA")
     person = Person(world)
     no_limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     person.browser = httpx.Client(base_url=world.stack.base_url, timeout=60, limits=no_limits)

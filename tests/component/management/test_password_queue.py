@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import msgspec
@@ -17,14 +18,16 @@ from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion
 from management_service.parts.shared_with_commands import sign_in_attempts
 from management_service.passwords.attempts import ELSEWHERE
 from management_service.passwords.hashing import Busy, Passwords
+from tests.support.hashing_cost import real_hashing_cost
 from tests.support.management_api import Management, unique
 
 MANY = 100_000
 
 
 @pytest.fixture
-def passwords() -> Passwords:
-    return Passwords(threads=1)
+def passwords() -> Iterator[Passwords]:
+    with real_hashing_cost():
+        yield Passwords(threads=1)
 
 
 def filled(passwords: Passwords, places: ExitStack, deadline: float) -> tuple[int, Busy]:
@@ -64,6 +67,10 @@ async def test_a_user_without_a_password_costs_the_same_hash(passwords: Password
     assert await passwords.verify(None, "a password", deadline=time.monotonic() + 60) is False
     with pytest.raises(VerifyMismatchError):
         PasswordHasher().verify(passwords._dummy_hash, "a password")
+
+
+async def test_a_hash_has_the_parameters_that_are_documented(passwords: Passwords) -> None:
+    assert (await passwords.hash("a password")).startswith("$argon2id$v=19$m=19456,t=2,p=1$")
 
 
 async def test_a_crowd_is_answered_or_refused_and_the_next_one_is_served(passwords: Passwords) -> None:
