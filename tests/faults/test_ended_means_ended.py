@@ -27,7 +27,7 @@ from token_service.authorizations import Consented
 
 pytestmark = pytest.mark.slow
 
-ROUNDS: Final = length(short=100, long=1_000)
+ROUNDS: Final = length(short=30, long=1_000)
 
 
 class Race:

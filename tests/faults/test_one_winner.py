@@ -14,7 +14,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = length(short=100, long=1_000)
+ROUNDS = length(short=30, long=1_000)
 CLIENTS = 64
 
 

@@ -11,7 +11,7 @@ from tests.support.management_api import Management, at_once, refusal, unique
 
 LAST = (422, "user.last_administrator")
 PASSWORD = "a good password"
-ROUNDS = length(short=5, long=50)
+ROUNDS = length(short=2, long=50)
 
 
 class Tenant(NamedTuple):
