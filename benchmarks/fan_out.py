@@ -35,7 +35,7 @@ _MEMBERS_PER_ORGANIZATION: Final = 10_000
 _TIMEOUT_S: Final = 300
 _WRITES_EVERY_S: Final = 0.1
 _TARGET_MEMBERS: Final = 100_000
-_TARGET_S: Final = 10.0
+_TARGET_S: Final = 5.0
 
 _FILL: Final = """
     WITH counted AS (
