@@ -7,11 +7,12 @@ from pathlib import Path
 
 import httpx2 as httpx
 
+from all_in_one.demo.actor_token import hint_about
 from all_in_one.demo.impersonation import impersonation
 from all_in_one.demo.live_rejection import live_rejection
 from all_in_one.demo.organization_template import organization_template
 from provision.credentials import read_credentials
-from stead import IdentityError, OAuthError, SignInRequired
+from stead import IdentityError
 from stead.audit import InvalidHead
 
 
@@ -31,9 +32,7 @@ def main() -> int:
         asyncio.run(organization_template(credentials))
         live_rejection(credentials)
     except (IdentityError, InvalidHead, httpx.HTTPError) as error:
-        is_demand = isinstance(error, SignInRequired) or (isinstance(error, OAuthError) and error.requires_sign_in)
-        hint = "the demo signs in with passwords alone" if is_demand else "is `make run` running?"
-        return _error(f"{credentials.base_url}: {error}; {hint}")
+        return _error(f"{credentials.base_url}: {error}; {hint_about(error)}")
     except KeyboardInterrupt:
         return 130
     return 0

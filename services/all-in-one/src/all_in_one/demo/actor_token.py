@@ -14,7 +14,7 @@ import httpx2 as httpx
 from all_in_one.demo.browser import sign_in_as
 from provision.credentials import Credentials, read_credentials
 from provision.seed import redirect_uri
-from stead import IdentityClient, IdentityError, SignInRequired
+from stead import IdentityClient, IdentityError, OAuthError, SignInRequired
 
 
 def sign_in_agent(credentials: Credentials) -> tuple[Mapping[str, Any], str]:
@@ -29,6 +29,12 @@ def sign_in_agent(credentials: Credentials) -> tuple[Mapping[str, Any], str]:
         return claims, client.get_access_token()
 
 
+def hint_about(error: Exception) -> str:
+    """Return what to think of first when the demo does not come through."""
+    is_demand = isinstance(error, SignInRequired) or (isinstance(error, OAuthError) and error.requires_sign_in)
+    return "the demo signs in with passwords alone" if is_demand else "is `make run` running?"
+
+
 def main() -> None:
     """Print an actor token."""
     parser = argparse.ArgumentParser(prog="python -m all_in_one.demo.actor_token")
@@ -41,10 +47,8 @@ def main() -> None:
         )
     try:
         _, actor_token = sign_in_agent(credentials)
-    except SignInRequired as required:
-        sys.exit(f"error: {credentials.base_url}: {required}")
     except (IdentityError, httpx.HTTPError) as error:
-        sys.exit(f"error: {credentials.base_url}: {error}; is `make run` running?")
+        sys.exit(f"error: {credentials.base_url}: {error}; {hint_about(error)}")
     sys.stdout.write(f"{actor_token}\n")
 
 
