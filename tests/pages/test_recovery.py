@@ -239,7 +239,7 @@ def test_no_application_is_believed_that_this_browser_has_not_come_from(person: 
 def test_an_address_is_verified_by_a_click_on_the_page_of_its_link(world: World, person: Forgetful) -> None:
     world.management.users.send_verification_email(person.user_id)
     page = person.open(person.link())
-    assert shown(page) == (200, "Is this your e-mail address?")
+    assert shown(page) == (200, "Confirm your e-mail address")
     assert person.address in page.text
     assert not world.management.users.get(person.user_id).is_email_verified
     done = person.send(page)
