@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from playwright.async_api import CDPSession, expect
+from playwright.async_api import Browser, expect
 
+from tests.support.administrator import CONSOLE, Administrator
 from tests.support.at_a_browser import PASSWORD
-from tests.support.browser import BACK, ApplicationSite, Inspector, Visitor, tabbed_to
+from tests.support.browser import BACK, ApplicationSite, Inspector, VirtualAuthenticator, Visitor, tabbed_to
 from tests.support.factors import AuthenticatorApp
 from tests.support.mailed_links import mails_of
 
@@ -40,46 +41,6 @@ async def mailed_code(visitor: Visitor) -> str:
     await visitor.page.get_by_role("status").wait_for()
     mails = await mails_of(visitor.site.world.stack._stack.management)
     return [mail for mail in mails if mail.user_id == visitor.person.user_id][-1].values["code"]
-
-
-class VirtualAuthenticator:
-    """The authenticator of a device, with its user in front of it."""
-
-    def __init__(self, session: CDPSession, identifier: str) -> None:
-        self._session = session
-        self._id = identifier
-
-    @classmethod
-    async def plug_in(cls, visitor: Visitor) -> VirtualAuthenticator:
-        session = await visitor.page.context.new_cdp_session(visitor.page)
-        await session.send("WebAuthn.enable", {"enableUI": False})
-        options = {
-            "protocol": "ctap2",
-            "transport": "internal",
-            "hasResidentKey": True,
-            "hasUserVerification": True,
-            "isUserVerified": True,
-            "automaticPresenceSimulation": True,
-        }
-        added = await session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
-        return cls(session, added["authenticatorId"])
-
-    async def passkeys(self) -> list[dict[str, Any]]:
-        found = await self._session.send("WebAuthn.getCredentials", {"authenticatorId": self._id})
-        return list(found["credentials"])
-
-    async def unplug(self) -> None:
-        await self._session.send("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": self._id})
-
-    async def answers(self, does_answer: bool) -> None:
-        """Let the user touch the device whenever it asks, or never, from now on."""
-        parameters = {"authenticatorId": self._id, "enabled": does_answer}
-        await self._session.send("WebAuthn.setAutomaticPresenceSimulation", parameters)
-
-    async def verifies(self, is_verified: bool) -> None:
-        """Let the user's verification succeed, or fail, from now on."""
-        parameters = {"authenticatorId": self._id, "isUserVerified": is_verified}
-        await self._session.send("WebAuthn.setUserVerified", parameters)
 
 
 async def test_an_authenticator_app_is_set_up_and_used(visitor: Visitor) -> None:
@@ -126,7 +87,7 @@ async def create_a_passkey(visitor: Visitor, *, name: str = "") -> list[str]:
 
 
 async def test_a_passkey_is_created_and_signs_in(visitor: Visitor) -> None:
-    device = await VirtualAuthenticator.plug_in(visitor)
+    device = await VirtualAuthenticator.plug_in(visitor.page)
     await create_a_passkey(visitor, name="My laptop")
     assert len(await device.passkeys()) == 1
     await visitor.page.context.clear_cookies()
@@ -142,7 +103,7 @@ async def test_a_passkey_is_created_and_signs_in(visitor: Visitor) -> None:
 
 
 async def test_a_passkey_is_used_by_the_keyboard_alone_and_after_a_failure(visitor: Visitor) -> None:
-    page, device = visitor.page, await VirtualAuthenticator.plug_in(visitor)
+    page, device = visitor.page, await VirtualAuthenticator.plug_in(visitor.page)
     await create_a_passkey(visitor)
     await page.context.clear_cookies()
     await device.verifies(False)
@@ -158,10 +119,10 @@ async def test_a_passkey_is_used_by_the_keyboard_alone_and_after_a_failure(visit
 
 
 async def test_a_second_device_gets_a_passkey_and_each_only_one(visitor: Visitor) -> None:
-    page, first = visitor.page, await VirtualAuthenticator.plug_in(visitor)
+    page, first = visitor.page, await VirtualAuthenticator.plug_in(visitor.page)
     await create_a_passkey(visitor)
     await first.unplug()
-    second = await VirtualAuthenticator.plug_in(visitor)
+    second = await VirtualAuthenticator.plug_in(visitor.page)
     await demand(visitor, None, action="add-passkey")
     await visitor.sees("Create a passkey")
     await expect(page.get_by_label("Code from the mail")).to_have_count(0)
@@ -178,7 +139,7 @@ async def test_a_second_device_gets_a_passkey_and_each_only_one(visitor: Visitor
 
 
 async def test_a_recovery_code_replaces_a_lost_device_once(visitor: Visitor) -> None:
-    page, device = visitor.page, await VirtualAuthenticator.plug_in(visitor)
+    page, device = visitor.page, await VirtualAuthenticator.plug_in(visitor.page)
     codes = await create_a_passkey(visitor)
     await device.unplug()
     for used, heading in ((False, BACK), (True, "Confirm that it is you")):
@@ -194,10 +155,10 @@ async def test_a_recovery_code_replaces_a_lost_device_once(visitor: Visitor) -> 
 
 
 async def test_who_demands_a_passkey_gets_a_new_one_after_a_recovery_code(visitor: Visitor) -> None:
-    page, lost = visitor.page, await VirtualAuthenticator.plug_in(visitor)
+    page, lost = visitor.page, await VirtualAuthenticator.plug_in(visitor.page)
     codes = await create_a_passkey(visitor)
     await lost.unplug()
-    await VirtualAuthenticator.plug_in(visitor)
+    await VirtualAuthenticator.plug_in(visitor.page)
     await page.context.clear_cookies()
     await demand(visitor, PHR)
     await visitor.sign_in()
@@ -235,7 +196,7 @@ async def test_a_policy_that_is_turned_on_meets_who_is_signed_in(
     assert (await visitor.is_back())["error"] == "login_required"
     await demand(visitor)
     await visitor.sees("Protect your account")
-    await VirtualAuthenticator.plug_in(visitor)
+    await VirtualAuthenticator.plug_in(visitor.page)
     code = await mailed_code(visitor)
     await page.get_by_role("link", name="Create a passkey").click()
     await page.get_by_label("Code from the mail").fill("WRONG-CODE")
@@ -250,7 +211,7 @@ async def test_a_policy_that_is_turned_on_meets_who_is_signed_in(
 
 async def test_every_page_of_factors_is_accessible(visitor: Visitor, inspector: Inspector) -> None:
     page = visitor.page
-    await VirtualAuthenticator.plug_in(visitor)
+    await VirtualAuthenticator.plug_in(visitor.page)
     await demand(visitor, MFA)
     await inspector.inspect(page, "sign-in with a passkey")
     await visitor.sign_in()
@@ -294,7 +255,7 @@ async def test_every_page_of_factors_is_accessible(visitor: Visitor, inspector: 
 
 async def test_the_account_page_leads_to_a_passkey_and_back(visitor: Visitor) -> None:
     page, account = visitor.page, f"{visitor.site.world.stack.base_url}/account/factors"
-    device = await VirtualAuthenticator.plug_in(visitor)
+    device = await VirtualAuthenticator.plug_in(visitor.page)
     await page.goto(account)
     await visitor.sign_in()
     await visitor.sees("Passkeys and second factors")
@@ -309,3 +270,47 @@ async def test_the_account_page_leads_to_a_passkey_and_back(visitor: Visitor) ->
     await visitor.sees("Passkeys and second factors")
     await expect(page.get_by_role("row").filter(has_text="My laptop")).to_be_visible()
     assert (page.url, len(await device.passkeys())) == (account, 1)
+
+
+async def test_an_administrator_helps_who_has_lost_every_device(
+    visitor: Visitor, browser: Browser, inspector: Inspector
+) -> None:
+    """Factors are reset in the console, by the keyboard; a code that is passed on leads to a new passkey."""
+    page, world, user_id = visitor.page, visitor.site.world, visitor.person.user_id
+    lost = await VirtualAuthenticator.plug_in(page)
+    await create_a_passkey(visitor)
+    await lost.unplug()
+    world.management.users.update(user_id, is_email_verified=False)
+    administrator = Administrator(world.stack, "all")
+    async with await browser.new_context() as context:
+        desk = await context.new_page()
+        await desk.goto(f"{world.stack.base_url}{CONSOLE}/users/{user_id}")
+        await desk.get_by_label("User name, e-mail or phone").fill(administrator.username)
+        await desk.get_by_label("Password").fill(PASSWORD)
+        await desk.keyboard.press("Enter")
+        await tabbed_to(desk, desk.get_by_role("link", name="Reset", exact=True))
+        await desk.keyboard.press("Enter")
+        await inspector.inspect(desk, "console-factors-reset")
+        await tabbed_to(desk, desk.get_by_label("Reason"))
+        await desk.keyboard.type("A lost phone.")
+        await desk.keyboard.press("Enter")
+        await tabbed_to(desk, desk.get_by_role("link", name="Code to set up the first"))
+        await desk.keyboard.press("Enter")
+        await tabbed_to(desk, desk.get_by_role("button", name="Create a code"))
+        await desk.keyboard.press("Enter")
+        code = await desk.locator("#secret").inner_text()
+        await inspector.inspect(desk, "console-enrolment-code")
+
+    world.stack.recorder.keep(code, "enrolment code")
+    await demand(visitor, PHR)
+    await visitor.sign_in()
+    await visitor.sees("Protect your account")
+    await expect(page.get_by_text("Ask your administrator for a code.")).to_be_visible()
+    new = await VirtualAuthenticator.plug_in(page)
+    await page.get_by_role("link", name="Create a passkey").click()
+    await page.get_by_label("Code from the mail or your administrator").fill(code)
+    await visitor.press("Create a passkey")
+    await visitor.sees("Keep your recovery codes")
+    await page.get_by_role("link", name="I have kept them: continue").click()
+    assert (await visitor.is_back())["code"]
+    assert len(await new.passkeys()) == 1

@@ -39,7 +39,7 @@ def caller(deployment: Deployment) -> TracedCaller:
             "token": [deployment.tokens[0].url],
             "management": [deployment.management.url],
             "template": [deployment.template.url],
-            "console": [deployment.console.url],
+            "console": [deployment.urls["console"][0]],
         }
     )
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from playwright.async_api import Locator, Page, ViewportSize, expect
+from playwright.async_api import CDPSession, Locator, Page, ViewportSize, expect
 
 from stead import IdentityClient
 from tests.support.at_a_browser import PASSWORD, Person
@@ -148,6 +148,46 @@ class Visitor:
         await expect(self.page).to_have_url(re.compile(re.escape(self.site.redirect_uri)))
         await self.sees(BACK)
         return dict(parse_qsl(urlsplit(self.page.url).query))
+
+
+class VirtualAuthenticator:
+    """The authenticator of a device, with its user in front of it."""
+
+    def __init__(self, session: CDPSession, identifier: str) -> None:
+        self._session = session
+        self._id = identifier
+
+    @classmethod
+    async def plug_in(cls, page: Page) -> VirtualAuthenticator:
+        session = await page.context.new_cdp_session(page)
+        await session.send("WebAuthn.enable", {"enableUI": False})
+        options = {
+            "protocol": "ctap2",
+            "transport": "internal",
+            "hasResidentKey": True,
+            "hasUserVerification": True,
+            "isUserVerified": True,
+            "automaticPresenceSimulation": True,
+        }
+        added = await session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+        return cls(session, added["authenticatorId"])
+
+    async def passkeys(self) -> list[dict[str, Any]]:
+        found = await self._session.send("WebAuthn.getCredentials", {"authenticatorId": self._id})
+        return list(found["credentials"])
+
+    async def unplug(self) -> None:
+        await self._session.send("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": self._id})
+
+    async def answers(self, does_answer: bool) -> None:
+        """Let the user touch the device whenever it asks, or never, from now on."""
+        parameters = {"authenticatorId": self._id, "enabled": does_answer}
+        await self._session.send("WebAuthn.setAutomaticPresenceSimulation", parameters)
+
+    async def verifies(self, is_verified: bool) -> None:
+        """Let the user's verification succeed, or fail, from now on."""
+        parameters = {"authenticatorId": self._id, "isUserVerified": is_verified}
+        await self._session.send("WebAuthn.setUserVerified", parameters)
 
 
 async def tabbed_to(page: Page, target: Locator) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Literal, Protocol, Self, TypeVar
 
 import httpx2 as httpx
 
@@ -144,6 +144,8 @@ class Deployment:
 
     Args:
         console_credentials: Directory with the console's client; without one, no console is started.
+        base_url: Where an edge listens, if browsers take part.
+        environment: ``ENVIRONMENT`` of all services.
         launcher: Of each process; benchmarks give an empty one, as users start ``python -m``.
 
     Attributes:
@@ -162,12 +164,14 @@ class Deployment:
         token_settings: dict[str, str] | None = None,
         management_settings: dict[str, str] | None = None,
         console_credentials: Path | None = None,
+        base_url: str = "http://localhost:9",  # nothing listens there: verifiers get the JWKS URL from a setting
+        environment: Literal["development", "production"] = "development",
         launcher: Sequence[str] | None = None,
     ) -> None:
         self.addresses = addresses
-        self.base_url = "http://localhost:9"  # nothing listens there: verifiers get the JWKS URL from a setting
+        self.base_url = base_url
         self.issuer = f"{self.base_url}/oidc"
-        shared = {"BASE_URL": self.base_url, "ENVIRONMENT": "development"}
+        shared = {"BASE_URL": self.base_url, "ENVIRONMENT": environment}
         variable_keys = {"ENVIRONMENT_VARIABLE_KEYS": base64.b64encode(os.urandom(32)).decode()}
         mail_keys = {"MAIL_KEYS": base64.b64encode(os.urandom(32)).decode()}
         token_environment = {
@@ -225,6 +229,7 @@ class Deployment:
         ]
         self.template = self.templates[0]
         self.processes = [*self.tokens, *self.managements, *self.templates]
+        self.console: ServiceProcess | None = None
         if console_credentials is not None:
             console_environment = {
                 **shared,
@@ -248,6 +253,21 @@ class Deployment:
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
+
+    @property
+    def urls(self) -> dict[Service, list[str]]:
+        """Where the replicas of each service listen."""
+        urls: dict[Service, list[str]] = {
+            "token": [each.url for each in self.tokens],
+            "management": [each.url for each in self.managements],
+            "template": [each.url for each in self.templates],
+        }
+        return {**urls, "console": [self.console.url]} if self.console else urls
+
+    @property
+    def management_settings(self) -> management_service.settings.Settings:
+        """Those of management-service."""
+        return management_service.settings.Settings.from_environment(self._management_environment)
 
     def start(self, *, only: Sequence[ServiceProcess] = ()) -> None:
         """Migrate, start all processes or only these, and return when they are ready."""
@@ -297,8 +317,7 @@ class Deployment:
 
         Cached, because a few more bootstraps invalidate the secret.
         """
-        settings = management_service.settings.Settings.from_environment(self._management_environment)
-        credentials = _in_a_thread(lambda: management_service.commands.bootstrap(settings))
+        credentials = _in_a_thread(lambda: management_service.commands.bootstrap(self.management_settings))
         for process in self.tokens:
             if process.is_running:
                 eventually(functools.partial(_knows_client, process, credentials))
@@ -360,6 +379,57 @@ class EdgeTransport(httpx.BaseTransport):
 
     def close(self) -> None:
         self._inner.close()
+
+
+class Edge:
+    """One address of the system for browsers.
+
+    Attributes:
+        base_url: That address.
+        replicas: Where each service listens.
+    """
+
+    def __init__(self) -> None:
+        self.replicas: Mapping[Service, Sequence[str]] = {}
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.base_url = f"http://localhost:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        edge = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.do_GET()
+
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                request = httpx.Request(
+                    self.command, edge.base_url + self.path, headers=self.headers.items(), content=body
+                )
+                with contextlib.closing(EdgeTransport(edge.replicas)) as transport:
+                    answer = transport.handle_request(request)
+                    assert isinstance(answer.stream, httpx.SyncByteStream)
+                    content = b"".join(answer.stream)
+                self.send_response_only(answer.status_code)
+                for name, value in answer.headers.multi_items():
+                    if name not in {"content-length", "transfer-encoding", "connection"}:
+                        self.send_header(name, value)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                """Log nothing."""
+
+        return Handler
 
 
 class KeysEdge:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
-import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import asyncpg
@@ -28,75 +24,14 @@ from management_service.commands import _bootstrap
 from management_service.settings import Settings
 from provision import ServerAddresses
 from tests.support.issuer import Issuer
+from tests.support.kubernetes_secrets import ADMINISTRATOR, CONSOLE, PATH, Recorded
 from tests.support.management_api import Management, settings_for
-
-PATH = "/api/v1/namespaces/stead/secrets/first-client"
-CONSOLE = "/api/v1/namespaces/stead/secrets/console"
-ADMINISTRATOR = "/api/v1/namespaces/stead/secrets/administrator"
-
-
-class ApiServer(BaseHTTPRequestHandler):
-    """Answers for Secrets as the API server of Kubernetes does."""
-
-    server: Recorded
-
-    @property
-    def secret_path(self) -> str:
-        return self.path.partition("?")[0]
-
-    def do_GET(self) -> None:
-        self._answer(404 if self.server.secrets.get(self.secret_path) is None else 200)
-
-    def do_PATCH(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if not self.server.refuses:
-            self.server.secrets[self.secret_path] = json.loads(body)
-        self._answer(200)
-
-    def _answer(self, status: int) -> None:
-        self.server.requests.append((self.command, self.path, self.headers.get("Content-Type")))
-        self.send_response(403 if self.server.refuses == self.command else status)
-        self.end_headers()
-        refusal = {"kind": "Status", "reason": "Forbidden", "message": "secret text"}
-        self.wfile.write(
-            json.dumps(refusal if self.server.refuses else self.server.secrets.get(self.secret_path)).encode()
-        )
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class Recorded(ThreadingHTTPServer):
-    """A server with the Secrets that it has, the requests so far, and the method that it refuses."""
-
-    refuses = ""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), ApiServer)
-        self.requests: list[tuple[str, str, str | None]] = []
-        self.secrets: dict[str, dict[str, Any] | None] = {}
-
-    @property
-    def secret(self) -> dict[str, Any] | None:
-        return self.secrets.get(PATH)
-
-    @secret.setter
-    def secret(self, value: dict[str, Any] | None) -> None:
-        self.secrets[PATH] = value
-
-    def values(self, path: str) -> dict[str, str]:
-        secret = self.secrets[path]
-        assert secret is not None
-        return {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
 
 
 @pytest.fixture
 def server() -> Iterator[Recorded]:
-    server = Recorded()
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with Recorded.running() as server:
+        yield server
 
 
 @pytest.fixture
@@ -109,16 +44,6 @@ async def bootstrapped(settings: Settings, server: Recorded) -> Credentials:
     """Run the command as in a pod."""
     http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.server_port}")
     return await _bootstrap(settings, KubernetesSecret(http, namespace="stead", name="first-client"))
-
-
-async def with_console(settings: Settings, server: Recorded) -> None:
-    """Run the command as in a pod whose settings name all three Secrets."""
-    url = f"http://127.0.0.1:{server.server_port}"
-    first, console, administrator = [
-        KubernetesSecret(httpx.AsyncClient(base_url=url), namespace="stead", name=name)
-        for name in ("first-client", "console", "administrator")
-    ]
-    await _bootstrap(settings, first, console=console, administrator=administrator)
 
 
 async def rows(settings: Settings, query: str) -> list[Any]:
@@ -263,17 +188,17 @@ ADMINISTRATORS = """SELECT username, scopes.name, applications.name, redirect_ur
 
 @pytest.mark.heavy
 async def test_the_console_gets_a_client_and_an_administrator_once(settings: Settings, server: Recorded) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     before = {path: server.values(path) for path in (PATH, CONSOLE, ADMINISTRATOR)}
     callback = f"{settings.base_url}/console/callback"
     assert await rows(settings, ADMINISTRATORS) == [("administrator", "all", "Console", callback)]
     assert before[ADMINISTRATOR].keys() == {"username", "invitation"}
     of_sites = {f"{site}_client_{part}" for site in ("console", "account") for part in ("id", "secret")}
     assert before[CONSOLE].keys() == of_sites
-    await asyncio.gather(with_console(settings, server), with_console(settings, server))
+    await asyncio.gather(server.bootstrap(settings), server.bootstrap(settings))
     assert {path: server.values(path) for path in before} == before
     moved = msgspec.structs.replace(settings, base_url="https://id.example.com")
-    await with_console(moved, server)
+    await server.bootstrap(moved)
     assert {path: server.values(path) for path in before} == before
     ((_, _, _, callback),) = await rows(settings, ADMINISTRATORS)
     assert callback == "https://id.example.com/console/callback"
@@ -288,13 +213,13 @@ async def test_a_new_console_gets_the_minimum_of_the_option_and_an_existing_one_
     """The account page, which is for all users, has no minimum of its own."""
     minimum = "SELECT name, minimum_acr FROM applications WHERE tenant_id = $1 AND type = 'Traditional' ORDER BY name"
     demanding = msgspec.structs.replace(settings, bootstrap_console_minimum_acr="mfa")
-    await with_console(demanding, server)
+    await server.bootstrap(demanding)
     assert await rows(settings, minimum) == [("Account page", None), ("Console", "mfa")]
     for changed in ("NULL", "'phr'"):
         await rows(
             settings, f"UPDATE applications SET minimum_acr = {changed} WHERE tenant_id = $1 AND name = 'Console'"
         )
-        await with_console(demanding, server)
+        await server.bootstrap(demanding)
         kept = None if changed == "NULL" else "phr"
         assert await rows(settings, minimum) == [("Account page", None), ("Console", kept)]
 
@@ -311,14 +236,14 @@ async def test_the_account_page_has_one_client_which_moves_with_the_address(
     settings: Settings, server: Recorded, is_known: bool
 ) -> None:
     decoy = "UPDATE applications SET name = 'Account page' WHERE tenant_id = $1 AND name = 'Console'"
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     account = server.values(CONSOLE)["account_client_id"]
     if is_known:
         settings = msgspec.structs.replace(settings, base_url="https://id.example.com")
     else:
         await rows(settings, decoy)
         server.secrets.pop(CONSOLE)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     assert server.values(CONSOLE)["account_client_id"] == account
     base = settings.base_url
     assert ([f"{base}/account/callback"], [f"{base}/account"]) in await rows(settings, OF_ACCOUNT)
@@ -329,7 +254,7 @@ async def test_the_account_page_has_one_client_which_moves_with_the_address(
 async def test_the_client_of_an_earlier_version_gets_the_addresses_of_the_account_page(
     settings: Settings, server: Recorded, is_known: bool
 ) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     wanted = await rows(settings, ADDRESSES)
     base = settings.base_url
     assert wanted == [
@@ -339,7 +264,7 @@ async def test_the_client_of_an_earlier_version_gets_the_addresses_of_the_accoun
     await rows(settings, f"UPDATE applications SET {earlier} WHERE tenant_id = $1 AND name = 'Console'")
     if not is_known:
         server.secrets.pop(CONSOLE)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     assert await rows(settings, ADDRESSES) == wanted
 
 
@@ -378,12 +303,12 @@ async def test_a_name_alone_makes_nothing_trusted(
     settings: Settings, server: Recorded, change: str, refusal: str
 ) -> None:
     """Callers with ``roles`` or ``applications`` may choose names: these get neither ``all`` nor a secret."""
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     server.secrets.pop(CONSOLE)
     await rows(settings, change)
     before = await rows(settings, GRANTS)
     with pytest.raises(CommandError, match=refusal):
-        await with_console(settings, server)
+        await server.bootstrap(settings)
     assert await rows(settings, GRANTS) == before
     of_sites = 2 * ("Administrator" in refusal)  # the clients of the sites come before the users
     assert await secrets_of(settings) == 3 + of_sites
@@ -391,19 +316,19 @@ async def test_a_name_alone_makes_nothing_trusted(
 
 @pytest.mark.heavy
 async def test_an_administrator_who_was_renamed_stays_the_only_one(settings: Settings, server: Recorded) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     await rows(settings, "UPDATE users SET username = 'ada', username_key = 'ada' WHERE tenant_id = $1")
     server.secrets.pop(ADMINISTRATOR)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     assert server.values(ADMINISTRATOR)["username"] == "ada"
     assert await rows(settings, "SELECT username FROM users WHERE tenant_id = $1") == [("ada",)]
 
 
 @pytest.mark.heavy
 async def test_another_user_of_that_name_is_left_alone(settings: Settings, server: Recorded) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     await rows(settings, "DELETE FROM user_roles WHERE tenant_id = $1")
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     query = "SELECT username FROM users WHERE tenant_id = $1 ORDER BY created_at"
     users = [username for (username,) in await rows(settings, query)]
     assert users == ["administrator", server.values(ADMINISTRATOR)["username"]]
@@ -414,10 +339,10 @@ async def test_another_user_of_that_name_is_left_alone(settings: Settings, serve
 async def test_a_lost_secret_of_the_console_is_replaced_by_one_of_the_same_client(
     settings: Settings, server: Recorded
 ) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     first = server.values(CONSOLE)
     server.secrets.pop(CONSOLE)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     second = server.values(CONSOLE)
     for site in ("console", "account"):
         assert second[f"{site}_client_id"] == first[f"{site}_client_id"]
@@ -429,13 +354,13 @@ async def test_a_lost_secret_of_the_console_is_replaced_by_one_of_the_same_clien
 async def test_an_administrator_without_a_password_is_invited_again(
     settings: Settings, server: Recorded, lost: str
 ) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     before = server.values(ADMINISTRATOR)
     if lost:
         await rows(settings, f"{lost} WHERE tenant_id = $1")
     else:
         server.secrets.pop(ADMINISTRATOR)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     after = server.values(ADMINISTRATOR)
     assert after["username"] == before["username"] == "administrator"
     assert after["invitation"] != before["invitation"]
@@ -445,10 +370,10 @@ async def test_an_administrator_without_a_password_is_invited_again(
 
 @pytest.mark.heavy
 async def test_an_administrator_with_a_password_is_left_alone(settings: Settings, server: Recorded) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     await rows(settings, "UPDATE users SET password_hash = 'one' WHERE tenant_id = $1")
     server.secrets.pop(ADMINISTRATOR)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     assert ADMINISTRATOR not in server.secrets
 
 
@@ -457,7 +382,7 @@ async def test_an_administrator_with_a_password_is_left_alone(settings: Settings
 async def test_an_administrator_without_the_factor_that_is_demanded_gets_a_code_until_one_has_it(
     settings: Settings, server: Recorded, demanded_by: str
 ) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     await rows(settings, "UPDATE users SET password_hash = 'one' WHERE tenant_id = $1")
     server.secrets.pop(ADMINISTRATOR)
     demand = {
@@ -466,11 +391,11 @@ async def test_an_administrator_without_the_factor_that_is_demanded_gets_a_code_
     }
     await rows(settings, demand[demanded_by])
     codes = "SELECT origin FROM factor_enrolments WHERE tenant_id = $1 AND code_sha256 IS NOT NULL"
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     given = server.values(ADMINISTRATOR)
     assert (given.keys(), given["username"]) == ({"username", "enrolment_code"}, "administrator")
     assert await rows(settings, codes) == [("handed-out",)]
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     assert server.values(ADMINISTRATOR)["enrolment_code"] != given["enrolment_code"]
     assert await rows(settings, codes) == [("handed-out",)]
 
@@ -478,7 +403,7 @@ async def test_an_administrator_without_the_factor_that_is_demanded_gets_a_code_
         update = f"UPDATE users SET second_factors = '{factors}', password_hash = {password} WHERE tenant_id = $1"
         await rows(settings, update)
         server.secrets.pop(ADMINISTRATOR, None)
-        await with_console(settings, server)
+        await server.bootstrap(settings)
         assert ADMINISTRATOR not in server.secrets
 
 
@@ -496,10 +421,10 @@ async def test_an_administrator_without_the_factor_that_is_demanded_gets_a_code_
 async def test_where_no_administrator_is_left_another_one_is_invited(
     settings: Settings, server: Recorded, ended: str
 ) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     before = server.values(ADMINISTRATOR)
     await rows(settings, ended)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     after = server.values(ADMINISTRATOR)
     assert after["invitation"] != before["invitation"]
     holders = await rows(settings, f"{ADMINISTRATORS} AND NOT users.is_suspended")
@@ -527,12 +452,12 @@ ANOTHER_HOLDER = """WITH copied AS (
 async def test_where_no_holder_can_sign_in_one_is_invited(
     settings: Settings, server: Recorded, members: str, invites_the_same: bool
 ) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     before = server.values(ADMINISTRATOR)
     await rows(settings, ANOTHER_HOLDER)
     await rows(settings, f"UPDATE users SET {members} WHERE tenant_id = $1")
     await rows(settings, "DELETE FROM invitations WHERE tenant_id = $1")
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     after = server.values(ADMINISTRATOR)
     assert after["invitation"] != before["invitation"]
     stored = hashlib.sha256(after["invitation"].encode()).hexdigest()
@@ -541,17 +466,17 @@ async def test_where_no_holder_can_sign_in_one_is_invited(
     users = await rows(settings, query)
     assert [username for is_invited, username in users if is_invited] == [after["username"]]
     assert len(users) == (2 if invites_the_same else 3)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     assert server.values(ADMINISTRATOR) == after
 
 
 @pytest.mark.heavy
 async def test_a_holder_with_an_address_alone_is_invited_by_it(settings: Settings, server: Recorded) -> None:
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     email = "primary_email = 'a@example.com', primary_email_key = 'a@example.com'"
     await rows(settings, f"UPDATE users SET username = NULL, username_key = NULL, {email} WHERE tenant_id = $1")
     server.secrets.pop(ADMINISTRATOR)
-    await with_console(settings, server)
+    await server.bootstrap(settings)
     assert server.values(ADMINISTRATOR)["username"] == "a@example.com"
 
 
