@@ -1,8 +1,9 @@
 """``make screenshots``: pictures of every page of the console, the account page, the sign-in and the support desk.
 
 Starts a system of its own, follows the links of the console and of the account page, the first of each kind of page,
-and takes each page in both themes, on a phone and on a desktop. Replaces the pictures in docs/images as well, unless
-it is limited to pages whose names match ``ONLY=``, or takes another language, ``IN=``. Not a test.
+and those of mails, and takes each page in both themes, on a phone and on a desktop. Replaces the pictures in
+docs/images as well, unless it is limited to pages whose names match ``ONLY=``, or takes another language, ``IN=``.
+Not a test.
 """
 
 from __future__ import annotations
@@ -12,29 +13,23 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import product
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from all_in_one.demo.actor_token import sign_in_agent
 from provision.credentials import Credentials, read_credentials
 from stead import ManagementClient, OidcClientMetadata, exchange_subject_token
+from tests.support.camera import Camera, browser_tab
 from tests.support.processes import free_port
 from tests.support.serving import serving
+from tests.support.sign_in_pictures import Shown, SignInPictures
 from tests.support.support_desk import RunningDesk
 from tests.support.waiting import eventually
 
 CONSOLE, ACCOUNT = "/console", "/account"
-CHROMIUM = "/usr/bin/chromium"
-WIDTHS = (1440, 390)
-HEIGHTS = {1440: 900, 390: 844}
-DOCUMENTED = (1200, 780)
-THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 UNLINKED = {
     "search": "/console/search?q=a",
     "search-nothing": "/console/search?q=nothing-at-all",
@@ -42,7 +37,7 @@ UNLINKED = {
     "shortcuts": "/console/shortcuts",
     "not-found": "/console/users/nobody",
 }
-ID = re.compile(r"/(?=[a-z]*\d)[0-9a-z]{12,21}(?=/|$)")
+ID = re.compile(r"/(?!applications/|applications$)[0-9a-z]{12}(?:[0-9a-z]{9})?(?=/|$)")
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Annie Easley", "Edsger Dijkstra", "Grace Hopper", "Katherine Johnson")
 PERMISSIONS = ("invite:member", "read:invoice", "pay:invoice", "delete:invoice", "export:report")
 ROLES = {"owner": PERMISSIONS, "accountant": PERMISSIONS[1:3], "auditor": PERMISSIONS[1:2] + PERMISSIONS[4:]}
@@ -55,65 +50,60 @@ SCRIPT = """const getCustomJwtClaims = async ({ context, environmentVariables })
 """
 
 
-def populate(base_url: str, credentials: Credentials) -> str:
+def populate(management: ManagementClient, base_url: str, credentials: Credentials, shown: Shown) -> str:
     """Create what a small company would have; return the id of an impersonation that was ended."""
-    access, application = credentials.management_api, credentials.traditional
+    application = credentials.traditional
     _, actor_token = sign_in_agent(credentials)
-    with ManagementClient(
-        base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
-    ) as management:
-        people = [
-            management.users.create(name=name, username=name.partition(" ")[0].lower() + "1").id for name in PEOPLE
-        ]
-        permissions = {name: management.organization_permissions.create(name).id for name in PERMISSIONS}
-        roles = [
-            management.organization_roles.create(name, permission_ids=[permissions[each] for each in granted]).id
-            for name, granted in ROLES.items()
-        ]
-        for name in ("Harbour Books", "Northwind Bakery", "Tidewater Printing"):
-            organization = management.organizations.create(name).id
-            management.organizations.add_users(organization, people)
-            management.organization_invitations.create(
-                organization, "radia@example.com", expires_at=int((time.time() + 86_400) * 1000), role_ids=roles[:1]
-            )
-            for person, role in zip(people, roles * 2, strict=True):
-                management.organizations.assign_user_roles(organization, person, [role])
-        management.applications.create(
-            name="Order desk",
-            type="SPA",
-            oidc_client_metadata=OidcClientMetadata(redirect_uris=["https://desk.example.com/callback"]),
+    people = [management.users.create(name=name, username=name.partition(" ")[0].lower() + "1").id for name in PEOPLE]
+    permissions = {name: management.organization_permissions.create(name).id for name in PERMISSIONS}
+    roles = [
+        management.organization_roles.create(name, permission_ids=[permissions[each] for each in granted]).id
+        for name, granted in ROLES.items()
+    ]
+    for name in ("Harbour Books", "Northwind Bakery", "Tidewater Printing"):
+        organization = management.organizations.create(name).id
+        management.organizations.add_users(organization, people)
+        management.organization_invitations.create(
+            organization, "radia@example.com", expires_at=int((time.time() + 86_400) * 1000), role_ids=roles[:1]
         )
-        for script in (
-            SCRIPT.replace("  const { plan } = context.user.customData;\n", "").replace("plan, ", ""),
-            SCRIPT,
-        ):
-            management.custom_claims.save("access-token", script, environment_variables={"REGION": "eu"})
-        ended = ""
-        (administrator,) = management.users.list(exact={"username": credentials.administrator.username})
-        for user_id, name in ((administrator.id, "administrator"), (credentials.demo.users[0].id, "agent")):
-            management.users.update(user_id, primary_email=f"{name}@example.com")
-        acted_as = (people[0], administrator.id, people[2])
-        for number, (person, reason) in enumerate(zip(acted_as, REASONS, strict=True)):
-            asked = management.subject_tokens.create(person, {"reason": reason, "ticketId": f"T-{4711 + number}"})
-            exchange_subject_token(
-                base_url,
-                client_id=application.client_id,
-                client_secret=application.client_secret,
-                subject_token=asked.token,
-                actor_token=actor_token,
-                resource=credentials.demo.resource,
-            )
-            ended = asked.impersonation_id
-        management.impersonations.end(ended)
-        eventually(lambda: len(list(management.impersonations.list())) == len(REASONS))
-        return ended
+        for person, role in zip(people, roles * 2, strict=True):
+            management.organizations.assign_user_roles(organization, person, [role])
+    management.applications.create(
+        name="Order desk",
+        type="SPA",
+        oidc_client_metadata=OidcClientMetadata(redirect_uris=["https://desk.example.com/callback"]),
+    )
+    for script in (
+        SCRIPT.replace("  const { plan } = context.user.customData;\n", "").replace("plan, ", ""),
+        SCRIPT,
+    ):
+        management.custom_claims.save("access-token", script, environment_variables={"REGION": "eu"})
+    ended = ""
+    (administrator,) = management.users.list(exact={"username": credentials.administrator.username})
+    for user_id, name in ((administrator.id, "administrator"), (credentials.demo.users[0].id, "agent")):
+        management.users.update(user_id, primary_email=f"{name}@example.com")
+    acted_as = (people[0], shown.user_id, people[2])
+    for number, (user_id, reason) in enumerate(zip(acted_as, REASONS, strict=True)):
+        asked = management.subject_tokens.create(user_id, {"reason": reason, "ticketId": f"T-{4711 + number}"})
+        exchange_subject_token(
+            base_url,
+            client_id=application.client_id,
+            client_secret=application.client_secret,
+            subject_token=asked.token,
+            actor_token=actor_token,
+            resource=credentials.demo.resource,
+        )
+        ended = asked.impersonation_id
+    management.impersonations.end(ended)
+    eventually(lambda: len(list(management.impersonations.list())) == len(REASONS))
+    return ended
 
 
 def sign_in(page: Page, base_url: str, credentials: Credentials) -> None:
     page.goto(f"{base_url}{CONSOLE}")
-    page.get_by_label("User name, e-mail or phone").fill(credentials.administrator.username)
-    page.get_by_label("Password").fill(credentials.administrator.password)
-    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.locator("#identifier").fill(credentials.administrator.username)
+    page.locator("#password").fill(credentials.administrator.password)
+    page.locator("#password").press("Enter")
     page.wait_for_url(f"{base_url}{CONSOLE}")
 
 
@@ -132,59 +122,21 @@ def pages(page: Page, base_url: str, home: str) -> dict[str, str]:
     return {kind.strip("/").replace("/", "-") or "home": address for kind, address in found.items()}
 
 
-class Camera:
-    """Takes the pictures of a tab.
-
-    Attributes:
-        page: The tab.
-    """
-
-    def __init__(self, page: Page, directory: Path, documents: Path) -> None:
-        self.page = page
-        self._directory = directory
-        self._documents = documents
-
-    def take(self, name: str, *, widths: tuple[int, ...] = WIDTHS) -> None:
-        """Take the pictures of the present page."""
-        for width, theme in product(widths, THEMES):
-            self._look(theme, width, HEIGHTS[width])
-            self.page.screenshot(path=self._directory / f"{name}-{theme}-{width}.png", full_page=True)
-
-    def document(self, name: str) -> None:
-        """Replace a picture in the documents by one of what is visible of the present page."""
-        self._look("light", *DOCUMENTED)
-        self.page.screenshot(path=self._documents / f"{name}.png")
-
-    def _look(self, theme: Literal["light", "dark"], width: int, height: int) -> None:
-        self.page.emulate_media(color_scheme=theme)
-        self.page.set_viewport_size({"width": width, "height": height})
-
-
-def take_console(camera: Camera, base_url: str, only: str) -> dict[str, str]:
-    """Take the pictures of the console's pages with such names; return the addresses of all of them."""
-    addresses = pages(camera.page, base_url, CONSOLE) | UNLINKED
-    _take(camera, base_url, addresses, only)
-    return addresses
-
-
-def take_account(camera: Camera, base_url: str, only: str) -> None:
-    """Take the pictures of the account page; soon after the sign-in, as some of its pages need it."""
-    addresses = pages(camera.page, base_url, ACCOUNT)
-    _take(camera, base_url, {f"account-{name}": address for name, address in addresses.items()}, only)
-
-
-def _take(camera: Camera, base_url: str, addresses: dict[str, str], only: str) -> None:
+def take_site(camera: Camera, base_url: str, home: str, prefix: str = "", **more: str) -> dict[str, str]:
+    """Take the pictures of a site's pages; return the addresses of all of them."""
+    addresses = pages(camera.page, base_url, home) | more
     for name, address in addresses.items():
-        if re.search(only, name):
+        if camera.takes(prefix + name):
             camera.page.goto(base_url + address)
-            camera.take(name)
+            camera.take(prefix + name)
+    return addresses
 
 
 def take_states(camera: Camera, base_url: str) -> None:
     """Take the pictures of what appears only after a click."""
     page = camera.page
     page.goto(f"{base_url}{CONSOLE}")
-    page.set_viewport_size({"width": 390, "height": HEIGHTS[390]})
+    camera.look_as_on_a_phone()
     page.get_by_role("button", name="Menu").click()
     camera.take("menu", widths=(390,))
     page.goto(f"{base_url}{CONSOLE}/template")
@@ -193,16 +145,16 @@ def take_states(camera: Camera, base_url: str) -> None:
     camera.take("template-changes")
 
 
-def take_desk(camera: Camera, url: str, credentials: Credentials) -> None:
-    """Take the pictures of the support desk, where an agent acts as a customer."""
+def take_desk(camera: Camera, url: str, credentials: Credentials, management: ManagementClient) -> None:
+    """Take the pictures of the support desk, where an agent acts as a customer, and then must sign in again."""
     page, agent = camera.page, credentials.demo.users[0]
     page.goto(url)
     camera.take("desk-welcome")
     page.get_by_role("link", name="Sign in").click()
     camera.take("sign-in")
-    page.get_by_label("User name, e-mail or phone").fill(agent.username)
-    page.get_by_label("Password").fill(agent.password)
-    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.locator("#identifier").fill(agent.username)
+    page.locator("#password").fill(agent.password)
+    page.locator("#password").press("Enter")
     page.get_by_role("heading", level=1, name="Customers").wait_for()
     camera.take("desk-customers")
     page.get_by_role("link", name="Act as Customer").click()
@@ -213,6 +165,14 @@ def take_desk(camera: Camera, url: str, credentials: Credentials) -> None:
     page.get_by_role("heading", level=1, name="Orders of Customer").wait_for()
     camera.take("desk-customer")
     camera.document("support-desk")
+    page.get_by_role("button", name="Stop").click()
+    management.impersonation_policy.update(actor_acr="mfa")
+    page.get_by_role("link", name="Act as Customer").click()
+    page.get_by_label("Ticket").fill("T-1043")
+    page.get_by_label("Reason").fill("Cannot see an order since the move")
+    page.get_by_role("button", name="Act as Customer").click()
+    page.get_by_role("heading", level=1, name="Sign in again").wait_for()
+    camera.take("desk-sign-in-again")
 
 
 def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
@@ -220,16 +180,27 @@ def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     port, home = free_port(), Path(tempfile.mkdtemp(prefix="stead-screenshots-"))
     command = [sys.executable, "-m", "all_in_one", "--port", str(port), "--directory", str(home)]
-    with serving(command, port), browser_tab(language) as page:
+    with ExitStack() as entered:
+        entered.enter_context(serving(command, port))
+        page = entered.enter_context(browser_tab(language))
         eventually(lambda: read_credentials(home) is not None)
         credentials = read_credentials(home)
         assert credentials is not None
-        base_url = credentials.base_url
-        ended = populate(base_url, credentials)
-        camera = Camera(page, directory, documents)
+        base_url, access = credentials.base_url, credentials.management_api
+        management = entered.enter_context(
+            ManagementClient(
+                base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
+            )
+        )
+        camera = Camera(page, directory, documents, only=only)
+        shown = SignInPictures(camera, management, base_url, home / "mail").take()
+        ended = populate(management, base_url, credentials, shown)
+        take_site(camera, base_url, ACCOUNT, "account-")
+        page.context.clear_cookies()
         sign_in(page, base_url, credentials)
-        take_account(camera, base_url, only)
-        addresses = take_console(camera, base_url, only)
+        user = f"{CONSOLE}/users/{shown.user_id}"
+        factors = {"users-with-factors": user, "users-factors-reset": f"{user}/factors/reset"}
+        addresses = take_site(camera, base_url, CONSOLE, **UNLINKED, **factors)
         if not only and language == "en":
             for name, address in {
                 "console-impersonation": f"{CONSOLE}/impersonations/{ended}",
@@ -241,18 +212,9 @@ def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
             take_states(camera, base_url)
             page.context.clear_cookies()
             desk = RunningDesk(home)
-            take_desk(camera, desk.url, credentials)
+            take_desk(camera, desk.url, credentials, management)
             desk.stop()
     sys.stdout.write(f"the pictures are in {directory}\n")
-
-
-@contextmanager
-def browser_tab(language: str) -> Iterator[Page]:
-    """Yield a tab of the installed Chromium."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser.new_page(reduced_motion="reduce", extra_http_headers={"Accept-Language": language})
-        browser.close()
 
 
 if __name__ == "__main__":
