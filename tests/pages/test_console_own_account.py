@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from provision import ServerAddresses
 from stead.errors import Conflict
 from tests.support.administrator import CONSOLE, Administrator
+from tests.support.factors import stored_passkey_of
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
 
@@ -48,6 +50,15 @@ def test_the_pages_of_an_own_account_say_so(administrator: Administrator, page: 
     assert OWN in administrator.opens(f"{CONSOLE}/users/{administrator.user_id}/{page}").text
     other = administrator.stack.management.users.create(name="Katherine Johnson").id
     assert OWN not in administrator.opens(f"{CONSOLE}/users/{other}/{page}").text
+
+
+def test_own_factors_are_changed_in_the_account_alone(administrator: Administrator) -> None:
+    here = f"{CONSOLE}/users/{administrator.user_id}"
+    offers = ("/factors/enrolment-code", "/factors/reset", "/remove")
+    for _ in range(2):
+        page = administrator.opens(here).text
+        assert ('href="/account/factors"' in page, [each for each in offers if f'{each}"' in page]) == (True, [])
+        asyncio.run(stored_passkey_of(administrator.stack, administrator.user_id))
 
 
 def test_holders_of_a_role_mark_the_own_account(administrator: Administrator) -> None:
