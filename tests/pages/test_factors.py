@@ -245,6 +245,21 @@ def test_who_knows_the_password_adds_no_first_factor(person: FactorPerson, ours:
     assert callback(person.authorize(ours, prompt="none", acr_values=MFA))["error"] == "login_required"
 
 
+def test_a_typed_enrolment_code_is_kept_unless_it_was_wrong(person: FactorPerson, ours: Client) -> None:
+    choice = person.arrive(ours, MFA)
+    code = person.mailed_code(choice)
+    for link, path, sent in (
+        ("Create a passkey", "passkey", {"credential": "{}"}),
+        ("Set up an authenticator app", "authenticator", {"current": "12345"}),
+    ):
+        page, action = person.page(choice, link), f"/sign-in/set-up/{path}"
+        kept = person.submit(page, action, enrolment_code=code, **sent)
+        assert (shown(kept), f'spellcheck="false" value="{code}"' in kept.text) == ((200, link), True)
+    (secret,) = re.findall('<code class="key">([A-Z2-7]+)</code>', page.text)
+    wrong = person.submit(page, action, enrolment_code="AAAA-AAAA", current=AuthenticatorApp(secret).code())
+    assert (shown(wrong), 'role="alert"' in wrong.text, "AAAA-AAAA" in wrong.text) == ((200, link), True, False)
+
+
 def test_a_passkey_is_of_the_user_whose_page_made_it(world: World, ours: Client) -> None:
     """In another tab of the browser another user has signed in meanwhile, who could never use it."""
     person, other = FactorPerson(world), FactorPerson(world)

@@ -206,7 +206,7 @@ class SetUpPages:
 
     async def _add_passkey(self, visit: Visit, form: Parameters) -> Answer:
         challenge = await self._challenges.take(visit.pending_id, user_id=visit.user_id)
-        name, credential = (form.get(field) or "" for field in ("name", "credential"))
+        name, credential, typed = (form.get(field) or "" for field in ("name", "credential", "enrolment_code"))
         answer: FactorAdded | Refused = Refused(reason="not-accepted")
         if challenge is not None and credential:
             question = AddPasskey(
@@ -215,31 +215,32 @@ class SetUpPages:
                 credential=credential,
                 name=name.strip(),
                 signed_in=visit.step.who.session.authentication,
-                code=form.get("enrolment_code") or "",
+                code=typed,
                 language=visit.browser.language(visit.browser.query()),
                 application_id=visit.application.id,
                 visitor=visitor_of(visit.browser.origin),
             )
             answer = await self._add(visit, question)
         if isinstance(answer, Refused):
-            return await self._refused(visit, answer) or await self._passkey_page(visit, answer, name=name)
+            return await self._refused(visit, answer) or await self._passkey_page(visit, answer, name=name, typed=typed)
         return await self._added(visit, answer)
 
     async def _add_authenticator(self, visit: Visit, form: Parameters) -> Answer:
-        sealed = form.get("sealed") or ""
+        sealed, typed = (form.get(field) or "" for field in ("sealed", "enrolment_code"))
         question = AddAuthenticator(
             user_id=visit.user_id,
             sealed=sealed,
             current=form.get("current") or "",
             signed_in=visit.step.who.session.authentication,
-            code=form.get("enrolment_code") or "",
+            code=typed,
             language=visit.browser.language(visit.browser.query()),
             application_id=visit.application.id,
             visitor=visitor_of(visit.browser.origin),
         )
         answer = await self._add(visit, question)
         if isinstance(answer, Refused):
-            return await self._refused(visit, answer) or await self._authenticator_page(visit, answer, sealed=sealed)
+            shown = await self._refused(visit, answer)
+            return shown or await self._authenticator_page(visit, answer, sealed=sealed, typed=typed)
         return await self._added(visit, answer)
 
     async def _add(self, visit: Visit, question: AddPasskey | AddAuthenticator) -> FactorAdded | Refused:
@@ -314,7 +315,9 @@ class SetUpPages:
             authenticator_page=None if demands_passkey else self._way(visit, _AUTHENTICATOR),
         )
 
-    async def _passkey_page(self, visit: Visit, refused: Refused | None = None, *, name: str = "") -> Answer:
+    async def _passkey_page(
+        self, visit: Visit, refused: Refused | None = None, *, name: str = "", typed: str = ""
+    ) -> Answer:
         begun = await self._factors.ask(BeginPasskey(user_id=visit.user_id), PasskeyBegun)
         if isinstance(begun, Refused):
             return await self._refused(visit, begun) or await self._choice_page(visit, begun)
@@ -335,11 +338,14 @@ class SetUpPages:
             rp_name=self._rp_name,
             user=begun,
             name=name,
+            typed=_kept(typed, refused),
             enrolment=self._enrolment(visit, armed, _PASSKEY),
             other_ways=self._other_ways(visit),
         )
 
-    async def _authenticator_page(self, visit: Visit, refused: Refused | None = None, *, sealed: str = "") -> Answer:
+    async def _authenticator_page(
+        self, visit: Visit, refused: Refused | None = None, *, sealed: str = "", typed: str = ""
+    ) -> Answer:
         """Show the page, with the secret of an earlier one or a new one."""
         secret, picture = "", ""
         if not sealed or (refused is not None and refused.reason == "not-accepted"):
@@ -357,6 +363,7 @@ class SetUpPages:
             secret=secret,
             picture=picture,
             again=self._way(visit, _AUTHENTICATOR),
+            typed=_kept(typed, refused),
             enrolment=self._enrolment(visit, armed, _AUTHENTICATOR),
             other_ways=self._other_ways(visit),
         )
@@ -412,6 +419,11 @@ class SetUpPages:
 
     def _address(self, visit: Visit, path: str, **more: str) -> str:
         return self._pages.address(visit.browser, path, visit.pending_id, **more)
+
+
+def _kept(code: str, refused: Refused | None) -> str:
+    """Return an enrolment code that was typed, unless it is what was wrong."""
+    return "" if refused is not None and refused.reason == "wrong-enrolment-code" else code
 
 
 def _sent(visit: Visit) -> str:
