@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from base64 import urlsafe_b64decode
@@ -16,11 +17,11 @@ import pytest_asyncio
 
 from console.routes import _ACCOUNT
 from stead import Factors
-from tests.support.administrator import ACCOUNT, CONSOLE, ENDED, Administrator, errors, heading, notices
+from tests.support.administrator import ACCOUNT, CONSOLE, Administrator, errors, heading, notices
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback
 from tests.support.at_a_browser import application as new_application
 from tests.support.authenticator import Authenticator
-from tests.support.factors import AuthenticatorApp
+from tests.support.factors import AuthenticatorApp, stored_passkey_of
 from tests.support.queued_mail import QueuedMail
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -352,9 +353,11 @@ class TestSecondFactors:
         code = person.stack.management.users.create_enrolment_code(person.user_id).code
         page = self.set_up(person, "add-authenticator", enrolment_code=code)
         assert (page.url.path, "10 recovery codes are left." in page.text) == (self.PATH, True)
+        assert notices(page) == ["The authenticator app is set up. Its code is asked for after your password."]
         assert "Replace the authenticator app" in page.text
         page = self.set_up(person, "add-passkey", name="<b>Key</b>")
         assert (page.url.path, "&lt;b&gt;Key&lt;/b&gt;" in page.text) == (self.PATH, True)
+        assert notices(page) == ["The passkey is set up. You can sign in with it from now on."]
 
         app, passkey = person.stack.management.users.factors(person.user_id).factors
         renaming = person.opens(f"{self.PATH}/{passkey.id}")
@@ -376,6 +379,17 @@ class TestSecondFactors:
         assert "It is the last one: your recovery codes go with it" in last.text
         assert notices(person.follows(person.sends(last))) == ["Removed."]
         assert person.stack.management.users.factors(person.user_id) == Factors()
+
+    async def test_without_a_password_the_last_passkey_stays(self, person: Administrator) -> None:
+        await asyncio.to_thread(person.opens, ACCOUNT)
+        first, second = [await stored_passkey_of(person.stack, person.user_id) for _ in range(2)]
+        database = await asyncpg.connect(person.stack._stack.management.database_url.replace("+asyncpg", ""))
+        await database.execute("UPDATE users SET password_hash = NULL WHERE id = $1", person.user_id)
+        await database.close()
+        both = person.opens(self.PATH).text
+        assert [f"{self.PATH}/{each}/remove" in both for each in (first, second)] == [True, True]
+        person.stack.management.users.remove_factor(person.user_id, second)
+        assert f"{self.PATH}/{first}/remove" not in person.opens(self.PATH).text
 
     def test_a_removal_needs_a_recent_sign_in(self, person: Administrator) -> None:
         code = person.stack.management.users.create_enrolment_code(person.user_id).code
@@ -411,7 +425,7 @@ class TestApplications:
         stale = person.sends(page, shown="0" * 32)
         assert stale.status_code == 412
         page = person.follows(person.sends(page))
-        assert notices(page) == [f"Withdrew the consent. {ENDED}"]
+        assert notices(page) == ["The application may no longer act for you. Some services may take a while to notice."]
         assert partner.id not in page.text
         assert person.opens(f"{self.PATH}/{partner.id}").status_code == 404
 
@@ -430,9 +444,11 @@ class TestImpersonations:
         page = person.opens(self.PATH)
         end = f"{self.PATH}/{asked.impersonation_id}/end"
         refused = person.sends(page, end, reason="x" * 300)
-        assert (refused.status_code, 'role="alert"' in refused.text) == (400, True)
+        assert (refused.status_code, "This is longer than 256 characters." in refused.text) == (400, True)
         page = person.follows(person.sends(page, end, reason="I never asked."))
-        assert notices(page) == [f"Ended. {ENDED}"]
+        assert notices(page) == [
+            "This has ended: they can no longer act as you. Some services may take a while to notice."
+        ]
         get = stack.management.impersonations.get
         eventually(lambda: get(asked.impersonation_id).end_reason == "I never asked.")
         assert get(asked.impersonation_id).ended_by == person.user_id

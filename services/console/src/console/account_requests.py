@@ -90,9 +90,9 @@ class AccountRequest(SignedInRequest):
 
         Args:
             action: Of the authorization request.
-            return_to: Path of the page afterwards.
+            return_to: Path of the page afterwards, which says what was done.
         """
-        return ActionNeeded(action, login_hint=self._login_hint, return_to=return_to)
+        return ActionNeeded(action, login_hint=self._login_hint, return_to=return_to, notice=f"account.{action}")
 
     @property
     def _login_hint(self) -> str | None:

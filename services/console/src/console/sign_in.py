@@ -56,7 +56,8 @@ async def begin(
     throttled = await context.begun.count(context.address(request))
     if throttled is not None:
         return _not_begun(context, request, draft, status=429, retry_after_s=throttled.wait_s)
-    notices = (Notice("not_kept"),) if is_own_form and draft is None else ()
+    kinds = ("not_kept" if is_own_form and draft is None else None, needed.notice)
+    notices = tuple(Notice(kind) for kind in kinds if kind is not None)
     return_to = page if len(page) <= MAX_PAGE else context.site.home
     cookie = await context.pending.keep(
         PendingSignIn(storage=storage, return_to=return_to, draft=draft, person=person or "", notices=notices)

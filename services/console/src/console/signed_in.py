@@ -44,6 +44,7 @@ class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
         acr_values: How strong the sign-in must be; empty for any.
         action: What the user does there besides; None for nothing.
         return_to: Path of the page after the sign-in; None for that which needs it.
+        notice: Shown by the page after the sign-in; None for none.
     """
 
     prompt: str | None = None
@@ -51,6 +52,7 @@ class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
     acr_values: tuple[str, ...] = ()
     action: str | None = None
     return_to: str | None = None
+    notice: str | None = None
 
 
 class RecentSignInNeeded(SignInNeeded):
@@ -67,9 +69,10 @@ class RecentSignInNeeded(SignInNeeded):
 class ActionNeeded(SignInNeeded):
     """A signed-in user sets up a factor, which happens on the pages of the sign-in."""
 
-    def __init__(self, action: str, *, login_hint: str | None, return_to: str) -> None:
+    def __init__(self, action: str, *, login_hint: str | None, return_to: str, notice: str) -> None:
         super().__init__()
         self.action = action
+        self.notice = notice
         self.login_hint = login_hint
         self.return_to = return_to
 

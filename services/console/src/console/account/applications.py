@@ -49,5 +49,5 @@ async def _withdrawal(request: AccountRequest, application_id: str) -> Deletion:
         values={"consent": consent},
         delete=partial(request.api.my_account.withdraw_consent, application_id),
         then=PATH,
-        notice="user.consent_withdrawn",
+        notice="account.consent_withdrawn",
     )

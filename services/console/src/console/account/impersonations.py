@@ -28,7 +28,7 @@ async def end(request: AccountRequest, impersonation_id: str, form: Form) -> Res
         form.refuse(error)
         form.problem = form.problem or "; ".join(form.errors.values())
         return await _list_page(request, form, status=error.status)
-    return await request.done(PATH, "impersonation.ended")
+    return await request.done(PATH, "account.impersonation_ended")
 
 
 async def _list_page(request: AccountRequest, form: Form, *, status: int = 200) -> Response[str]:
