@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from identity_common.authentication import FactorMethod
+from identity_common.relying_party import relying_party
 from identity_common.wire.events import UserState
 from identity_common.wire.factors import (
     AddPasskey,
@@ -28,6 +30,7 @@ from identity_common.wire.factors import (
 )
 from management_service.factors.rules import MAX_PASSKEYS
 from tests.support.authenticator import BE, BS, SYNCED, VERIFIED, base64url, new_challenge
+from tests.support.captured_logs import captured_logs
 from tests.support.factors import FactorPages, signed_in
 from tests.support.management_api import Management, unique
 
@@ -125,6 +128,23 @@ async def test_an_answer_that_does_not_tell_the_owner_is_not_accepted(browser: F
     assert (await stored(browser, user))[0]["last_used_at"] is None
     await browser.management.client.patch(f"/api/users/{user['id']}/is-suspended", json={"isSuspended": True})
     assert await browser.use_passkey(authenticator, user_id=user["id"]) == NOT_ACCEPTED
+
+
+async def test_a_page_of_another_relying_party_is_refused_and_the_setting_named(browser: FactorPages) -> None:
+    user, authenticator = await browser.passkey_owner()
+    challenge, own = new_challenge(), relying_party(browser.management.settings.base_url)
+    assert own is not None
+    off = Refused(reason="off")
+    question = VerifyPasskey(challenge=challenge, credential=authenticator.get(challenge), rp_id="example.com")
+    with captured_logs("management-service") as log:
+        assert await browser.ask(question) == off
+        assert await browser.ask(BeginPasskey(user_id=user["id"], rp_id="example.com")) == off
+    told = f"WEBAUTHN_RP_ID differs: passkeys belong to {own.id} here, and to example.com in token-service"
+    lines = map(json.loads, log.getvalue().splitlines())
+    errors = [(each["event"], each["reason"]) for each in lines if each["level"] == "error"]
+    assert errors == [("passkeys.rp-id-differs", told)] * 2
+    assert isinstance(await browser.ask(msgspec.structs.replace(question, rp_id=own.id)), FactorAccepted)
+    assert isinstance(await browser.ask(BeginPasskey(user_id=user["id"], rp_id=own.id)), PasskeyBegun)
 
 
 async def test_a_counter_that_goes_back_is_refused_and_recorded(browser: FactorPages) -> None:

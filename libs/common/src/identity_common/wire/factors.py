@@ -67,11 +67,13 @@ class VerifyPasskey(_Private, frozen=True, kw_only=True, tag="verify-passkey"):
         challenge: The challenge that token-service made, and took before asking; base64url.
         credential: JSON of the browser's ``PublicKeyCredential``, as sent (WebAuthn Level 3 section 5.1).
         user_id: The user that must own it; None: it says who signs in.
+        rp_id: The relying party's id on the page, which must be management-service's; None if it is not told.
     """
 
     challenge: str
     credential: str
     user_id: str | None = None
+    rp_id: str | None = None
     visitor: Visitor = Visitor()
 
 
@@ -128,9 +130,14 @@ class CodeSent(_Private, frozen=True, kw_only=True, tag="code-sent"):
 
 
 class BeginPasskey(_Private, frozen=True, kw_only=True, tag="begin-passkey"):
-    """Return what the browser needs to create a passkey, but for the challenge. The reply is ``PasskeyBegun``."""
+    """Return what the browser needs to create a passkey, but for the challenge. The reply is ``PasskeyBegun``.
+
+    Attributes:
+        rp_id: See ``VerifyPasskey``.
+    """
 
     user_id: str
+    rp_id: str | None = None
 
 
 class PasskeyBegun(_Private, frozen=True, kw_only=True, tag="passkey-begun"):

@@ -9,7 +9,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from identity_common.relying_party import RelyingParty
+from identity_common.telemetry.logs import get_logger
 from management_service.factors.rules import FactorRefusedError
+
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -85,6 +88,14 @@ class Ceremonies:
         if self._relying_party is None:
             raise FactorRefusedError("off")
         return self._relying_party
+
+    def require_same(self, rp_id: str | None) -> None:
+        """Refuse a page of another relying party: no passkey of it could ever be verified here."""
+        own = self.require_on().id
+        if rp_id not in {None, own}:
+            reason = f"WEBAUTHN_RP_ID differs: passkeys belong to {own} here, and to {rp_id} in token-service"
+            _log.error("passkeys.rp-id-differs", reason=reason)
+            raise FactorRefusedError("off")
 
     def created(self, credential: str, challenge: str) -> NewCredential:
         """Return a passkey that was created with this challenge and the user's verification.

@@ -58,6 +58,7 @@ class Passkeys:
 
         A counter that has gone back means that the passkey was copied; the audit trail has an entry then.
         """
+        self._ceremonies.require_same(question.rp_id)
         assertion = self._ceremonies.parse(question.credential)
         async with self._changes.unpublished() as connection:
             found = await store.lock_passkey(connection, self._tenant_id, assertion.credential_id)
@@ -102,7 +103,7 @@ class Passkeys:
 
     async def begin(self, question: BeginPasskey) -> PasskeyBegun:
         """Return what a browser needs to create a passkey for a user."""
-        self._ceremonies.require_on()
+        self._ceremonies.require_same(question.rp_id)
         async with self._changes.unpublished() as connection:
             user = await find_user(connection, self._tenant_id, question.user_id)
             if user is None or user.is_suspended:

@@ -37,17 +37,19 @@ class Challenges:
 
     Args:
         pending: Stores them with the requests.
+
+    Attributes:
         rp_id: The relying party's id; None where browsers cannot use passkeys.
     """
 
     def __init__(self, pending: PendingAuthorizations, *, rp_id: str | None) -> None:
         self._pending = pending
-        self._rp_id = rp_id
+        self.rp_id = rp_id
 
     @property
     def are_possible(self) -> bool:
         """Whether browsers can use passkeys here."""
-        return self._rp_id is not None
+        return self.rp_id is not None
 
     async def begin(
         self, pending_id: str, *, user_id: str | None, action: str, credentials: Sequence[str] = ()
@@ -59,11 +61,11 @@ class Challenges:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        if self._rp_id is None:
+        if self.rp_id is None:
             return None
         challenge = base64.urlsafe_b64encode(secrets.token_bytes(_BYTES)).decode().rstrip("=")
         await self._pending.keep_challenge(pending_id, challenge, user_id=user_id)
-        return Ceremony(action=action, challenge=challenge, rp_id=self._rp_id, credentials=credentials)
+        return Ceremony(action=action, challenge=challenge, rp_id=self.rp_id, credentials=credentials)
 
     async def take(self, pending_id: str, *, user_id: str | None) -> str | None:
         """Return the challenge of a pending request, and delete it; None if it was taken, or has expired.

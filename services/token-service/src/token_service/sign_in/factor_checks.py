@@ -51,7 +51,11 @@ class FactorChecks:
             self._attempts.refused("wrong-passkey", origin, client_id, user_id=user_id)
             raise SignInRefused("wrong-passkey")
         question = VerifyPasskey(
-            challenge=challenge, credential=credential, user_id=user_id, visitor=visitor_of(origin)
+            challenge=challenge,
+            credential=credential,
+            user_id=user_id,
+            rp_id=self._challenges.rp_id,
+            visitor=visitor_of(origin),
         )
         return await self._verdict(question, "wrong-passkey", user_id, origin, client_id)
 

@@ -318,7 +318,7 @@ class SetUpPages:
     async def _passkey_page(
         self, visit: Visit, refused: Refused | None = None, *, name: str = "", typed: str = ""
     ) -> Answer:
-        begun = await self._factors.ask(BeginPasskey(user_id=visit.user_id), PasskeyBegun)
+        begun = await self._factors.ask(BeginPasskey(user_id=visit.user_id, rp_id=self._challenges.rp_id), PasskeyBegun)
         if isinstance(begun, Refused):
             return await self._refused(visit, begun) or await self._choice_page(visit, begun)
         action = self._pages.form_action(visit.browser, _PASSKEY, visit.application)
