@@ -14,6 +14,7 @@ from all_in_one.embedded.nats import NatsServer
 from all_in_one.embedded.ports import LOOPBACK
 from provision import ServerAddresses
 from provision.addresses import addresses
+from provision.errors import ProvisionError
 from provision.passwords import Passwords
 from provision.streams import change_streams
 from tests.support.network import Machine
@@ -122,6 +123,13 @@ class NatsCluster:
             if (each.account, each.name) == ("SERVICES", stream)
         )
         return next(member for member in self.members if member.member == found.leader)
+
+    def is_whole(self) -> bool:
+        """Return whether JetStream answers at each server."""
+        try:
+            return all(each.leader for at in self.members for each in change_streams(at.address, self._passwords.nats))
+        except ProvisionError:
+            return False
 
     def step_down(self) -> None:
         """Have other servers lead all streams, as an operator does."""

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -13,7 +13,8 @@ from nats.errors import ConnectionClosedError, NoServersError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 
-from identity_common.background import BackgroundLoop
+from identity_common.background import BackgroundLoop, end
+from identity_common.bus.silence import jetstream_answers, silences
 from identity_common.telemetry.logs import get_logger
 from stead.nats_addresses import parse_nats_addresses
 from stead.nats_client import NatsClient
@@ -62,7 +63,8 @@ class Bus:
     another user.
 
     The servers in ``url`` are tried one after the other, then those that they named. The first is random, so that the
-    replicas of a service spread over the servers.
+    replicas of a service spread over the servers. A server that stays connected is left when JetStream is silent there
+    and answers at another one.
 
     Each connection has a client of its own, which ends with it: nats-py's own reconnection gives up when a server
     refuses the login, and what it buffers in the meantime would arrive late. A subscription therefore lasts as long as
@@ -88,6 +90,7 @@ class Bus:
         random.shuffle(self._servers)
         self._discovered: list[_Server] = []
         self._last: _Server | None = None
+        self._answering: _Server | None = None
         self.service = service
         self.replicas = replicas
         self.connections = 0
@@ -157,7 +160,8 @@ class Bus:
 
     def _candidates(self) -> Iterator[_Server]:
         """Yield the servers to try, and the one that the last connection was to after the others."""
-        servers = dict.fromkeys((*self._servers, *self._discovered))
+        answering = () if self._answering is None else (self._answering,)
+        servers = dict.fromkeys((*answering, *self._servers, *self._discovered))
         yield from (each for each in servers if each != self._last)
         if self._last is not None:
             yield self._last
@@ -168,11 +172,46 @@ class Bus:
         self.connections += 1
         self._connected.set()
         _log.info("bus.connected", address=server.address, count=self.connections)
-        await _ended(client)
+        watching = asyncio.create_task(self._leave_when_silent(client, server), name="bus-watch")
+        try:
+            await _ended(client)
+        finally:
+            await end(watching)
         self._disconnected()
         self._discovered = self._named_by(client, server)
         if time.monotonic() - connected_at >= _STEADY_S:  # a server may accept connections only to end them
             self._pause_s = _FIRST_PAUSE_S
+
+    async def _leave_when_silent(self, client: Client, server: _Server) -> None:
+        """Close a connection on which JetStream stays silent, once it answers at another server.
+
+        A server that is cut off from the others keeps its clients, and JetStream needs most servers.
+        """
+
+        def others() -> list[_Server]:
+            known = dict.fromkeys((*self._servers, *self._named_by(client, server)))
+            return [each for each in known if each != server]
+
+        async for _ in silences(client, matter=lambda: bool(others())):
+            self._answering = await self._first_answering(others())
+            if self._answering is not None:
+                _log.warning("bus.jetstream-silent", address=server.address)
+                await _close(client)
+                return
+
+    async def _first_answering(self, servers: Iterable[_Server]) -> _Server | None:
+        """Return the first of these servers at which JetStream answers."""
+        for server in servers:
+            try:
+                client = await self._connect(server)
+            except (NatsError, OSError, TimeoutError):
+                continue
+            try:
+                if await jetstream_answers(client):
+                    return server
+            finally:
+                await _close(client)
+        return None
 
     def _named_by(self, client: Client, server: _Server) -> list[_Server]:
         """Return the further servers of the cluster that a server has named.
