@@ -326,6 +326,14 @@ def test_all_that_connects_to_the_servers_names_each_of_them() -> None:
     assert (given["NATS_REPLICAS"], given["REDIS_REPLICAS"]) == ("3", "1")
 
 
+@pytest.mark.parametrize("overlay", ["deploy/k8s/overlays/local", HIGHLY_AVAILABLE])
+def test_nats_is_restarted_where_it_has_switched_jetstream_off(overlay: str) -> None:
+    (container,) = named(overlay, "StatefulSet", "nats")["spec"]["template"]["spec"]["containers"]
+    port = int(container["args"][container["args"].index("--http_port") + 1])
+    for probe in (container["startupProbe"], container["livenessProbe"]):
+        assert probe["httpGet"] == {"path": "/healthz", "port": port}
+
+
 def named_by_prefix(overlay: str, prefix: str) -> Manifest:
     (found,) = (each for each in of_kind(overlay, "ConfigMap") if each["metadata"]["name"].startswith(prefix))
     return found
