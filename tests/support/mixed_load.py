@@ -190,6 +190,10 @@ class MixedLoad:
         """Whether every replica has seen all changes, and exchanges."""
         return cycle_works(self._deployment, self.management, self._impersonation)
 
+    def has_acknowledged(self) -> bool:
+        """Whether there is something of each kind that must hold."""
+        return bool(self._of_suspended and self._revoked and self._spent)
+
     def subject_token(self) -> str:
         """Return a token that ``statuses`` may spend later, when none can be minted."""
         return self.management.subject_tokens.create(self._impersonation.user_id).token
@@ -210,9 +214,7 @@ class MixedLoad:
         """Require that each request was answered as it should be, and that everything that was acknowledged holds."""
         assert {each.status for each in self.answers} <= _EXPECTED, Counter(self.answers)
         assert [each for each in self.answers if not each.is_complete] == []
-        assert self._of_suspended
-        assert self._revoked
-        assert self._spent
+        assert self.has_acknowledged()
         for process in self._deployment.tokens:
             outdated = [*self._of_suspended, *self._spent]
             assert {self._exchanged(process, token).status_code for token in outdated} == {400}

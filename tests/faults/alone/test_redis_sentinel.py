@@ -20,7 +20,7 @@ from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis, execute_on_replicas
 from identity_common.stores.replication_watch import ReplicationWatch
 from identity_common.wire.revocations import CopyPosition, position_key
-from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord
+from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from management_service.subject_tokens.store import RequestOrigin, SubjectTokenWriter
 from provision import Passwords, ServerAddresses
 from stead import Unavailable
@@ -101,6 +101,15 @@ class Exchanges:
         assert taken is None or isinstance(taken, SpentSubjectToken)
         self.spent[token] += taken is not None
         return taken is not None
+
+    async def is_not_unknown_at(self, url: str, token: str) -> None:
+        """Take a token at another server, which cannot tell."""
+        redis = connect_redis(url, blocking=True)
+        try:
+            with pytest.raises(StoreUnavailable):
+                await self._taker(redis).take(token, required=REQUIRED, request=AuditedTokenRequest())
+        finally:
+            await redis.aclose()
 
     async def race(self, tokens: Sequence[str], *, racers: int) -> Counter[str]:
         """Take each token this many times, in random order; return how often each outcome was seen."""
@@ -188,17 +197,24 @@ async def test_a_primary_that_may_lose_writes_is_told(redis_servers: RedisServer
 async def test_a_take_that_no_replica_would_see_spends_nothing(
     redis_servers: RedisServers, exchanges: Exchanges
 ) -> None:
-    """Both replicas are silent, though connected: the primary refuses, and the tokens are as good as before."""
-    tokens = await exchanges.mint(40)
+    """Both replicas are silent, though connected: the primary refuses, and the tokens are as good as before.
+
+    It may have a successor, so that it cannot say of any token that it is unknown: not even before it notices.
+    """
+    tokens, unknown = await exchanges.mint(40), PREFIX + new_secret()
     primary, replicas = redis_servers.primary, redis_servers.replicas
     for replica in replicas:
         replica.freeze()
+    assert redis_servers.replication(primary)["min_slaves_good_slaves"] == 2
+    assert await exchanges.race([unknown], racers=2) == {"unavailable": 2}
     await eventually_here(lambda: redis_servers.replication(primary)["min_slaves_good_slaves"] == 0)
-    assert await exchanges.race(tokens, racers=1) == {"unavailable": len(tokens)}
+    assert await exchanges.race([*tokens, unknown], racers=1) == {"unavailable": len(tokens) + 1}
     for replica in replicas:
         replica.thaw()
     await eventually_here(lambda: redis_servers.replication(primary)["min_slaves_good_slaves"] == 2)
-    assert await exchanges.race(tokens, racers=1) == {"taken": len(tokens)}
+    assert await exchanges.race([*tokens, unknown], racers=1) == {"taken": len(tokens), "refused": 1}
+    with redis_servers.administering(primary) as client:
+        assert client.exists(subject_token_key(TENANT, unknown)) == 0
 
 
 async def test_services_follow_a_planned_failover(
@@ -260,6 +276,13 @@ async def fail_over_under_racing_takes(redis_servers: RedisServers, exchanges: E
     redis_servers.follow_primary(other)
     await racing
     assert (await exchanges.race(tokens, racers=2))["taken"] == 0
+    (new,) = await exchanges.mint(1)
     primary.thaw()
+    await exchanges.is_not_unknown_at(redis_servers.url_of(primary, "token"), new)
     await exchanges.race(tokens, racers=2)
     redis_servers.follow_primary(primary)
+    assert exchanges.spent[new] == 0
+    async with asyncio.timeout(30):
+        while (await exchanges.race([new], racers=1))["unavailable"]:
+            pass
+    assert exchanges.spent[new] == 1

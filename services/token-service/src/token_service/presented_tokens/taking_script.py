@@ -81,7 +81,8 @@ class Answer(NamedTuple):
     """The answer of the script; members that belong to another outcome are None.
 
     Attributes:
-        outcome: All but ``taken`` spend nothing. ``another-primary``: before a failover, which may have lost that the
+        outcome: All but ``taken`` spend nothing. ``unknown``: once enough replicas have acknowledged that this is still
+            the primary. ``another-primary``: before a failover, which may have lost that the
             token was spent. ``lacking``: the directory or the copy of the revocations is behind. ``factor-required``:
             the subject is a member of an organization that requires a second factor of the actor.
         revision: Of the record, if something is lacking.
@@ -122,9 +123,17 @@ def _answer(**members: str) -> str:
 _REFUSE_IF_BACKLOG_IS_FULL: Final = f"""
 if waiting(stream, numbering) >= tonumber(backlog) then {_answer(outcome="'backlog-full'")} end
 """
+# A primary that was cut off does not know what was minted at its successor, and may believe its replicas online. The
+# write, which leaves nothing, has them asked: Redis refuses it, or ``WAIT`` does not return in time.
 _FIND_RECORD: Final = f"""
 local record = redis.call('GET', subject_token)
-if not record then {_answer(outcome="'unknown'")} end
+if not record then
+    if replicas ~= '0' then
+        redis.call('SET', subject_token, '', 'PX', 1)
+        redis.call('DEL', subject_token)
+    end
+    {_answer(outcome="'unknown'")}
+end
 {LUA_READ_RECORD}
 """
 _REFUSE_IF_SPENDING_MAY_BE_LOST: Final = f"""
