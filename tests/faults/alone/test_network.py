@@ -60,7 +60,7 @@ def packets_lost(stores: Stores) -> Iterator[None]:
         yield
 
 
-FAULTS: Final = (leader_of_redis_cut_off, leader_of_nats_cut_off, packets_lost)[: length(short=1, long=3)]
+FAULTS: Final = (leader_of_redis_cut_off, leader_of_nats_cut_off, packets_lost)[: length(short=0, long=3)]
 
 
 @pytest.fixture(scope="module")
