@@ -43,7 +43,7 @@ def read_unverified(token: str) -> UnverifiedToken:
     except (jwt.PyJWTError, ValueError, RecursionError):
         raise NotAcceptableError("malformed") from None
     issuer, key_id = claims.get("iss"), header.get("kid")
-    if not isinstance(issuer, str) or not isinstance(key_id, str | None):
+    if not isinstance(issuer, str) or not _is_storable(issuer) or not isinstance(key_id, str | None):
         raise NotAcceptableError("malformed")
     if "crit" in header or str(header.get("typ", "JWT")).lower() != "jwt":
         raise NotAcceptableError("another kind of token")
@@ -83,7 +83,7 @@ def verified_claims(
     issued_at = claims["iat"]
     if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
         raise NotAcceptableError("malformed iat")
-    if not -_LEEWAY_S <= now_s - issued_at <= max_age_s:
+    if not now_s - max_age_s <= issued_at <= now_s + _LEEWAY_S:  # a difference overflows for a huge iat
         raise NotAcceptableError("issued too long ago, or in the future")
     return claims
 
@@ -106,7 +106,7 @@ def identity_value(claims: dict[str, Any], match_claim: str) -> str:
         NotAcceptableError: The claim is missing, or no text of a possible length.
     """
     value = claims.get(match_claim)
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE or "\0" in value:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE or not _is_storable(value):
         raise NotAcceptableError(f"no usable claim {match_claim}")
     return value
 
@@ -124,7 +124,7 @@ def methods(claims: dict[str, Any]) -> tuple[str, ...]:
     found = claims.get("amr")
     if not isinstance(found, list) or len(found) > _MAX_METHODS:
         return ()
-    if not all(isinstance(each, str) and len(each) <= MAX_VALUE for each in found):
+    if not all(isinstance(each, str) and len(each) <= MAX_VALUE and _is_storable(each) for each in found):
         return ()
     return tuple(sorted({*found}))
 
@@ -134,3 +134,8 @@ def trusted_level(claims: dict[str, Any], trusted: Collection[TrustedFactor]) ->
     said = {("acr", claims.get("acr")) if isinstance(claims.get("acr"), str) else None}
     said |= {("amr", each) for each in methods(claims)}
     return strongest("password", *(each.level for each in trusted if (each.claim, each.value) in said)) or "password"
+
+
+def _is_storable(text: str) -> bool:
+    """Return whether PostgreSQL can store a text: it has neither NUL nor half of a surrogate pair."""
+    return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)

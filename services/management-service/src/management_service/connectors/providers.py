@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from identity_common.outgoing import OutgoingCallError, OutgoingCalls
+from identity_common.outgoing import OutgoingCallError, OutgoingCalls, url_problem
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -78,8 +78,9 @@ class Providers:
         Raises:
             ProviderError: They are not usable.
         """
-        async with self._turns[issuer]:
-            await self._read(issuer)
+        found = await self._fetched(issuer)
+        if issuer in self._known:  # others may belong to no connector: an administrator can try any number
+            self._known[issuer] = found
 
     async def key(self, issuer: str, key_id: str | None) -> ProviderKey | None:
         """Return a key of a provider, asking it if the key is not known; None if the provider has no such key.
@@ -122,8 +123,11 @@ class Providers:
 
     async def _read(self, issuer: str) -> None:
         self._asked_at[issuer] = time.monotonic()
+        self._known[issuer] = await self._fetched(issuer)
+
+    async def _fetched(self, issuer: str) -> _Known:
         metadata = await self._metadata(issuer)
-        self._known[issuer] = _Known(await self._keys(metadata.jwks_uri), time.monotonic())
+        return _Known(await self._keys(metadata.jwks_uri), time.monotonic())
 
     async def _metadata(self, issuer: str) -> _Metadata:
         what = "metadata"
@@ -134,6 +138,8 @@ class Providers:
             raise ProviderError(f"The {what} of the provider are not those of OpenID Connect: {error}.") from error
         if metadata.issuer != issuer:  # section 4.3: identical, or the provider speaks for another one
             raise ProviderError("The metadata of the provider name another issuer.")
+        if (problem := url_problem(metadata.jwks_uri)) is not None:
+            raise ProviderError(f"The metadata of the provider name an unusable address of keys. {problem}")
         if urlsplit(metadata.jwks_uri).scheme != urlsplit(issuer).scheme:
             raise ProviderError("The metadata of the provider name an address of keys that is not https.")
         return metadata
@@ -169,7 +175,7 @@ def _usable_key(described: dict[str, Any]) -> ProviderKey | None:
         RFC 7518 sections 3.3 and 3.5 (RSA keys of 2,048 bits or more); RFC 8725 section 3.1 (an algorithm belongs to
         a key, so that a public key is never the secret of a MAC).
     """
-    if described.get("use", "sig") != "sig" or described.get("kty") not in {"RSA", "EC", "OKP"} or "d" in described:
+    if described.get("use", "sig") != "sig" or described.get("kty") not in ("RSA", "EC", "OKP") or "d" in described:
         return None
     try:
         key = jwt.PyJWK(described).key
