@@ -204,6 +204,8 @@ TOLD = {
     "X-Auth-Organization": "-",
     "X-Auth-Acr": "-",
     "X-Auth-Time": "-",
+    "X-Auth-Actor-Acr": MFA,
+    "X-Auth-Actor-Time": "1800000000",
 }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx2 as httpx
+import jwt
 import msgspec
 import pytest
 
@@ -41,6 +42,7 @@ SPOOFED = dict.fromkeys(
         "x_auth-scope",
         "X-Auth-Organization",
         "X-Auth-Acr",
+        "X-Auth-Actor-Acr",
         "X_AUTH_ACTOR",
     ),
     "spoofed",
@@ -222,10 +224,16 @@ def exchanged(world: World, user: str | None = None) -> str:
     return str(answer.json()["access_token"])
 
 
-def agent_of(world: World) -> ProxiedCaller:
-    """Return the caller of ``exchanged`` tokens."""
+def agent_of(world: World, token: str) -> ProxiedCaller:
+    """Return the caller of an ``exchanged`` token."""
+    signed_in = jwt.decode(token, options={"verify_signature": False})["actor_authentication"]
     return ProxiedCaller(
-        subject=world.customer, actor=world.agent, scopes=frozenset({"read:things"}), organization_id=None
+        subject=world.customer,
+        actor=world.agent,
+        scopes=frozenset({"read:things"}),
+        organization_id=None,
+        actor_acr=signed_in["acr"],
+        actor_auth_time=int(signed_in["auth_time"]),
     )
 
 
@@ -240,8 +248,9 @@ async def test_the_api_sees_who_the_verifier_names_and_nothing_that_a_client_say
 ) -> None:
     token = await asyncio.to_thread(exchanged, world)
     target = "/orders/a%20b;c/?q=%2F&q=1"
+    agent = agent_of(world, token)
     answer = await asyncio.to_thread(behind[0].get, token, target, SPOOFED)
-    assert (answer.status_code, answer.json()) == (200, msgspec.to_builtins(agent_of(world)))
+    assert (answer.status_code, answer.json()) == (200, msgspec.to_builtins(agent))
     received = behind[0].api.received[-1]
     assert received.target == target
     assert {name: received.headers.get(name, "") for name in HEADERS} == {
@@ -251,6 +260,8 @@ async def test_the_api_sees_who_the_verifier_names_and_nothing_that_a_client_say
         "x-auth-organization": "-",
         "x-auth-acr": "-",
         "x-auth-time": "-",
+        "x-auth-actor-acr": agent.actor_acr,
+        "x-auth-actor-time": str(agent.actor_auth_time),
     }
     assert {name for name in received.headers if name.replace("_", "-").startswith("x-auth-")} <= set(HEADERS)
     assert "spoofed" not in received.headers.values()
@@ -270,7 +281,7 @@ async def test_no_header_line_of_a_client_hides_who_calls(
     world: World, impersonation: str, behind: tuple[Behind, Behind], lines: Sequence[str]
 ) -> None:
     status, callers = await asyncio.to_thread(behind[0].sent, impersonation, lines)
-    assert callers == ([agent_of(world)] if status in {200, 101} else []), status
+    assert callers == ([agent_of(world, impersonation)] if status in {200, 101} else []), status
     assert status in {200, 101, 400, 401, 403}
 
 
@@ -280,7 +291,7 @@ async def test_a_websocket_has_its_caller_where_the_proxy_passes_it(
     lines = ("Upgrade: websocket", "Connection: Upgrade")
     status, callers = await asyncio.to_thread(behind[0].sent, impersonation, lines)
     assert (status == 101) == (behind[0].name in PASS_WEBSOCKETS)
-    assert callers == ([agent_of(world)] if status in {101, 200} else [])
+    assert callers == ([agent_of(world, impersonation)] if status in {101, 200} else [])
 
 
 async def test_what_has_no_acceptable_token_never_reaches_the_api(world: World, behind: tuple[Behind, Behind]) -> None:

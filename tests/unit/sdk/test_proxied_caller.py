@@ -13,6 +13,8 @@ TOLD = {
     "X-Auth-Organization": "-",
     "X-Auth-Acr": "urn:service:acr:mfa",
     "X-Auth-Time": "1800000000",
+    "X-Auth-Actor-Acr": "phr",
+    "X-Auth-Actor-Time": "1800000100",
 }
 CALLER = ProxiedCaller(
     subject="user00000001",
@@ -21,6 +23,8 @@ CALLER = ProxiedCaller(
     organization_id=None,
     acr="urn:service:acr:mfa",
     auth_time=1_800_000_000,
+    actor_acr="phr",
+    actor_auth_time=1_800_000_100,
 )
 
 
@@ -52,8 +56,9 @@ def test_a_header_that_is_repeated_is_refused(header: str, spelled: type[str]) -
 
 @pytest.mark.parametrize("value", ["now", "-1", "1.5", "1e9", "\N{ARABIC-INDIC DIGIT ONE}", "9" * 17])
 def test_a_time_that_the_verifier_never_sends_is_refused(value: str) -> None:
-    with pytest.raises(CallerUnknown, match="x-auth-time"):
-        proxied_caller((TOLD | {"X-Auth-Time": value}).items())
+    for name in ("X-Auth-Time", "X-Auth-Actor-Time"):
+        with pytest.raises(CallerUnknown, match=name.lower()):
+            proxied_caller((TOLD | {name: value}).items())
 
 
 def test_a_caller_who_has_not_signed_in_has_neither_time_nor_strength() -> None:

@@ -63,6 +63,8 @@ async def test_a_good_token_is_answered_with_all_headers_each_with_a_value(
         "x-auth-organization": "-",
         "x-auth-acr": "-",
         "x-auth-time": "-",
+        "x-auth-actor-acr": "-",
+        "x-auth-actor-time": "-",
     }
 
 
@@ -74,15 +76,20 @@ async def test_an_impersonation_names_its_actor(verifier: httpx.AsyncClient) -> 
 async def test_a_user_who_signed_in_is_told_apart_from_an_impersonation(verifier: httpx.AsyncClient) -> None:
     """The sign-in of an actor is not the subject's."""
     signed_in = {"auth_time": 1_799_999_900.5, "amr": ["pwd"], "acr": "urn:service:acr:password"}
-    for claims, acr, auth_time in (
-        (signed_in, "urn:service:acr:password", "1799999900"),
-        ({"act": {"sub": "agent0000001"}, "actor_authentication": signed_in}, "-", "-"),
-        ({"acr": "a,b"}, "a%2Cb", "-"),
+    password = ("urn:service:acr:password", "1799999900")
+    for claims, own, of_actor in (
+        (signed_in, password, ("-", "-")),
+        ({"act": {"sub": "agent0000001"}, "actor_authentication": signed_in}, ("-", "-"), password),
+        ({"acr": "a,b"}, ("a%2Cb", "-"), ("-", "-")),
     ):
         answer = await verifier.get("/check/-", headers=bearing(token(KEY, **claims)))
         told = identity(answer)
-        assert (told["x-auth-acr"], told["x-auth-time"]) == (acr, auth_time)
-        assert proxied_caller(answer.headers.multi_items()).acr == (None if acr == "-" else claims["acr"])
+        assert (told["x-auth-acr"], told["x-auth-time"]) == own
+        assert (told["x-auth-actor-acr"], told["x-auth-actor-time"]) == of_actor
+        caller, none = proxied_caller(answer.headers.multi_items()), {"acr": None}
+        assert caller.acr == (claims if own[0] != "-" else none)["acr"]
+        assert caller.actor_acr == (signed_in if of_actor[0] != "-" else none)["acr"]
+        assert caller.actor_auth_time == (None if of_actor[1] == "-" else 1_799_999_900)
 
 
 async def test_a_token_of_one_organization_needs_a_check_that_expects_it(verifier: httpx.AsyncClient) -> None:
@@ -102,6 +109,8 @@ async def test_no_claim_can_end_a_header(verifier: httpx.AsyncClient) -> None:
         "x-auth-organization": "-",
         "x-auth-acr": "-",
         "x-auth-time": "-",
+        "x-auth-actor-acr": "-",
+        "x-auth-actor-time": "-",
     }
 
 

@@ -13,8 +13,20 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from stead import AccessToken
-from stead.verify.proxied import ACR, ACTOR, ORGANIZATION, SCOPE, SUBJECT, TIME, written, written_scopes
+from stead import AccessToken, ActorAuthentication
+from stead.verify.proxied import (
+    ACR,
+    ACTOR,
+    ACTOR_ACR,
+    ACTOR_TIME,
+    ORGANIZATION,
+    SCOPE,
+    SUBJECT,
+    TIME,
+    written,
+    written_scopes,
+    written_seconds,
+)
 
 _CHECK: Final = re.compile(rb"/check(-in-organization)?/([^/?]+)(?:/~(?:/.*)?)?", re.DOTALL)
 _SCOPE_TOKEN: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 section 3.3
@@ -55,17 +67,20 @@ def _check(scopes: bytes, organization_aware: bool) -> Check | None:
 
 
 def identity_headers(token: AccessToken) -> list[tuple[bytes, bytes]]:
-    """Return the headers that tell who the caller is, and how it signed in: always all, each with a value.
+    """Return the headers that tell who the caller is and how it and its actor signed in: always all, each with a value.
 
     An omitted or empty one could not be told from one that an intermediary deleted because a client listed it in
     ``Connection``, and some proxies would forward the client's own in its place.
     """
+    actor_signed_in = token.actor_authentication or ActorAuthentication()
     told = {
         SUBJECT: written(token.subject),
         ACTOR: written(None if token.actor is None else token.actor["sub"]),
         SCOPE: written_scopes(token.scopes),
         ORGANIZATION: written(token.organization_id),
         ACR: written(token.acr),
-        TIME: written(None if token.auth_time is None else str(int(token.auth_time))),
+        TIME: written_seconds(token.auth_time),
+        ACTOR_ACR: written(actor_signed_in.acr),
+        ACTOR_TIME: written_seconds(actor_signed_in.auth_time),
     }
     return [(name.encode(), value.encode()) for name, value in told.items()]

@@ -22,7 +22,9 @@ SCOPE: Final = "x-auth-scope"
 ORGANIZATION: Final = "x-auth-organization"
 ACR: Final = "x-auth-acr"
 TIME: Final = "x-auth-time"
-HEADERS: Final = (SUBJECT, ACTOR, SCOPE, ORGANIZATION, ACR, TIME)
+ACTOR_ACR: Final = "x-auth-actor-acr"
+ACTOR_TIME: Final = "x-auth-actor-time"
+HEADERS: Final = (SUBJECT, ACTOR, SCOPE, ORGANIZATION, ACR, TIME, ACTOR_ACR, ACTOR_TIME)
 
 NONE: Final = "-"
 """Value of a header without one; a value that is itself ``-`` is written as ``%2D``."""
@@ -44,6 +46,8 @@ class ProxiedCaller(msgspec.Struct, frozen=True, kw_only=True):
         acr: How strongly the subject signed in: ``urn:service:acr:password``, ``urn:service:acr:mfa`` or ``phr``; None
             if it did not, as with applications and impersonations.
         auth_time: When the subject signed in, seconds since the epoch; None if it did not.
+        actor_acr: How strongly the actor signed in; None without impersonation, or if that is unknown.
+        actor_auth_time: When the actor signed in; likewise.
     """
 
     subject: str
@@ -52,6 +56,8 @@ class ProxiedCaller(msgspec.Struct, frozen=True, kw_only=True):
     organization_id: str | None
     acr: str | None = None
     auth_time: int | None = None
+    actor_acr: str | None = None
+    actor_auth_time: int | None = None
 
 
 def proxied_caller(headers: Iterable[tuple[str, str] | tuple[bytes, bytes]]) -> ProxiedCaller:
@@ -71,18 +77,21 @@ def proxied_caller(headers: Iterable[tuple[str, str] | tuple[bytes, bytes]]) -> 
     for name in HEADERS:
         if not told.get(name) or "," in told[name]:
             raise CallerUnknown(name)
-    subject, actor, scope, organization, acr, auth_time = (told[name] for name in HEADERS)
+    subject, scope = told[SUBJECT], told[SCOPE]
     if subject == NONE:
         raise CallerUnknown(SUBJECT)
-    if auth_time != NONE and not _SECONDS.fullmatch(auth_time):
-        raise CallerUnknown(TIME)
+    for name in (TIME, ACTOR_TIME):
+        if told[name] != NONE and not _SECONDS.fullmatch(told[name]):
+            raise CallerUnknown(name)
     return ProxiedCaller(
         subject=unquote(subject),
-        actor=_read(actor),
+        actor=_read(told[ACTOR]),
         scopes=frozenset() if scope == NONE else frozenset(map(unquote, scope.split())),
-        organization_id=_read(organization),
-        acr=_read(acr),
-        auth_time=None if auth_time == NONE else int(auth_time),
+        organization_id=_read(told[ORGANIZATION]),
+        acr=_read(told[ACR]),
+        auth_time=_read_seconds(told[TIME]),
+        actor_acr=_read(told[ACTOR_ACR]),
+        actor_auth_time=_read_seconds(told[ACTOR_TIME]),
     )
 
 
@@ -93,6 +102,11 @@ def written(value: str | None) -> str:
     return _NONE_ESCAPED if value == NONE else quote(value, safe=_AS_IT_IS, errors="replace")
 
 
+def written_seconds(value: float | None) -> str:
+    """Return the value of a header with a time: whole seconds since the epoch, ``-`` for None."""
+    return NONE if value is None else str(int(value))
+
+
 def written_scopes(scopes: Iterable[str]) -> str:
     """Return the value of the header with the scopes: separated by spaces, ``-`` without any."""
     return " ".join(map(written, sorted(scopes))) or NONE
@@ -100,6 +114,10 @@ def written_scopes(scopes: Iterable[str]) -> str:
 
 def _read(value: str) -> str | None:
     return None if value == NONE else unquote(value)
+
+
+def _read_seconds(value: str) -> int | None:
+    return None if value == NONE else int(value)
 
 
 def _text(part: str | bytes) -> str:
