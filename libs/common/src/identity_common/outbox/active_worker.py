@@ -21,6 +21,8 @@ _ANSWER_S: Final = 5.0
 _CHECK_S: Final = 1.0
 _SILENCE_S: Final = 2.0
 _STANDBY_S: Final = 0.5
+_EARLY_S: Final = 0.002
+"""How much too early a timer may fire: without it, the pause would end in several tiny ones."""
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtext($1), hashtext($2))"
 
 
@@ -55,7 +57,7 @@ class LockHolder:
         """
         if self.connection.is_closed():  # work without the database would not notice
             raise asyncpg.InterfaceError("the session that held the lock has ended")
-        if self._wake.is_set() or time.monotonic() >= self._due:
+        if self._wake.is_set() or time.monotonic() >= self._due - _EARLY_S:
             self._wake.clear()
             self._due = -math.inf  # also if the work fails
             if await work():
