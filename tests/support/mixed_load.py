@@ -190,10 +190,6 @@ class MixedLoad:
         """Whether every replica has seen all changes, and exchanges."""
         return cycle_works(self._deployment, self.management, self._impersonation)
 
-    def mints(self) -> bool:
-        """Whether a token can be minted."""
-        return self._mint().status_code == 201
-
     def has_acknowledged(self) -> bool:
         """Whether there is something of each kind that must hold."""
         return bool(self._of_suspended and self._revoked and self._spent)

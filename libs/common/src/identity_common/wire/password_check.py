@@ -43,7 +43,7 @@ class PasswordAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         user_id: The user; None for an unknown user, one without a password, or a wrong password. Neither the reply nor
-            its duration reveals which, except for a digest that another system made (docs/decisions/0059).
+            its duration reveals which, except for a digest that another system made (docs/decisions/0058).
         tokens_valid_after: Milliseconds; the sign-in is dated after it, whatever the clock of another machine says.
         revision: Management revision of the check; the directory must have seen it before it judges the user.
         busy: Whether nothing was checked, because too many checks are waiting or a store does not answer; retry later.
