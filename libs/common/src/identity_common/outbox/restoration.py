@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import ensure_streams, last_published, stream_info
+from identity_common.bus.streams import SNAPSHOT_OF, STREAM_OF, ensure_streams, last_published, stream_info
 from identity_common.clock import now_ms
 from identity_common.outbox.change import Change
 from identity_common.outbox.changes import Changes, Transaction
@@ -25,7 +25,7 @@ from identity_common.outbox.relay import LOCK
 from identity_common.outbox.republication import Republication
 from identity_common.revisions import Source
 from identity_common.stores.database import server_of
-from identity_common.wire.events import STREAM_STATE, event_subject
+from identity_common.wire.events import event_subject
 from stead.event_types import CloudEvent
 
 REVISIONS_PER_MS: Final = 10
@@ -182,12 +182,13 @@ async def unknown_aggregates(
     await ensure_streams(bus)
     known = await republication.subjects()
     watermarks = event_subject(source, tenant_id, "revision", "")
+    stream = SNAPSHOT_OF[source] or STREAM_OF[source]
     found = []
-    for subject in await _subjects(bus, event_subject(source, tenant_id, ">")):
+    for subject in await _subjects(bus, stream, event_subject(source, tenant_id, ">")):
         if subject in known or subject.startswith(watermarks):
             continue
         try:
-            message = await bus.jetstream().get_last_msg(STREAM_STATE, subject)
+            message = await bus.jetstream().get_last_msg(stream, subject)
         except NotFoundError:
             continue  # a newer message of this subject, or its age, removed it
         event = json.decode(message.data or b"", type=CloudEvent)
@@ -197,12 +198,12 @@ async def unknown_aggregates(
     return found
 
 
-async def _subjects(bus: Bus, pattern: str) -> list[str]:
+async def _subjects(bus: Bus, stream: str, pattern: str) -> list[str]:
     """Return the subjects of a stream's messages; the server lists up to 100,000 at once."""
     subjects: list[str] = []
     while True:
         request = json.encode({"subjects_filter": pattern, "offset": len(subjects)})
-        info = await stream_info(bus, STREAM_STATE, request, timeout_s=30)
+        info = await stream_info(bus, stream, request, timeout_s=30)
         page = info["state"].get("subjects") or {}
         subjects += page
         if not page or len(subjects) >= info.get("total", 0):
