@@ -272,6 +272,16 @@ OPERATED = {**ADDRESS, "observability": {name: {"enabled": True} for name in ("p
         ),
         (
             ADDRESS,
+            {"networkPolicies": {"providers": {"peers": ["192.0.2.0/28"], "ports": [8443]}}},
+            {
+                "NetworkPolicy/clients-to-providers/spec/podSelector/*": ("management-service", 1),
+                "NetworkPolicy/clients-to-providers/spec/egress/0/to/0/ipBlock/cidr": ("192.0.2.0/28", 1),
+                "NetworkPolicy/clients-to-providers/spec/egress/0/ports/*/port": ("8443", 1),
+                "NetworkPolicy/clients-to-providers/*": ("*", SOME),
+            },
+        ),
+        (
+            ADDRESS,
             {"networkPolicies": {"dns": ["192.0.2.0/28"]}},
             {
                 "NetworkPolicy/dns/spec/egress/0/to/0/ipBlock/cidr": ("192.0.2.0/28", 1),

@@ -70,6 +70,7 @@ def test_the_connections_of_the_overlay_production() -> None:
         "192.0.2.48/28:4222": ON_NATS,
         "192.0.2.64/28:465": {"management-service"},
         "192.0.2.64/28:587": {"management-service"},
+        "192.0.2.80/28:443": {"management-service"},
         **{key: {*ON_DATABASES, "console"} for key in DNS},
         **API_SERVER,
     }

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.utils import base64url_encode
 
 from identity_common.oauth import TOKEN_TYPE_ID_TOKEN
-from tests.support.provider import CLIENT, Provider
+from tests.support.provider import CLIENT, KEYS, METADATA, Provider
 from tests.support.world import World, error_body, last_revision, outcome, refused_token
 
 MFA = "urn:service:acr:mfa"
@@ -188,14 +188,13 @@ def test_new_keys_are_found_and_a_provider_that_is_away_keeps_its_known_ones(des
         asked = len(other.requests)
         assert outcome(second.exchange(other.id_token("agent-7"))) == (200, None)
         assert len(other.requests) == asked, "its keys are known"
-        other.answers = dict.fromkeys(("/realm/keys", "/realm/.well-known/openid-configuration"), 500)
+        other.answers = dict.fromkeys((KEYS, METADATA), 500)
         assert second.is_refused(other.id_token("agent-7", key=provider.keys["first"], headers={"kid": "new"}))
         assert outcome(second.exchange(other.id_token("agent-7"))) == (200, None)
 
 
 def test_what_is_no_provider_is_not_stored(desk: Desk) -> None:
     with Provider() as provider:
-        metadata, keys = "/realm/.well-known/openid-configuration", "/realm/keys"
         weak = rsa.generate_private_key(65537, 1024)
         provider.keys["weak"] = weak
         symmetric = {"kty": "oct", "k": "c2VjcmV0", "kid": "secret"}
@@ -214,16 +213,16 @@ def test_what_is_no_provider_is_not_stored(desk: Desk) -> None:
             assert (answer.status_code, answer.json()["code"]) == (422, "connector.provider_unusable"), answer.text
             return str(answer.json()["message"])
 
-        assert "redirect" in problem({metadata: 302})
-        assert "status 503" in problem({metadata: 503})
-        assert "not those of OpenID Connect" in problem({metadata: {"issuer": provider.issuer}})
-        assert "not those of OpenID Connect" in problem({metadata: []})
-        assert "another issuer" in problem({metadata: {**provider.metadata, "issuer": f"{provider.issuer}/"}})
+        assert "redirect" in problem({METADATA: 302})
+        assert "status 503" in problem({METADATA: 503})
+        assert "not those of OpenID Connect" in problem({METADATA: {"issuer": provider.issuer}})
+        assert "not those of OpenID Connect" in problem({METADATA: []})
+        assert "another issuer" in problem({METADATA: {**provider.metadata, "issuer": f"{provider.issuer}/"}})
         assert "no public address" not in problem(
-            {metadata: {**provider.metadata, "jwks_uri": "https://10.0.0.1/keys"}}
+            {METADATA: {**provider.metadata, "jwks_uri": "https://10.0.0.1/keys"}}
         )
-        assert "must begin with https" in problem({metadata: {**provider.metadata, "jwks_uri": "http://10.0.0.1/keys"}})
-        assert "no JSON Web Key Set" in problem({keys: {"keys": "none"}})
+        assert "must begin with https" in problem({METADATA: {**provider.metadata, "jwks_uri": "http://10.0.0.1/keys"}})
+        assert "no JSON Web Key Set" in problem({KEYS: {"keys": "none"}})
         unusable = [symmetric, provider.public("weak"), provider.public("first", use="enc"), {"kty": "EC"}]
-        assert "no public key" in problem({keys: {"keys": unusable}})
-        assert "more than 50 keys" in problem({keys: {"keys": [provider.public("first")] * 51}})
+        assert "no public key" in problem({KEYS: {"keys": unusable}})
+        assert "more than 50 keys" in problem({KEYS: {"keys": [provider.public("first")] * 51}})

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 CLIENT = "support-desk"
+METADATA, KEYS = "/realm/.well-known/openid-configuration", "/realm/keys"
+"""Paths."""
 
 
 class Provider:
@@ -22,12 +24,14 @@ class Provider:
 
     Attributes:
         answers: By path, what is answered instead of what is right: bytes, or a status.
+        pause_s: How long it takes for an answer.
         requests: The paths that were asked for.
         keys: The private keys that it publishes, by ``kid``.
     """
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | int] = {}
+        self.pause_s = 0.0
         self.requests: list[str] = []
         self.keys: dict[str, Any] = {"first": ec.generate_private_key(ec.SECP256R1())}
 
@@ -37,6 +41,7 @@ class Provider:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 provider.requests.append(self.path)
+                time.sleep(provider.pause_s)
                 answer = provider.answers.get(self.path, provider._right(self.path))
                 self.send_response(answer if isinstance(answer, int) else 200)
                 if isinstance(answer, int):
@@ -90,8 +95,8 @@ class Provider:
         return jwt.encode(given, key, algorithm=algorithm, headers=named)
 
     def _right(self, path: str) -> bytes | int:
-        if path == "/realm/.well-known/openid-configuration":
+        if path == METADATA:
             return json.dumps(self.metadata).encode()
-        if path == "/realm/keys":
+        if path == KEYS:
             return json.dumps({"keys": [self.public(each) for each in self.keys]}).encode()
         return 404

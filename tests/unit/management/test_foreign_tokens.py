@@ -1,36 +1,27 @@
 """What providers and their tokens may say, however wrong: it is refused, and never an error of ours."""
 
+import asyncio
 import json
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from identity_common.outgoing import OutgoingAnswer, OutgoingCalls
+from identity_common import outgoing
+from identity_common.outgoing import OutgoingCalls
 from management_service.connectors import id_tokens
 from management_service.connectors.id_tokens import NotAcceptableError
 from management_service.connectors.providers import ProviderError, ProviderKey, Providers
+from tests.support.provider import KEYS, METADATA, Provider
 
 ISSUER = "https://idp.example.com"
 NOW = 1_800_000_000
 KEY = Ed25519PrivateKey.generate()
 INFINITE = float("inf")
 SURROGATE = "\ud800"
-
-
-class Answers(OutgoingCalls):
-    """Answers instead of a provider, which a unit test cannot reach over https."""
-
-    def __init__(self, jwks_uri: str, *keys: dict[str, Any]) -> None:
-        super().__init__(networks=())
-        self.metadata: dict[str, Any] = {"jwks_uri": jwks_uri}
-        self.keys = keys
-
-    async def get(self, url: str) -> OutgoingAnswer:
-        issuer, found, _ = url.partition("/.well-known/")
-        answer = {**self.metadata, "issuer": issuer} if found else {"keys": self.keys}
-        return OutgoingAnswer(200, json.dumps(answer).encode())
 
 
 def token(**changes: Any) -> str:
@@ -59,25 +50,58 @@ def test_text_that_cannot_be_stored_is_refused(text: str) -> None:
     assert id_tokens.methods({"amr": ["mfa", text]}) == ()
 
 
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def providers() -> Providers:
+    return Providers(OutgoingCalls(networks=["127.0.0.0/8"]))
+
+
+@pytest.mark.parametrize("jwks_uri", ["https://[", "https://u:p@idp.example.com/keys", 7, None])
+async def test_an_address_of_keys_that_is_garbage_is_named_so(
+    provider: Provider, providers: Providers, jwks_uri: Any
+) -> None:
+    provider.answers[METADATA] = json.dumps({**provider.metadata, "jwks_uri": jwks_uri}).encode()
+    with pytest.raises(ProviderError):
+        await providers.check(provider.issuer)
+
+
 @pytest.mark.parametrize(
-    ("jwks_uri", "key"),
+    "key",
     [
-        ("https://[", {}),
-        ("https://u:p@idp.example.com/keys", {}),
-        (f"{ISSUER}/keys", {"kty": ["RSA"]}),
-        (f"{ISSUER}/keys", {"kty": "EC", "crv": []}),
-        (f"{ISSUER}/keys", {"kty": "RSA", "n": 5, "e": None}),
-        (f"{ISSUER}/keys", {"kty": "OKP", "crv": "Ed25519", "x": []}),
+        {"kty": ["RSA"]},
+        {"kty": "EC", "crv": []},
+        {"kty": "RSA", "n": 5, "e": None},
+        {"kty": "OKP", "crv": "Ed25519", "x": []},
     ],
 )
-async def test_metadata_and_keys_that_are_garbage_are_named_so(jwks_uri: str, key: dict[str, Any]) -> None:
+async def test_keys_that_are_garbage_are_named_so(
+    provider: Provider, providers: Providers, key: dict[str, Any]
+) -> None:
+    provider.answers[KEYS] = json.dumps({"keys": [key]}).encode()
     with pytest.raises(ProviderError):
-        await Providers(Answers(jwks_uri, key)).check(ISSUER)
+        await providers.check(provider.issuer)
 
 
-async def test_issuers_that_were_only_tried_are_not_kept() -> None:
-    public = json.loads(jwt.algorithms.OKPAlgorithm.to_jwk(KEY.public_key()))
-    providers = Providers(Answers(f"{ISSUER}/keys", public))
-    for each in range(3):
-        await providers.check(f"https://idp{each}.example.com")
+async def test_issuers_that_were_only_tried_are_not_kept(providers: Providers) -> None:
+    for _ in range(3):
+        with Provider() as tried:
+            await providers.check(tried.issuer)
     assert not any(vars(providers)[name] for name in ("_known", "_asked_at", "_turns"))
+
+
+async def test_a_slow_provider_holds_up_so_many_tokens_and_no_more(
+    provider: Provider, providers: Providers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other providers go on meanwhile."""
+    monkeypatch.setattr(outgoing, "DEADLINE_S", 0.3)
+    provider.pause_s = 1
+    waiting = [asyncio.create_task(providers.key(provider.issuer, "first")) for _ in range(70)]
+    with Provider() as other:
+        assert await providers.key(other.issuer, "first") is not None
+    failures = [str(each) for each in await asyncio.gather(*waiting, return_exceptions=True)]
+    assert Counter(failures) == {"Too many tokens wait for the provider.": 6, "The provider did not answer.": 64}

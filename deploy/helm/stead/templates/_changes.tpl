@@ -7,7 +7,7 @@ change the object that they are given. */ -}}
 {{- $name := .object.metadata.name -}}
 {{- $policy := eq .object.kind "NetworkPolicy" -}}
 {{- $store := trimPrefix "clients-to-" $name -}}
-{{- $reached := merge (dict "mail" $values.networkPolicies.mail) $values.networkPolicies.stores -}}
+{{- $reached := merge (pick $values.networkPolicies "mail" "providers") $values.networkPolicies.stores -}}
 {{- if and $policy (not $values.networkPolicies.enabled) -}}false
 {{- else if and $policy (hasKey $reached $store) -}}
 {{- not (empty (get $reached $store).peers) -}}
@@ -138,7 +138,7 @@ change the object that they are given. */ -}}
 {{- $rule := dict -}}
 {{- if $rules }}{{ $rule = first $rules }}{{ end -}}
 {{- $name := .policy.metadata.name -}}
-{{- $store := get (merge (dict "mail" .policies.mail) .policies.stores) (trimPrefix "clients-to-" $name) -}}
+{{- $store := get (merge (pick .policies "mail" "providers") .policies.stores) (trimPrefix "clients-to-" $name) -}}
 {{- if $store -}}
   {{- $ports := list -}}
   {{- range $store.ports }}{{ $ports = append $ports (dict "port" (int .)) }}{{ end -}}

@@ -6,7 +6,7 @@ Source:
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -27,6 +27,8 @@ _USABLE_S: Final = 3600.0
 _AGAIN_S: Final = 10.0
 """How soon the provider is asked again, because a token names an unknown key or it did not answer."""
 _MAX_KEYS: Final = 50
+_MAX_WAITING: Final = 64
+"""How many tokens may wait for one provider: a slow one must not hold up those of others."""
 _MIN_RSA_BITS: Final = 2048
 _EC_ALGORITHMS: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -71,6 +73,7 @@ class Providers:
         self._known: dict[str, _Known] = {}
         self._asked_at: dict[str, float] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._waiting: Counter[str] = Counter()
 
     async def check(self, issuer: str) -> None:
         """Read a provider's metadata and keys anew.
@@ -90,13 +93,22 @@ class Providers:
             key_id: ``kid`` of a token; without one, the provider must have a single key.
 
         Raises:
-            ProviderError: The provider has not answered for too long.
+            ProviderError: The provider has not answered for too long, or too many wait for it.
         """
         if (found := self._kept(issuer, key_id, for_s=_FRESH_S)) is not None:
             return found
         turn = self._turns[issuer]
         if turn.locked() and (found := self._kept(issuer, key_id, for_s=_USABLE_S)) is not None:
             return found  # it is being read again
+        if self._waiting[issuer] >= _MAX_WAITING:
+            raise ProviderError("Too many tokens wait for the provider.")
+        self._waiting[issuer] += 1
+        try:
+            return await self._key_in_turn(turn, issuer, key_id)
+        finally:
+            self._waiting[issuer] -= 1
+
+    async def _key_in_turn(self, turn: asyncio.Lock, issuer: str, key_id: str | None) -> ProviderKey | None:
         async with turn:
             if (found := self._kept(issuer, key_id, for_s=_FRESH_S)) is not None:
                 return found
