@@ -69,4 +69,4 @@ async def test_an_idle_worker_looks_again_when_notified_or_when_its_poll_is_due(
             await end(running)
 
     assert await seconds_between_looks(2 * WAIT_S, notified=True) < WAIT_S
-    assert await seconds_between_looks(0.3, notified=False) >= 0.3
+    assert await seconds_between_looks(0.3, notified=False) >= 0.29  # timers may fire a little early

@@ -95,7 +95,7 @@ async def test_a_search_finds_parts_of_every_name_case_insensitively(management:
 
 async def test_pattern_characters_are_searched_for_literally(management: Management) -> None:
     user = await management.created("users", name="100%_sure\\")
-    for text, expected in (("0%_s", [user]), ("e\\", [user]), ("1_0", []), ("'; drop", [])):
+    for text, expected in (("0%_s", [user]), ("e\\", [user]), ("1_0%_s", []), ("'; drop", [])):
         found = await management.client.get("/api/users", params={"search": text})
         assert (found.status_code, found.json()) == (200, expected)
     assert refusal(await management.client.get("/api/users?search=%00")) == (400, "guard.invalid_input")
