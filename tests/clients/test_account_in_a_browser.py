@@ -116,7 +116,7 @@ async def test_an_address_a_session_and_a_consent_are_changed_by_the_keyboard_al
     await page.wait_for_url(f"**{ACCOUNT}/applications/{partner.id}")
     await tabbed_to(page, page.get_by_role("button", name="Withdraw", exact=True))
     await page.keyboard.press("Enter")
-    await expect(done).to_contain_text("Withdrew the consent.")
+    await expect(done).to_contain_text("The application may no longer act for you.")
     await expect(page.locator(f'a[href="{ACCOUNT}/applications/{partner.id}"]')).to_have_count(0)
 
 
@@ -138,6 +138,7 @@ async def test_all_of_an_account_in_one_walk(page: Page, world: World, inspector
     await page.get_by_role("link", name="Add a passkey").click()
     await page.get_by_label("Code from the mail or your administrator").fill(code)
     await page.get_by_role("button", name="Create a passkey").click()
+    await expect(page.locator(".codes code")).to_have_count(10)
     codes = await page.locator(".codes code").all_inner_texts()
     await page.get_by_role("link", name="I have kept them: continue").click()
     await page.get_by_role("link", name="Rename").click()
@@ -184,12 +185,12 @@ async def test_all_of_an_account_in_one_walk(page: Page, world: World, inspector
     await page.get_by_role("link", name="Applications", exact=True).click()
     await page.get_by_role("link", name=re.compile("^Withdraw ")).click()
     await page.get_by_role("button", name="Withdraw").click()
-    await expect(done).to_contain_text("Withdrew the consent.")
+    await expect(done).to_contain_text("The application may no longer act for you.")
     await page.get_by_role("link", name="Who acted as you").click()
     await page.locator("main summary").click()
     await page.get_by_label("Reason (optional)").fill("I never asked.")
     await page.keyboard.press("Enter")
-    await expect(done).to_contain_text("Ended.")
+    await expect(done).to_contain_text("This has ended")
     eventually(lambda: stack.management.impersonations.get(asked.impersonation_id).end_reason == "I never asked.")
 
     await page.goto(f"{stack.base_url}{ACCOUNT}/edit")

@@ -89,7 +89,7 @@ def test_a_change_is_one_trace_from_its_request_to_what_the_other_services_know(
     assert described(spans) == {
         ("management-service", "SERVER", "POST /api/users", "the caller"),
         ("management-service", "PRODUCER", "user.created", "POST /api/users"),
-        ("token-service", "CONSUMER", "directory-in-redis", "user.created"),
+        ("token-service", "CONSUMER", "directory-in-redis-management", "user.created"),
         ("token-service", "CONSUMER", "not-valid-feed", "user.created"),
         ("template-service", "CONSUMER", "directory-projection", "user.created"),
     }
@@ -135,7 +135,7 @@ def test_a_page_of_the_console_is_one_trace_with_what_it_asks_of_the_services(
         ("token-service", "SERVER", "GET /api/configs/oidc/private-keys", "GET token-service"),
         ("console", "CLIENT", "GET template-service", form),
         ("template-service", "SERVER", "GET /api/organizations", "GET template-service"),
-        ("token-service", "CONSUMER", "directory-in-redis", "organization.created"),
+        ("token-service", "CONSUMER", "directory-in-redis-template", "organization.created"),
         ("token-service", "CONSUMER", "not-valid-feed", "organization.created"),
     }
     request_ids = {span.attributes["stead.request_id"] for span in spans if span.kind == "SERVER"}
