@@ -32,7 +32,9 @@ WEIGHTS: Final = {"/oidc/token": 25}
 """Operations with more than one share of the examples: this one serves every grant."""
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
-PATHS = {path: found for path, found in WHOLE["paths"].items() if service_for(path) in SERVICES}
+LINES: Final = "/api/users/import"
+"""Lines of JSON, each of which is refused by itself in a 200: ``management/test_moving_in.py`` has wrong ones."""
+PATHS = {path: found for path, found in WHOLE["paths"].items() if service_for(path) in SERVICES and path != LINES}
 EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", length(short=300, long=10_000)))
 SHARE: Final = EXAMPLES / sum(WEIGHTS.get(path, 1) * len(operations) for path, operations in PATHS.items())
 

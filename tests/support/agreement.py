@@ -85,22 +85,26 @@ async def _require_empty_outbox(addresses: ServerAddresses) -> None:
             assert time.monotonic() < deadline, "the outbox is not empty"
 
 
+_OURS = "WHERE tenant_id = 'default'"
+"""Other tests may have had tenants of their own on these servers."""
+
+
 async def read_database(addresses: ServerAddresses) -> Database:
     async with _connection(addresses) as connection:
         roles: dict[str, set[str]] = {}
-        for row in await connection.fetch("SELECT user_id, role_id FROM user_roles"):
+        for row in await connection.fetch(f"SELECT user_id, role_id FROM user_roles {_OURS}"):
             roles.setdefault(row["user_id"], set()).add(row["role_id"])
-        users = await connection.fetch("SELECT id, is_suspended, tokens_valid_after FROM users")
-        secrets = await connection.fetch("SELECT application_id, sha256 FROM application_secrets")
+        users = await connection.fetch(f"SELECT id, is_suspended, tokens_valid_after FROM users {_OURS}")
+        secrets = await connection.fetch(f"SELECT application_id, sha256 FROM application_secrets {_OURS}")
         return Database(
             users={
                 row["id"]: (row["is_suspended"], row["tokens_valid_after"], frozenset(roles.get(row["id"], ())))
                 for row in users
             },
-            applications=frozenset(row["id"] for row in await connection.fetch("SELECT id FROM applications")),
-            roles=frozenset(row["id"] for row in await connection.fetch("SELECT id FROM roles")),
+            applications=frozenset(row["id"] for row in await connection.fetch(f"SELECT id FROM applications {_OURS}")),
+            roles=frozenset(row["id"] for row in await connection.fetch(f"SELECT id FROM roles {_OURS}")),
             secrets=frozenset((row["application_id"], row["sha256"]) for row in secrets),
-            revision=await connection.fetchval("SELECT revision FROM source_revision"),
+            revision=await connection.fetchval(f"SELECT revision FROM source_revision {_OURS}"),
         )
 
 

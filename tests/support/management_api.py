@@ -46,6 +46,7 @@ def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> 
             "mail_keys": (base64.b64encode(os.urandom(32)).decode(),),
             "smtp_url": "smtp://127.0.0.1:1",  # which nothing answers: mails stay in the stream, for tests to read
             "mail_from": "stead@example.com",
+            "outgoing_networks": ("127.0.0.0/8",),  # of providers in tests
             **changed,
         }
     )

@@ -27,6 +27,7 @@ from tests.support.factors import stored_passkey
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, revision_of, unique
 from tests.support.organizations import known_users
+from tests.support.provider import Provider
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S
@@ -211,6 +212,17 @@ async def test_every_write_of_management_service_leaves_one_entry(
     body = {"invitation": invitation, "password": "Countess-of-1815"}
     await write("AcceptInvitation", "user.update", "POST", accept, body)
     assert (await history.send("POST", accept, body)).status_code == 422
+    with Provider() as provider:
+        config = {"issuer": provider.issuer}
+        body = {"providerName": "OIDC", "connectorName": f"Provider {username}", "config": config}
+        connector = (await write("CreateConnector", "connector.create", "POST", "sso-connectors", body))["id"]
+        path, name = f"sso-connectors/{connector}", {"connectorName": f"Renamed {username}"}
+        await write("UpdateConnector", "connector.update", "PATCH", path, name)
+        await write("TestConnector", "connector.test", "POST", f"{path}/test")
+        body, identities = {"connectorId": connector, "value": "agent-7"}, f"{of_user}/identities"
+        identity = (await write("CreateUserIdentity", "identity.create", "POST", identities, body))["id"]
+        await write("DeleteUserIdentity", "identity.delete", "DELETE", f"{identities}/{identity}")
+        await write("DeleteConnector", "connector.delete", "DELETE", path)
     path = f"{of_user}/verification-email"
     await write("SendUserVerificationEmail", "email-verification.create", "POST", path)
     await write_of_factors(history, management, user)

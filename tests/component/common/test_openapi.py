@@ -40,7 +40,13 @@ ANSWERED_WHOLE = {
 WITHOUT_SEARCH = {"ListOwnSessions", "ListUserSessions"}
 STREAMED = {"ExportLogLeaves", "ExportLogs", "ExportAffectedMembers", "ImportUsers"}
 WITHOUT_REVISION = {
-    *("TestClaimsFunction", "DryRunClaimsFunction", "RecordClaimsFunctionInputs", "CreateSubjectToken"),
+    *(
+        "TestClaimsFunction",
+        "DryRunClaimsFunction",
+        "RecordClaimsFunctionInputs",
+        "CreateSubjectToken",
+        "TestConnector",
+    ),
     *("RotateNotValidKeys", "RotatePrivateKeys", "DeletePrivateKey", "RotateLogKeys"),
     *("ListAffectedMembers", "ExportAffectedMembers"),
     *("DeleteUserConsent", "WithdrawOwnConsent", "EndUserSession", "EndOwnSession"),

@@ -13,11 +13,17 @@ from identity_common.bus.silence import jetstream_answers
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_INTERNAL
 from provision.passwords import Passwords, stored_passwords
+from tests.support.lengths import length
 from tests.support.nats_cluster import MEMBERS, Member, NatsCluster
 from tests.support.network import Network
 from tests.support.waiting import WAIT_S, eventually_here
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        length(short=1, long=0) == 1, reason="in the long form only: networks of namespaces take their time"
+    ),
+]
 
 SILENT_FOR_S: Final = 20
 """Longer than a service waits before it looks for another server, several times."""

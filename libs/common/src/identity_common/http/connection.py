@@ -55,12 +55,13 @@ class _JoinedWrites:
         self._has_begun = False
 
     def write(self, data: bytes) -> None:
-        """Send data, but keep the head of the response until more follows."""
+        """Send data, but keep the head of the response until more follows in this tick of the event loop."""
         if self._has_begun or not self._cycle.response_started:  # before it, a 100 (Continue)
             self._transport.write(self._head + data if self._head else data)
             self._head = b""
         else:
             self._has_begun, self._head = True, data
+            asyncio.get_running_loop().call_soon(self.flush)  # a stream may begin with its head, and nothing for long
 
     def flush(self) -> None:
         """Send the head if no body follows."""

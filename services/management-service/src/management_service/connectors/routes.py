@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer
 from identity_common.http.listing import WHOLE, Listing
-from identity_common.http.openapi.declarations import documented
+from identity_common.http.openapi.declarations import PUBLISHES_NOTHING, documented
 from management_service.connectors.rules import (
     ConnectorCreation,
     ConnectorUpdate,
@@ -155,7 +155,13 @@ class ConnectorController(Controller):
         """Delete a connector with the identities that users have by it."""
         await connectors.delete(connector_id)
 
-    @post("/{connector_id:str}/test", operation_id="TestConnector", summary="Test a connector", status_code=204)
+    @post(
+        "/{connector_id:str}/test",
+        operation_id="TestConnector",
+        summary="Test a connector",
+        status_code=204,
+        opt=documented(refuses=(422,)) | PUBLISHES_NOTHING,
+    )
     async def test_connector(self, connector_id: FromPath[str], connectors: NamedDependency[Connectors]) -> None:
         """Read the provider's metadata and keys now; 422 says what is wrong with them."""
         await connectors.test(connector_id)
