@@ -36,7 +36,7 @@ _NOT_PUBLIC: Final = tuple(
 
 
 class OutgoingCallError(Exception):
-    """A call got no answer that can be used; the text tells whoever configured the address why."""
+    """A call got no answer that can be used; the text says why, to people who configured the address."""
 
 
 class OutgoingAnswer(msgspec.Struct, frozen=True):
