@@ -54,7 +54,10 @@ VALUES: Final[dict[str, Any]] = {
     **dict.fromkeys(
         ("reason", "operation", "userId", "address", "userAgent", "requestId", "scope"), st.text(max_size=300)
     ),
-    **dict.fromkeys(("expiresAt", "revision", "count"), st.integers() | st.floats() | st.booleans()),
+    **dict.fromkeys(
+        ("expiresAt", "revision", "count"),
+        st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans(),
+    ),
     "context": st.dictionaries(st.text(max_size=3), st.text(max_size=3) | st.none() | st.integers(), max_size=3),
     "ids": st.dictionaries(st.text(max_size=3), st.text(max_size=300), max_size=3),
     "given": st.dictionaries(st.text(max_size=3), st.lists(st.text(max_size=3), max_size=2), max_size=2),
