@@ -107,13 +107,17 @@ class MixedLoad:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Keep the clients busy during the body; raise the first error of one at the end."""
+        """Keep the clients busy during the body, which begins when they have something that must be kept.
+
+        The first error of one is raised at the end.
+        """
         self._over.clear()
         self.answers.clear()
         clients = (self._exchange, self._suspend, self._revoke, self._read, self._verify)
         with ThreadPoolExecutor(len(clients)) as pool, writing(self._writers, pause_s=_PAUSE_S):
             busy = [pool.submit(self._repeat, client) for client in clients]
             try:
+                eventually(self.has_acknowledged)
                 yield
             finally:
                 self._over.set()
