@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
-
-from structlog.typing import FilteringBoundLogger
+from typing import TYPE_CHECKING, Any, Final
 
 from identity_common.failures import log_fields
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 _CANCEL_AGAIN_S: Final = 0.05
 _WARN_AGAIN_S: Final = 60.0
@@ -36,7 +37,7 @@ class BackgroundLoop:
         *,
         name: str,
         pause_s: float | Callable[[], float],
-        log: FilteringBoundLogger,
+        log: "FilteringBoundLogger",
         failed: str,
         interrupted: str = "",
         expected: tuple[type[Exception], ...] = (),

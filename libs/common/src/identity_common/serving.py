@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import asyncpg
 import uvicorn
 from nats.errors import Error as NatsError
-from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from identity_common.failures import StoreUnavailable
 from identity_common.http.server import GRACEFUL_SHUTDOWN_S, SERVER_OPTIONS
 from identity_common.outbox.restoration import StillRunningError
 from identity_common.settings import InvalidSettingsError, ServiceSettings
+from identity_common.stores import RedisError
 from identity_common.stores.migrations import UnknownSchemaError
 from identity_common.telemetry.logs import configure_logs
 from identity_common.telemetry.tracing import InvalidTracingError, requested_exporter

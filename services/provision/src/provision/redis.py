@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 from collections.abc import Mapping
 
-import redis
-
+from identity_common.lean_imports import without
 from provision.errors import ProvisionError
+
+with without("opentelemetry.sdk.metrics"):  # as in identity_common.stores
+    import redis
 
 REDIS_ADMIN = "default"
 

@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from structlog.typing import FilteringBoundLogger
 
 from identity_common.background import end
 from identity_common.bus.connection import Bus
@@ -19,6 +19,9 @@ from identity_common.telemetry.outgoing import REQUEST_ID_HEADER, outgoing_reque
 from identity_common.telemetry.traceparent import HEADER as TRACEPARENT_HEADER
 from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.telemetry.tracing import tracing
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 
 async def ask(bus: Bus, subject: str, payload: bytes, *, name: str, timeout_s: float) -> bytes:
@@ -64,7 +67,7 @@ class Responder:
         *,
         unavailable: Callable[[bytes], bytes],
         name: str,
-        log: FilteringBoundLogger,
+        log: "FilteringBoundLogger",
         failed: str,
         expected: tuple[type[Exception], ...],
         at_once: int,

@@ -1,13 +1,14 @@
 """Replies to the sealed requests of another service."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-from structlog.typing import FilteringBoundLogger
+from typing import TYPE_CHECKING, TypeVar
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.wire.sealed_requests import SealedRequests, UnreadableMessageError
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -20,7 +21,7 @@ def sealed_responder(
     *,
     unavailable: A,
     name: str,
-    log: FilteringBoundLogger,
+    log: "FilteringBoundLogger",
     expected: tuple[type[Exception], ...],
     at_once: int,
 ) -> Responder:

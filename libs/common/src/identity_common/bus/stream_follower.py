@@ -2,15 +2,17 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nats.errors import Error as NatsError
-from structlog.typing import FilteringBoundLogger
 
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.snapshot import Snapshot
 from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamPosition, StreamReader
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 _RETRY_S: Final = 0.25
 
@@ -48,7 +50,7 @@ class StreamFollower:
         snapshot: str | None = None,
         position: Callable[[], Awaitable[StreamPosition]] | None = None,
         name: str,
-        log: FilteringBoundLogger,
+        log: "FilteringBoundLogger",
         failed: str,
         interrupted: str,
         expected: tuple[type[Exception], ...] = (),

@@ -2,11 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import asyncpg
 from nats.errors import Error as NatsError
-from structlog.typing import FilteringBoundLogger
 
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
@@ -14,6 +13,9 @@ from identity_common.bus.publishing import Publisher, publisher_on
 from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import POLL_S, ActiveWorker, LockHolder
 from identity_common.outbox.changes import NOTIFY_CHANNEL
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 _RETRY_S: Final = 0.25
 # An outbox may be empty now and hold many rows a moment later: no plan suits both.
@@ -49,7 +51,7 @@ class ActivePublisher:
         name: str,
         lock: str,
         tenant_id: str,
-        log: FilteringBoundLogger,
+        log: "FilteringBoundLogger",
         channel: str = NOTIFY_CHANNEL,
         poll_s: float = POLL_S,
     ) -> None:

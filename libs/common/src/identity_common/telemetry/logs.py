@@ -21,9 +21,12 @@ from types import NoneType
 from typing import Any, Final, TextIO, cast
 
 import msgspec
-import structlog
 
+from identity_common.lean_imports import without
 from identity_common.version import VERSION
+
+with without("rich"):  # structlog would print with it, which no service does: 4 MB
+    import structlog
 
 FIELDS: Final = frozenset(
     {
