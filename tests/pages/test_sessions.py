@@ -9,10 +9,15 @@ import httpx2 as httpx
 import jwt
 import pytest
 
+from identity_common.clock import now_ms
+from identity_common.stores.redis import RedisCommands
 from stead import NotFound, SignInSession
-from tests.support.at_a_browser import Person, application, callback, heading
-from tests.support.authorizing import REDIRECT_URI, Verifier
+from tests.support.at_a_browser import Person, application, callback, heading, plant
+from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, in_stores
+from tests.support.signing_in import tokens_valid_after
 from tests.support.world import Client, World
+from token_service.sign_in.pages.cookies import SESSION
+from token_service.sign_in.sessions import Sessions
 
 END = "/oidc/session/end"
 
@@ -91,6 +96,40 @@ def test_signing_in_over_another_users_session_ends_that_session(world: World, p
     tokens = tokens_of(later, spa)
     assert session_of(tokens) != session_of(earlier)
     assert is_alive(later, spa, tokens)
+
+
+@pytest.mark.parametrize("end", ["set_password", "suspend", "reset_factors"])
+def test_a_sign_in_that_was_judged_before_a_reset_does_not_survive_it(world: World, spa: Client, end: str) -> None:
+    """The factor is accepted, the reset follows, the session begins: by a clock that is ahead, after the reset."""
+    person = Person(world)
+    judged_against = tokens_valid_after(world, person.user_id)
+
+    async def begin(stores: Stores) -> str:
+        sessions = Sessions(RedisCommands(stores.redis), stores.redis, tenant_id=world.stack.tenant_id, replicas=0)
+        cookie, _ = await sessions.sign_in(
+            person.user_id, judged_at=now_ms() + 3_600_000, tokens_valid_after=judged_against
+        )
+        return cookie
+
+    plant(person.browser, SESSION, in_stores(world.stack.token_settings, begin))
+    tokens = tokens_of(person, spa)
+    under_way, verifier = person.code(spa)
+
+    users = world.management.users
+    if end == "set_password":
+        users.set_password(person.user_id, "another long password")
+    elif end == "suspend":
+        users.suspend(person.user_id)
+        users.suspend(person.user_id, suspended=False)
+    else:
+        users.reset_factors(person.user_id, reason="A lost phone.")
+    world.caught_up()
+
+    assert callback(person.authorize(spa, prompt="none"))["error"] == "login_required"
+    form = {"grant_type": "authorization_code", "client_id": spa.id, "code": under_way, "redirect_uri": REDIRECT_URI}
+    refused = world.stack.token_request({**form, "code_verifier": verifier.secret})
+    assert refused.json()["error"] == "invalid_grant"
+    assert not is_alive(person, spa, tokens)
 
 
 def test_a_refused_sign_in_does_not_end_another_users_session(world: World, person: Person, spa: Client) -> None:

@@ -186,6 +186,18 @@ async def test_a_stolen_session_adds_no_passkey(
     assert len(await stored(browser, user)) == 1
 
 
+async def test_a_sign_in_that_was_judged_before_a_reset_adds_no_passkey(browser: FactorPages) -> None:
+    """By a clock that is ahead, it is later than the reset."""
+    user = await browser.user()
+    await browser.open_enrolment(user)
+    sign_in = msgspec.structs.replace(signed_in(ago_s=-60), judged_valid_after=0)
+    password = await browser.management.client.patch(
+        f"/api/users/{user['id']}/password", json={"password": "another long password"}
+    )
+    assert password.is_success, password.text
+    assert await browser.add_passkey(user, browser.new_passkey(), sign_in=sign_in) == Refused(reason="sign-in-again")
+
+
 async def test_the_first_passkey_needs_leave_and_one_of_many_gets_it(browser: FactorPages) -> None:
     user = await browser.user()
     answer = await browser.add_passkey(user, browser.new_passkey(), sign_in=signed_in())

@@ -104,7 +104,16 @@ async def test_a_sign_in_is_dated_before_its_factor_was_judged(sessions: Session
 async def test_a_sign_in_is_never_earlier_than_tokens_valid_after(sessions: Sessions) -> None:
     """That is a time by the clock of another machine (docs/decisions/0004)."""
     _, session = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=10**15)
-    assert session.signed_in_at == 10**15
+    assert (session.signed_in_at, session.authentication.valid_since) == (10**15, 10**15)
+
+
+async def test_what_a_sign_in_was_judged_against_stays_whatever_factor_follows(sessions: Sessions) -> None:
+    """So that a reset ends it that came after the first factor, by whatever clock."""
+    cookie, begun = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=7_000)
+    _, added = await sessions.add_factor(begun, "authenticator") or (cookie, begun)
+    _, again = await sessions.add_factor(added, "password") or (cookie, added)
+    assert [each.authentication.valid_since for each in (begun, added, again)] == [7_000] * 3
+    assert again.authentication.factors[0].method == "authenticator", "it no longer has the first factor's time"
 
 
 class RecordedCommands(RedisCommands):
@@ -160,6 +169,7 @@ async def test_a_session_says_where_and_when_the_user_signed_in(redis: Redis, te
         address="192.0.2.1",
         user_agent="Firefox",
         factors=(UsedFactor("password", 9_000),),
+        judged_valid_after=0,
     )
 
 
@@ -214,7 +224,7 @@ async def test_a_second_factor_continues_the_session_under_a_new_secret(redis: R
     cookie, begun = await sessions.sign_in(
         "ada", judged_at=now_ms(), tokens_valid_after=0, address="192.0.2.1", is_remembered=True
     )
-    assert begun.authentication == Authentication((UsedFactor("password", begun.signed_in_at),))
+    assert begun.authentication == Authentication((UsedFactor("password", begun.signed_in_at),), 0)
     added_cookie, added = await sessions.add_factor(begun, "authenticator") or ("", begun)
     assert (await sessions.find(cookie), await sessions.find(added_cookie)) == (None, added)
     first, second = added.authentication.factors
@@ -254,8 +264,11 @@ async def test_sessions_of_the_previous_version_are_valid_and_listed_once_they_a
     assert await sessions.find(f"{session.id}.wrong") is None
     assert await listed(sessions) == (0, [])
     found = await sessions.find(cookie)
-    assert found == msgspec.structs.replace(session, created_at=0, expires_at=0, user_agent="", factors=())
-    assert found.authentication == session.authentication
+    assert found == msgspec.structs.replace(
+        session, created_at=0, expires_at=0, user_agent="", factors=(), judged_valid_after=None
+    )
+    assert found.authentication.factors == session.authentication.factors
+    assert found.authentication.valid_since == session.signed_in_at
     assert await listed(sessions) == (1, [session.id])
     _, renewed = await sessions.sign_in("ada", judged_at=now_ms(), tokens_valid_after=0, earlier=found)
     assert (renewed.id, renewed.created_at) == (session.id, session.signed_in_at)

@@ -36,19 +36,35 @@ class Authentication(msgspec.Struct, frozen=True):
     """A sign-in: its factors in the order of their use, at least one.
 
     A passkey counts as two factors, since it is accepted only with the user's verification, by PIN or biometrics.
+
+    Attributes:
+        judged_valid_after: The user's tokensValidAfter when the first factor was judged, milliseconds since the epoch;
+            None if an earlier version recorded the sign-in.
     """
 
     factors: tuple[UsedFactor, ...]
+    judged_valid_after: int | None = None
 
     @classmethod
-    def of(cls, factors: tuple[UsedFactor, ...], *, auth_time: int) -> "Authentication":
+    def of(
+        cls, factors: tuple[UsedFactor, ...], *, auth_time: int, judged_valid_after: int | None = None
+    ) -> "Authentication":
         """Return a sign-in; without factors it was by password, as all were before they were stored."""
-        return cls(factors or (UsedFactor("password", auth_time),))
+        return cls(factors or (UsedFactor("password", auth_time),), judged_valid_after)
 
     @property
     def auth_time(self) -> int:
         """When the first factor was used, milliseconds since the epoch."""
         return self.factors[0].at
+
+    @property
+    def valid_since(self) -> int:
+        """The latest tokensValidAfter with which the sign-in is live, milliseconds since the epoch.
+
+        What it was judged against, rather than its time: that is by another clock than tokensValidAfter, and a change
+        may come between the two.
+        """
+        return self.auth_time if self.judged_valid_after is None else self.judged_valid_after
 
     @property
     def latest(self) -> int:
@@ -79,4 +95,5 @@ class Authentication(msgspec.Struct, frozen=True):
 
     def adding(self, factor: UsedFactor) -> "Authentication":
         """Return the sign-in with another factor, in place of an earlier use of the same method."""
-        return Authentication((*(each for each in self.factors if each.method != factor.method), factor))
+        factors = (*(each for each in self.factors if each.method != factor.method), factor)
+        return Authentication(factors, self.judged_valid_after)

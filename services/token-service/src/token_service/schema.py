@@ -46,6 +46,7 @@ authorizations = Table(
     Column("ended_at", BigInteger),
     Column("first_party", Boolean, nullable=False),
     Column("factors", Text),
+    Column("judged_valid_after", BigInteger),
     Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),
     Index("authorizations_by_session", "tenant_id", "session_id"),
     Index("authorizations_by_expiry", "tenant_id", "tokens_expire_at"),

@@ -54,7 +54,7 @@ class FactorChanges:
         refusal = enrolment_refusal(mode, user.second_factors, question.signed_in, now=self._clock())
         if refusal is not None:
             raise FactorRefusedError(refusal)
-        if question.signed_in.auth_time < user.tokens_valid_after:  # it has ended since
+        if question.signed_in.valid_since < user.tokens_valid_after:  # it has ended since
             raise FactorRefusedError("sign-in-again")
         if not user.second_factors:
             if isinstance(question, NewRecoveryCodes):

@@ -50,6 +50,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
         consented: The consented access when the code was issued.
         first_party: Whether the application was first-party, so that no consent page was needed.
         factors: Those that the user had used in the session; none if it began before they were stored.
+        judged_valid_after: The user's tokensValidAfter when the first of them was judged, milliseconds; None likewise.
     """
 
     id: str
@@ -60,8 +61,9 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     consented: Consented
     first_party: bool
     factors: tuple[UsedFactor, ...] = ()
+    judged_valid_after: int | None = None
 
     @property
     def authentication(self) -> Authentication:
         """How the user signed in."""
-        return Authentication.of(self.factors, auth_time=self.auth_time)
+        return Authentication.of(self.factors, auth_time=self.auth_time, judged_valid_after=self.judged_valid_after)

@@ -39,6 +39,7 @@ _FIND: Final = (
         authorizations.c.consented,
         authorizations.c.first_party,
         authorizations.c.factors,
+        authorizations.c.judged_valid_after,
         refresh_tokens.c.generation,
         refresh_tokens.c.issued_at,
         refresh_tokens.c.expires_at,
@@ -180,6 +181,7 @@ class RefreshTokens:
             consented=consented_from(row.consented),
             first_party=row.first_party,
             factors=factors_from(row.factors),
+            judged_valid_after=row.judged_valid_after,
         )
         return FoundRefreshToken(
             authorization=authorization,

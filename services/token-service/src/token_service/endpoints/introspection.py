@@ -105,7 +105,7 @@ class Introspector:
             return None
         authorization = found.authorization
         person = await self._directory.person(authorization.user_id, at_least={})
-        if why_user_not_live(person, issued_at_ms=authorization.auth_time) is not None:
+        if why_user_not_live(person, issued_at_ms=authorization.authentication.valid_since) is not None:
             return None
         return Introspection(
             active=True,

@@ -274,7 +274,7 @@ class UserTokens:
             authorization.user_id, target.organization_id, at_least=requested_token.awaited
         )
         person = subject.person
-        reason = why_user_not_live(person, issued_at_ms=authorization.auth_time)
+        reason = why_user_not_live(person, issued_at_ms=authorization.authentication.valid_since)
         if person is None or reason is not None:
             _log.info("authorization.refused", reason=reason, authorization_id=authorization.id)
             raise not_acceptable()

@@ -37,7 +37,7 @@ def why_user_not_live(person: Person | None, *, issued_at_ms: int) -> str | None
 
     Args:
         person: The user, from records that are fresh enough; None if there is no such user.
-        issued_at_ms: When it was issued, or when the user signed in for it, milliseconds since the epoch.
+        issued_at_ms: When it was issued, milliseconds since the epoch; of a sign-in, ``Authentication.valid_since``.
     """
     if person is None:
         return "the user was deleted"

@@ -253,7 +253,7 @@ class SignInFlow:
         if session is None:
             return None
         person = await self._directory.person(session.user_id, at_least={"management": revision})
-        if person is None or why_user_not_live(person, issued_at_ms=session.signed_in_at) is not None:
+        if person is None or why_user_not_live(person, issued_at_ms=session.authentication.valid_since) is not None:
             return None
         return SignedIn(session, person, revision)
 
@@ -489,6 +489,7 @@ def _authorization(application: ApplicationState, who: SignedIn, consented: Cons
         consented=consented,
         first_party=not application.is_third_party,
         factors=who.session.authentication.factors,
+        judged_valid_after=who.session.judged_valid_after,
     )
 
 

@@ -185,7 +185,7 @@ class RegistrationPages:
             begun = await self._sign_ins.begin(
                 registered.user_id,
                 judged_at=judged_at,
-                tokens_valid_after=0,
+                tokens_valid_after=0,  # the account is new
                 revision=registered.revision,
                 origin=browser.origin,
                 session_cookie=browser.session_cookie,

@@ -92,6 +92,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
         user_agent: Of the browser at the last sign-in, shortened.
         factors: Those of the last sign-in, in the order of their use; none in records of an earlier version, whose
             sign-ins were by password.
+        judged_valid_after: The user's tokensValidAfter when the first of them was judged, milliseconds since the epoch;
+            None in records of an earlier version.
     """
 
     id: str
@@ -103,11 +105,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
     address: str = ""
     user_agent: str = ""
     factors: tuple[UsedFactor, ...] = ()
+    judged_valid_after: int | None = None
 
     @property
     def authentication(self) -> Authentication:
         """How the user signed in."""
-        return Authentication.of(self.factors, auth_time=self.signed_in_at)
+        return Authentication.of(self.factors, auth_time=self.signed_in_at, judged_valid_after=self.judged_valid_after)
 
     @property
     def is_remembered(self) -> bool:
@@ -157,10 +160,9 @@ class Sessions:
 
         Args:
             user_id: The user that has just signed in.
-            judged_at: The clock, read before the factor was judged: what has ended the user's sessions since then ends
-                this one, too.
-            tokens_valid_after: The user's, milliseconds since the epoch, by another machine's clock; the sign-in is
-                never dated earlier.
+            judged_at: The clock, read before the factor was judged.
+            tokens_valid_after: The user's when the factor was judged, milliseconds since the epoch, by another
+                machine's clock. A later value ends the session; the sign-in is never dated earlier.
             earlier: The browser's session. If it has ended meanwhile, a new one begins.
             is_remembered: Whether it outlives the browser's session.
             address: Of the browser.
@@ -183,6 +185,7 @@ class Sessions:
             address=address[:_MAX_ADDRESS],
             user_agent=user_agent[:_MAX_USER_AGENT],
             factors=(UsedFactor(method, signed_in_at),),
+            judged_valid_after=tokens_valid_after,
         )
         if earlier is not None and earlier.user_id == user_id:
             begun = earlier.created_at or earlier.signed_in_at
