@@ -74,6 +74,29 @@ def test_the_site_of_a_web_application_is_that_of_its_redirect_uris(
 
 
 @pytest.mark.parametrize(
+    ("after_sign_out", "home"),
+    [
+        (["https://example.com/shop"], "https://example.com/shop"),
+        (["https://example.com/shop/", "https://example.com/shop/cb"], "https://example.com/shop/"),
+        (["https://example.com/sh", "https://example.com/bye"], "https://example.com/"),
+        (["https://example.com"], "https://example.com"),
+        (["https://example.com.evil.example/", "https://other.example/shop"], "https://example.com/"),
+    ],
+)
+def test_the_first_page_of_an_application_below_a_path_is_that_of_its_signed_out_users(
+    after_sign_out: list[str], home: str
+) -> None:
+    """The console and the account page share their origin with pages that are not theirs."""
+    application = ApplicationState(
+        id="a1",
+        type="Traditional",
+        redirect_uris=("https://example.com/shop/cb", "https://example.com/account/cb"),
+        post_logout_redirect_uris=tuple(after_sign_out),
+    )
+    assert home_of(application) == home
+
+
+@pytest.mark.parametrize(
     ("redirect_uri", "is_native", "host"),
     [
         ("https://app.example.com/cb", False, "app.example.com"),

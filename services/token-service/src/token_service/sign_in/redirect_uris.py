@@ -42,15 +42,20 @@ def with_parameters(redirect_uri: str, parameters: dict[str, str]) -> str:
 
 
 def home_of(application: ApplicationState) -> str | None:
-    """Return the site of a web application: the origin of its first redirect URI, on https if it has one.
+    """Return the first page of a web application, as far as its addresses tell.
 
-    None for a native application, and for one without a redirect URI.
+    It is the address for signed-out users that its first redirect URI (on https if it has one) lies below, such as
+    ``https://example.com/shop`` of ``https://example.com/shop/callback``; else the origin of that redirect URI. None
+    for a native application, and for one without a redirect URI.
     """
     if application.type not in {"SPA", "Traditional"}:
         return None
     by_scheme = {urlsplit(uri).scheme: uri for uri in reversed(application.redirect_uris)}
     uri = by_scheme.get("https") or by_scheme.get("http")
-    return None if uri is None else f"{urlsplit(uri).scheme}://{urlsplit(uri).netloc}/"
+    if uri is None:
+        return None
+    above = (each for each in application.post_logout_redirect_uris if uri.startswith(f"{each.rstrip('/')}/"))
+    return min(above, key=len, default=f"{urlsplit(uri).scheme}://{urlsplit(uri).netloc}/")
 
 
 def destination(redirect_uri: str, *, is_native: bool) -> str | None:
