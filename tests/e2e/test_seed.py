@@ -132,6 +132,27 @@ def test_the_console_of_an_earlier_version_gets_the_present_addresses(stack: Run
     assert applications.get(console.client_id).oidc_client_metadata == addresses
 
 
+def test_the_account_page_has_a_client_of_its_own_and_gets_one_from_an_earlier_version(stack: RunningStack) -> None:
+    applications, account = stack.management.applications, stack.credentials.account
+    assert account is not None
+    addresses = applications.get(account.client_id).oidc_client_metadata
+    begun = stack.http.get("/account", follow_redirects=True)
+    assert "Account page" in begun.text
+    applications.update(
+        account.client_id, oidc_client_metadata={"redirectUris": ["http://127.0.0.1:3000/account/callback"]}
+    )
+    assert seeded_again(stack).account == account
+    assert applications.get(account.client_id).oidc_client_metadata == addresses
+    with renamed(applications, account.client_id, name="Account page"):
+        decoy = applications.create(name="Account page", type="Traditional")
+        found = seeded_again(stack).account
+        assert found is not None
+        assert found.client_id != decoy.id
+        for each in (decoy.id, found.client_id):
+            applications.delete(each)
+    assert seeded_again(stack).account == account
+
+
 @pytest.mark.parametrize("name", ["Administrator", "Demo backend"])
 def test_a_role_that_has_the_name_of_a_role_of_the_seed_gets_no_scope(stack: RunningStack, name: str) -> None:
     roles = stack.management.roles

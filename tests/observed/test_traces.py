@@ -7,7 +7,7 @@ import httpx2 as httpx
 import pytest
 
 from identity_common.rights.roles import ADMINISTRATOR
-from provision.credentials import ConfidentialClient, write_console_client
+from provision.credentials import ConfidentialClient, write_site_clients
 from stead import CustomClientMetadata, ManagementClient, OidcClientMetadata
 from tests.support.administrator import CONSOLE, AtTheConsole
 from tests.support.at_a_browser import PASSWORD
@@ -64,7 +64,7 @@ def administrator(
         custom_client_metadata=CustomClientMetadata(allow_management_api=True),
     )
     secret = management.applications.create_secret(console.id, name="console").value or ""
-    write_console_client(console_credentials, ConfidentialClient(client_id=console.id, client_secret=secret))
+    write_site_clients(console_credentials, console=ConfidentialClient(client_id=console.id, client_secret=secret))
     user = management.users.create(username="administrator", password=PASSWORD)
     role = next(each for each in management.roles.list() if each.name == ADMINISTRATOR.name)
     management.users.assign_roles(user.id, [role.id])

@@ -42,8 +42,8 @@ from provision.credentials import (
     Credentials,
     ManagementApi,
     read_credentials,
-    write_console_client,
     write_credentials,
+    write_site_clients,
 )
 from provision.private_files import create_private
 from provision.seed import seed
@@ -184,7 +184,7 @@ class Stack:
             nats=BusSubscriber(url=",".join(bus.servers), user=bus.user or "", password=bus.password or ""),
         )
         write_credentials(self._directory, credentials)
-        write_console_client(self._directory / _CONSOLE, credentials.console)
+        write_site_clients(self._directory / _CONSOLE, console=credentials.console, account=credentials.account)
         return credentials
 
     def _bootstrap(self) -> ManagementApi:

@@ -16,7 +16,7 @@ import msgspec
 
 from identity_common.version import VERSION
 from provision.addresses import nats_url
-from provision.credentials import BusSubscriber, ManagementApi, read_credentials, write_credentials
+from provision.credentials import BusSubscriber, ManagementApi, read_credentials, site_clients, write_credentials
 from provision.edges import FORMS
 from provision.errors import ProvisionError
 from provision.nats import nats_server_config
@@ -211,8 +211,8 @@ def _seed(options: argparse.Namespace) -> str:
         )
     except IdentityError as error:
         raise ProvisionError(str(error)) from error
-    console = msgspec.structs.asdict(credentials.console)
-    write_files(options.rendered, [(f"console-client/console_{name}", value) for name, value in console.items()])
+    clients = site_clients(console=credentials.console, account=credentials.account)
+    write_files(options.rendered, [(f"console-client/{name}", value) for name, value in clients.items()])
     write_credentials(options.output, credentials)
     return f"the credentials are in {options.output}"
 

@@ -92,6 +92,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         management_api: For administration: it may do everything.
         backend: The integrator's backend, which may request subject tokens.
         traditional: The application that exchanges them.
+        account: The account page's; None if an earlier version wrote the file.
     """
 
     base_url: str
@@ -103,6 +104,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     spa: PublicClient
     administrator: Administrator
     console: ConfidentialClient
+    account: ConfidentialClient | None = None
     nats: BusSubscriber
 
     def __repr__(self) -> str:
@@ -127,11 +129,21 @@ def write_credentials(directory: Path, credentials: Credentials) -> None:
     write_private(directory / "credentials.env", "".join(lines).encode())
 
 
-def write_console_client(directory: Path, client: ConfidentialClient) -> None:
-    """Write the two files that the console reads its client from."""
+def site_clients(**clients: ConfidentialClient | None) -> dict[str, str]:
+    """Return the contents of the files that the console and the account page read these clients from, by name."""
+    return {
+        f"{site}_{name}": value
+        for site, client in clients.items()
+        if client is not None
+        for name, value in msgspec.structs.asdict(client).items()
+    }
+
+
+def write_site_clients(directory: Path, **clients: ConfidentialClient | None) -> None:
+    """Write these files."""
     directory.mkdir(mode=0o700, exist_ok=True)
-    write_private(directory / "console_client_id", client.client_id.encode())
-    write_private(directory / "console_client_secret", client.client_secret.encode())
+    for name, value in site_clients(**clients).items():
+        write_private(directory / name, value.encode())
 
 
 def _variables(credentials: Credentials) -> dict[str, str]:

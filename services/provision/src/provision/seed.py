@@ -39,6 +39,7 @@ _SPA: Final = "Demo single-page application"
 _SECRET: Final = "demo"  # noqa: S105 - the secret's name
 _ADMINISTRATOR: Final = "administrator"
 _CONSOLE: Final = "Console"
+_ACCOUNT: Final = "Account page"
 _BACKEND: Final = "Demo backend"
 
 _KNOWN_WITHIN_S: Final = 10.0
@@ -90,6 +91,7 @@ def seed(
             spa=PublicClient(client_id=_application(management, base_url, _SPA, "SPA", may_exchange=False)),
             administrator=_administrator(management, access.resource, known.administrator if known else None),
             console=_console(management, base_url, known.console if known else None),
+            account=_account(management, base_url, known.account if known else None),
             nats=nats,
         )
 
@@ -243,6 +245,31 @@ def _console(management: ManagementClient, base_url: str, known: ConfidentialCli
             custom_client_metadata=CustomClientMetadata(allow_management_api=True),
         )
     elif application.oidc_client_metadata.redirect_uris != addresses.redirect_uris:
+        management.applications.update(application.id, oidc_client_metadata=addresses)
+    return _with_secret(management, application.id, known)
+
+
+def _account(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
+    """Return the client of the account page, whose sign-in then has its name: the known one, or one that leads there.
+
+    Another application of this name is left alone.
+    """
+    addresses = OidcClientMetadata(
+        redirect_uris=[f"{base_url}/account/callback"], post_logout_redirect_uris=[f"{base_url}/account"]
+    )
+    application = _first(
+        management.applications.list(search=_ACCOUNT),
+        lambda each: (
+            (each.name, each.type) == (_ACCOUNT, "Traditional")
+            and (
+                (known is not None and each.id == known.client_id)
+                or each.oidc_client_metadata.redirect_uris == addresses.redirect_uris
+            )
+        ),
+    )
+    if application is None:
+        application = management.applications.create(name=_ACCOUNT, type="Traditional", oidc_client_metadata=addresses)
+    elif application.oidc_client_metadata != addresses:
         management.applications.update(application.id, oidc_client_metadata=addresses)
     return _with_secret(management, application.id, known)
 
