@@ -13,6 +13,8 @@ import pytest_asyncio
 from identity_common.serving import CommandError
 from identity_common.wire.events import ImpersonationPolicyState
 from management_service.commands import bootstrap
+from provision import ServerAddresses
+from tests.support.issuer import Issuer
 from tests.support.management_api import Management, at_once, issues, refusal, unique
 from tests.support.waiting import WAIT_S
 
@@ -245,3 +247,20 @@ async def test_bootstrap_turns_on_what_its_options_name_for_a_tenant_that_never_
     assert await policy_of(own, tenant_id) == (True, ["reason"], [])
     await run(own, tenant_id=tenant_id, bootstrap_require_context=("ticketId",), bootstrap_excluded_roles=("Nobody",))
     assert await policy_of(own, tenant_id) == (True, ["reason"], [])
+
+
+@pytest.mark.heavy
+async def test_where_there_are_no_passkeys_none_is_demanded(servers: ServerAddresses, issuer: Issuer) -> None:
+    """No sign-in could meet it: the host of BASE_URL is an IP address, which passkeys cannot belong to."""
+    base_url = issuer.base_url.replace("localhost", "127.0.0.1")
+    async with Management(servers, issuer, base_url=base_url) as management:
+        token, refused = management.token(iss=f"{base_url}/oidc"), (422, "factor.no_passkeys")
+        async with management.client_with(token) as client:
+            assert refusal(await client.patch(PATH, json={"actorAcr": "phr"})) == refused
+            application = {"name": "Shop", "type": "SPA", "customClientMetadata": {"minimumAcr": "phr"}}
+            assert refusal(await client.post("/api/applications", json=application)) == refused
+            application["customClientMetadata"] = {"minimumAcr": "mfa"}
+            created = await client.post("/api/applications", json=application)
+            assert created.status_code == 200, created.text
+            path = f"/api/applications/{created.json()['id']}"
+            assert refusal(await client.patch(path, json={"customClientMetadata": {"minimumAcr": "phr"}})) == refused
