@@ -7,11 +7,12 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 from provision import ServerAddresses
 from stead.errors import Conflict
-from tests.support.administrator import CONSOLE, Administrator
+from tests.support.administrator import CONSOLE, Administrator, notices
 from tests.support.factors import stored_passkey_of
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
@@ -89,3 +90,21 @@ def test_beside_a_second_one_an_administrator_leaves(administrator: Administrato
     page = second.sends(second.opens(f"{CONSOLE}/users/{second.user_id}/suspension"))
     assert page.status_code == 303
     assert administrator.stack.management.users.get(second.user_id).is_suspended
+
+
+def test_what_one_signs_in_with_needs_a_recent_sign_in_and_what_was_typed_is_kept_for_it(stack: RunningStack) -> None:
+    """A stolen session would otherwise take over the account that it is of."""
+    person, username = Administrator(stack, "all"), f"grace_{secrets.token_hex(5)}"
+    here = f"{CONSOLE}/users/{person.user_id}/edit"
+    person.opens()
+    person.signed_in_long_ago()
+    person.browser.cookies.delete("identity-console")
+    assert person.sends(person.opens(here), name="Grace").status_code == 303
+
+    asked = person.sends(person.opens(here), username=username)
+    assert httpx.URL(asked.headers["Location"]).params["prompt"] == "login"
+    page = person.follows(asked)
+    assert notices(page)[0].startswith("You have signed in again. What you typed is here")
+    assert person.form(page)[1]["username"] == [username]
+    assert person.sends(page).status_code == 303
+    assert stack.management.users.get(person.user_id).username == username

@@ -60,6 +60,33 @@ async def person(management: Management) -> Person:
     return await created(management)
 
 
+async def test_administrators_change_how_they_sign_in_by_a_recent_sign_in_alone(management: Management) -> None:
+    """A stolen session of the console would otherwise take over the account that it is of."""
+    own, other = await created(management), await created(management)
+    bodies: dict[tuple[str, str], dict[str, Any]] = {
+        ("PATCH", ""): {"primaryEmail": f"{unique('e')}@example.com"},
+        ("PATCH", "/"): {"username": unique("u").replace("-", "_")},
+        ("POST", "/invitation"): {},
+        ("POST", "/identities"): {"connectorId": new_id(), "value": "unknown"},
+        ("PATCH", "/password"): {"password": ANOTHER},
+    }
+    now = int(time.time())
+    for auth_time, expected in ((now - 700, TOO_OLD), (None, TOO_OLD), (now, None)):
+        token = management.token(subject=own.id, auth_time=auth_time)
+        async with management.client_with(token) as administrator:
+            assert (await administrator.patch(f"/api/users/{own.id}", json={"name": "Ada"})).status_code == 200
+            for (method, path), body in bodies.items():
+                mine = await administrator.request(method, f"/api/users/{own.id}{path.rstrip('/')}", json=body)
+                if expected is None:
+                    assert mine.status_code == (422 if path == "/identities" else 200), (path, mine.text)
+                else:
+                    assert refusal(mine) == expected, path
+            if expected is not None:
+                assert 'max_age="600"' in mine.headers["WWW-Authenticate"]
+                theirs = await administrator.patch(f"/api/users/{other.id}/password", json={"password": ANOTHER})
+                assert theirs.status_code == 200, theirs.text
+
+
 async def test_a_person_sees_their_account_and_nothing_of_the_integrator(management: Management) -> None:
     username, email = unique("u").replace("-", "_"), f"{unique('e')}@example.com"
     profile = {"given_name": "Ada", "locale": "de", "website": 7, "internal": "not for the person"}
@@ -303,7 +330,8 @@ async def test_a_person_may_hold_more_than_the_token_of_their_sign_in_says(manag
     await management.client.post(f"/api/users/{person.id}/roles", json={"roleIds": [role["id"]]})
 
     assert (await person.request("PATCH", PATH, {"username": unique("u").replace("-", "_")})).status_code == 200
-    async with management.client_with(management.token(subject=person.id, scope="users account")) as client:
+    recent = management.token(subject=person.id, scope="users account", auth_time=int(time.time()))
+    async with management.client_with(recent) as client:
         answer = await client.patch(f"/api/users/{person.id}/password", json={"password": ANOTHER})
     assert refusal(answer) == (403, "auth.scopes_missing")
 

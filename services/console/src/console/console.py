@@ -16,8 +16,9 @@ from litestar.handlers import HTTPRouteHandler
 from console.forms import CSRF_FIELD, Form, read_form
 from console.requests import HOME
 from console.sign_in import begin
-from console.signed_in import NoSuchPage, SignedInRequest, SignInNeeded, SiteContext, is_refresh
+from console.signed_in import NoSuchPage, RecentSignInNeeded, SignedInRequest, SignInNeeded, SiteContext, is_refresh
 from identity_common.http.layers.head import UNSAFE_GET
+from stead.errors import RecentSignInRequired
 
 Page = Callable[..., Awaitable[Response[str]]]
 """Answers a request: ``page(request, **path_parameters)``; a form gets ``form`` too."""
@@ -119,6 +120,8 @@ class SiteRoutes:
                 return await declared.answer(signed_in, form=form, **_path_parameters(request))
             except SignInNeeded as needed:
                 return await begin(self._context, request, needed, form)
+            except RecentSignInRequired as required:  # nothing was changed
+                return await begin(self._context, request, RecentSignInNeeded(None, required.acr_values), form)
 
         return carry_out
 

@@ -21,7 +21,6 @@ from identity_common.failures import AnyFailure, Issue, StoreUnavailable, Tempor
 from identity_common.http.auditing import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.if_match import Versions
-from identity_common.http.json_body import JsonRequest
 from identity_common.http.pagination import parse_query
 from identity_common.http.problems import ApiError
 from identity_common.http.request_headers import header_values
@@ -294,7 +293,7 @@ def _require_parameters(connection: Connection, needed: Mapping[str, Requirement
             raise forbidden(needed[name], of=f"the parameter {name}")
 
 
-def admitted_caller(request: JsonRequest) -> Caller:
+def admitted_caller(request: Connection) -> Caller:
     """Return the caller that ``require_management`` has admitted; a dependency of handlers."""
     caller: Caller = request.state.caller
     return caller

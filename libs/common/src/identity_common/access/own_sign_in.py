@@ -1,7 +1,8 @@
 """Who may call what is about the caller: users themselves, by a userinfo token of their own sign-in.
 
-Owns the check of such a token, and the challenge to sign in again. Does not own which scope a route needs, nor how
-recent and how strong the sign-in must be: the route declares it (``OwnSignIn``).
+Owns the check of such a token, and the challenge to sign in again, also of an administrator who changes the own user.
+Does not own which scope a route needs, nor how recent and how strong the sign-in must be: the route declares it
+(``OwnSignIn``).
 """
 
 from functools import partial
@@ -72,13 +73,31 @@ def require_own(token: AccessToken, needed: OwnSignIn, *, urn_namespace: str, cl
 
 
 def require_recent_sign_in(caller: Caller, *, clock: Clock = now_ms) -> None:
-    """Refuse a caller of this part whose sign-in is too old for what the body of the request asks for.
+    """Refuse a caller whose sign-in is too old for what the body of the request asks for.
 
     Raises:
         ApiError: 401.
     """
     if not _is_recent(caller.auth_time, RECENT_S, clock):
         raise _insufficient(ACCOUNT_SIGN_IN, urn_namespace="")
+
+
+def require_recent_if_own(connection: Connection) -> None:
+    """Refuse to change how the user of the path signs in if it is the caller, who has not signed in recently.
+
+    A stolen session of an administrator would otherwise take over the administrator's own account.
+
+    Raises:
+        ApiError: 401.
+    """
+    caller = admitted_caller(connection)
+    if caller.user_id == connection.path_params["user_id"]:
+        require_recent_sign_in(caller)
+
+
+async def recent_if_own(connection: Connection, _: BaseRouteHandler) -> None:
+    """Guard: see ``require_recent_if_own``."""
+    require_recent_if_own(connection)
 
 
 def _is_recent(auth_time: int | None, max_age_s: int, clock: Clock) -> bool:

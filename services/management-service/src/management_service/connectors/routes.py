@@ -6,6 +6,7 @@ from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
+from identity_common.access.own_sign_in import recent_if_own
 from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer
 from identity_common.http.listing import WHOLE, Listing
@@ -175,11 +176,14 @@ class IdentityController(Controller):
     dependencies = WHOLE
     guards = (parent_exists("user"),)
 
-    @post("/", operation_id="CreateUserIdentity", summary="Add an identity to a user")
+    @post("/", operation_id="CreateUserIdentity", summary="Add an identity to a user", guards=[recent_if_own])
     async def create_identity(
         self, user_id: FromPath[str], data: JSONBody[IdentityCreation], connectors: NamedDependency[Connectors]
     ) -> IdentityAnswer:
-        """Let a user be known by an identity at a connector's provider."""
+        """Let a user be known by an identity at a connector's provider.
+
+        Users who add one of their own must have signed in at most 600 seconds ago.
+        """
         return _identity(await connectors.add_identity(user_id, data))
 
     @get("/", operation_id="ListUserIdentities", summary="List the identities of a user")

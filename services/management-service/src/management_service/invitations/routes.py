@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.access.management_api import Access
+from identity_common.access.own_sign_in import recent_if_own
 from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer
 from identity_common.http.auditing import audit_request
@@ -52,13 +53,15 @@ class InvitationController(Controller):
         summary="Invite a user to choose a password",
         status_code=200,
         opt=PUBLISHES_NOTHING,
+        guards=[recent_if_own],
     )
     async def create_invitation(
         self, user_id: FromPath[str], data: JSONBody[InvitationCreation], invitations: NamedDependency[Invitations]
     ) -> InvitationAnswer:
         """Create an invitation, which is shown once; it replaces the user's earlier one.
 
-        It can be accepted once, until it expires, the password is set in another way, or the user is suspended.
+        It can be accepted once, until it expires, the password is set in another way, or the user is suspended. Users
+        who invite themselves must have signed in at most 600 seconds ago.
         """
         value, expires_at = await invitations.create(user_id, minutes=data.minutes)
         return InvitationAnswer(invitation=value, expires_at=expires_at)

@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Raw
 
+from identity_common.access.own_sign_in import recent_if_own, require_recent_if_own
 from identity_common.access.parents import parent_exists
 from identity_common.answers import UserAnswer
 from identity_common.failures import Invalid, Issue, invalid_input
@@ -232,12 +233,15 @@ class UserController(Controller):
 
     @patch("/{user_id:str}", operation_id="UpdateUser", summary="Update a user")
     async def update_user(
-        self, user_id: FromPath[str], data: JSONBody[UserUpdate], users: NamedDependency[Users]
+        self, user_id: FromPath[str], request: JsonRequest, data: JSONBody[UserUpdate], users: NamedDependency[Users]
     ) -> UserAnswer:
         """Change the given fields; null clears one.
 
-        The last administrator keeps a user name, e-mail address or telephone number to sign in with.
+        The last administrator keeps a user name, e-mail address or telephone number to sign in with. Users who change
+        what they sign in with themselves must have signed in at most 600 seconds ago.
         """
+        if data.changes_sign_in:
+            require_recent_if_own(request)
         return user_answer(await users.update(user_id, data))
 
     @delete(
@@ -298,12 +302,14 @@ class UserController(Controller):
         operation_id="UpdateUserPassword",
         summary="Set a user's password",
         opt=documented(never=(422,)),
-        guards=[parent_exists("user")],
+        guards=[parent_exists("user"), recent_if_own],
     )
     async def set_password(
         self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
     ) -> UserAnswer:
         """Set a new password, which ends earlier sessions and resets the limit on sign-in attempts.
+
+        Users who set their own must have signed in at most 600 seconds ago.
 
         Earlier tokens become inactive at introspection; APIs that follow the not-valid feed refuse them within a
         second, others accept them until they expire.

@@ -136,6 +136,12 @@ class UserUpdate(Body):
     custom_data: FreeForm | UnsetType | None = UNSET
     profile: FreeForm | UnsetType | None = UNSET
 
+    @property
+    def changes_sign_in(self) -> bool:
+        """Whether it may change what the user signs in with, or by which address a password is recovered."""
+        changing = (self.username, self.primary_email, self.primary_phone, self.is_email_verified)
+        return any(each is not UNSET for each in changing)
+
 
 class Suspension(Body):
     """Suspends a user, or lifts the suspension.

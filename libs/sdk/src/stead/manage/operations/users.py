@@ -191,6 +191,7 @@ def update_user(
 
     Raises:
         NotFound: The id is unknown.
+        RecentSignInRequired: The token is the user's own, who signed in too long ago to change this.
         InvalidInput: A member of the request is invalid.
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use``, ``user.phone_already_in_use``,
             ``user.external_id_already_in_use``; ``user.invalid_phone``: not in international form (E.164);
@@ -246,6 +247,7 @@ def set_user_password(user_id: str, password: str) -> Operation[None]:
 
     Raises:
         NotFound: The id is unknown.
+        RecentSignInRequired: The token is the user's own, who signed in too long ago to change this.
         InvalidInput: The password is not acceptable.
     """
     return command("PATCH", api_path("users", user_id, "password"), {"password": password})
@@ -263,6 +265,7 @@ def invite_user(user_id: str, *, minutes: int | None = None) -> Operation[Invita
 
     Raises:
         NotFound: The id is unknown.
+        RecentSignInRequired: The token is the user's own, who signed in too long ago to change this.
         InvalidInput: ``minutes`` is less than 1, or more than 30 days.
     """
     body = create_body(minutes=minutes)
