@@ -84,7 +84,7 @@ class Authentication(msgspec.Struct, frozen=True):
         """The claim ``amr``: sorted names.
 
         Source:
-            RFC 8176 section 2; ``pop``: OpenID Connect Extended Authentication Profile ACR Values 1.0 section 3.
+            RFC 8176 section 2; ``pop``: OpenID Connect Extended Authentication Profile ACR Values 1.0.
         """
         names = {name for factor in self.factors for name in _AMR[factor.method]}
         return tuple(sorted(names | {"mfa"} if self.level != "password" else names))

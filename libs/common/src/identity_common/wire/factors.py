@@ -144,7 +144,7 @@ class PasskeyBegun(_Private, frozen=True, kw_only=True, tag="passkey-begun"):
     """Reply to ``BeginPasskey``.
 
     Attributes:
-        user_handle: Base64url; not the user's id, since authenticators show and keep it (WebAuthn section 14.6.1).
+        user_handle: Base64url; not the user's id, since authenticators keep it (WebAuthn Level 3 section 14.6.1).
         name: What the user signs in with.
         display_name: The user's name.
         existing: Credential ids of the passkeys that the user has, base64url.
