@@ -38,10 +38,13 @@ _NUMBER: Final = r"([1-9][0-9]{0,8})"
 _ARGON2: Final = re.compile(
     rf"\$argon2(?:id|i|d)\$v=(?:16|19)\$m={_NUMBER},t={_NUMBER},p={_NUMBER}\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
 )
-_BCRYPT: Final = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
+# The last characters of its salt and of its digest have bits left over, which are 0.
+_BCRYPT: Final = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{30}[.CGKOSWaeimquy26]")
 _BCRYPT_BYTES: Final = 72
 _SCRYPT: Final = re.compile(rf"\$scrypt\$ln={_NUMBER},r={_NUMBER},p={_NUMBER}\${_BASE64}\${_BASE64}")
-_PBKDF2: Final = re.compile(rf"\$pbkdf2-(sha1|sha256|sha512)\$(?:i=)?{_NUMBER}(?:,l=[0-9]+)?\${_BASE64}\${_BASE64}")
+_PBKDF2: Final = re.compile(
+    rf"\$pbkdf2(?:-(sha1|sha256|sha512))?\$(?:i=)?{_NUMBER}(?:,l=[0-9]+)?\${_BASE64}\${_BASE64}"
+)
 _PBKDF2_OF_DJANGO: Final = re.compile(rf"pbkdf2_(sha1|sha256)\${_NUMBER}\$([!-#%-~]+)\${_BASE64}")
 
 _NOTATIONS: Final[dict[Algorithm, str]] = {
@@ -98,7 +101,8 @@ def matches(digest: str, password: str) -> bool:
     """Return whether a password matches an accepted digest of another function than Argon2."""
     text = password.encode()
     if _BCRYPT.fullmatch(digest):
-        # As every implementation did until lately, whatever follows is ignored.
+        # As in nearly every implementation, whatever follows is ignored. They differ in whether a NUL character ends
+        # the password: no sign-in page and no request accepts one.
         return bcrypt.checkpw(text[:_BCRYPT_BYTES], digest.encode())
     if digest.startswith("$scrypt$"):
         return _matches_scrypt(_scrypt_of(digest), text)
@@ -155,19 +159,21 @@ def _scrypt_of(digest: str) -> _Scrypt:
 def _require_scrypt(digest: _Scrypt) -> None:
     _require_bytes(digest.salt, digest.digest)
     _require("ln", digest.exponent, SCRYPT_EXPONENT)
+    if digest.exponent >= 16 * digest.block_size:  # RFC 7914 section 2
+        raise _UnacceptableError("ln must be less than 16 times r")
     if 128 * 2**digest.exponent * digest.block_size > SCRYPT_MEMORY:
         raise _UnacceptableError("128 times N times r must be at most 64 MiB")
     _require("N times r times p", 2**digest.exponent * digest.block_size * digest.parallelization, SCRYPT_COST)
 
 
 def _pbkdf2_of(digest: str) -> _Pbkdf2:
-    if match := _PBKDF2.fullmatch(digest):
+    if match := _PBKDF2.fullmatch(digest):  # of passlib, where SHA-1 has no name
         salt = _decoded("PBKDF2", match[3])
     elif match := _PBKDF2_OF_DJANGO.fullmatch(digest):
         salt = match[3].encode()
     else:
         raise _not_in_notation("PBKDF2")
-    return _Pbkdf2(match[1], int(match[2]), salt, _decoded("PBKDF2", match[4]))
+    return _Pbkdf2(match[1] or "sha1", int(match[2]), salt, _decoded("PBKDF2", match[4]))
 
 
 def _require_pbkdf2(digest: _Pbkdf2) -> None:
