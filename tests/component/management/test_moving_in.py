@@ -19,6 +19,7 @@ import pytest
 from nats.aio.client import Client
 
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from tests.support.captured_logs import captured_logs
 from tests.support.hashing_cost import has_current_cost
 from tests.support.management_api import Management, issues, refusal, unique
 
@@ -154,6 +155,7 @@ async def test_bcrypt_ignores_what_follows_72_bytes_until_the_first_sign_in(mana
         ("Scrypt", f"$scrypt$ln=17,r=8,p=1${_text(_SALT)}${_KEY}"),
         ("Scrypt", f"$scrypt$ln=16,r=999,p=1${_text(_SALT)}${_KEY}"),
         ("Scrypt", f"$scrypt$ln=14,r=8,p=999${_text(_SALT)}${_KEY}"),
+        ("Scrypt", f"$scrypt$ln=16,r=1,p=2${_text(_SALT)}${_KEY}"),
         ("Scrypt", f"$scrypt$ln=10,r=8,p=1${_text(_SALT)}${_KEY}"),
         ("PBKDF2", f"$pbkdf2-sha256$999999999${_text(_SALT)}${_KEY}"),
         ("PBKDF2", f"$pbkdf2-sha256$1000${_text(_SALT)}${_KEY}"),
@@ -291,6 +293,43 @@ async def test_a_bad_row_stops_no_other(management: Management) -> None:
     assert "$2b$" not in str(results)
 
 
+async def test_a_file_of_another_editor_is_read_line_by_line(management: Management) -> None:
+    name, mark = unique("lines"), b"\xef\xbb\xbf"
+    rows = [{"externalId": f"{name}-{number}", "customData": {"note": "a\u2028b\u0085c"}} for number in range(3)]
+    first, second, third = (json.dumps(row, ensure_ascii=False).encode() for row in rows)
+    content = mark + first + b"\r\n\r\n \t\n" + second + b"\r\n" + mark + third
+    headers = {"Content-Type": "application/x-ndjson; charset=utf-8"}
+    answer = await management.client.post("/api/users/import", content=content, headers=headers)
+    results = [json.loads(line) for line in answer.content.splitlines()]
+    assert [each["line"] for each in results] == [1, 2, 3]
+    assert told(results) == ["created", "created", "guard.invalid_input"]
+    user = (await management.client.get(f"/api/users/{results[0]['id']}")).json()
+    assert user["customData"] == rows[0]["customData"]
+
+
+async def test_nothing_of_a_body_that_is_cut_off_is_imported(management: Management) -> None:
+    name = unique("cut")
+    rows = b"".join(json.dumps({"externalId": f"{name}-{number}"}).encode() + b"\n" for number in range(3))
+    arrived: list[Any] = [{"type": "http.request", "body": rows, "more_body": True}, {"type": "http.disconnect"}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return arrived.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/x-ndjson"), (b"authorization", f"Bearer {management.token()}".encode())]
+    scope = {"type": "http", "method": "POST", "path": "/api/users/import", "raw_path": b"/api/users/import"}
+    scope |= {"query_string": b"", "headers": headers, "client": ("127.0.0.1", 1), "server": ("management.test", 80)}
+    with captured_logs("management-service") as log:
+        await management.app({**scope, "scheme": "http", "http_version": "1.1", "root_path": ""}, receive, send)  # type: ignore[arg-type]
+    assert "request.failed" not in log.getvalue()
+    assert [message["status"] for message in sent[:1]] == [400]
+    stored = await management.database.fetchval("SELECT count(*) FROM users WHERE external_id LIKE $1", f"{name}-%")
+    assert stored == 0
+
+
 async def test_rows_of_one_body_with_the_same_external_id_or_name_make_one_user(management: Management) -> None:
     name = unique("twice").replace("-", "_")
     rows = [{"externalId": name, "name": "One"}, {"externalId": name, "name": "Two"}]
@@ -354,6 +393,36 @@ async def test_an_import_gives_no_default_role_beyond_the_scopes_of_its_caller(m
     assert refusal(answer) == (403, "auth.forbidden")
 
 
+@asynccontextmanager
+async def database_lost_at(management: Management, external_id: str) -> AsyncIterator[None]:
+    """Make the database close the connection that stores the user with this external id."""
+    name = unique("lost").replace("-", "_")
+    await management.database.execute(
+        f"""
+        CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END';
+        CREATE TRIGGER {name} BEFORE INSERT ON users FOR EACH ROW
+            WHEN (NEW.external_id = '{external_id}') EXECUTE FUNCTION {name}();
+        """
+    )
+    try:
+        yield
+    finally:
+        await management.database.execute(f"DROP TRIGGER {name} ON users; DROP FUNCTION {name}()")
+
+
+async def test_a_database_lost_at_once_fails_the_import_as_a_whole(management: Management) -> None:
+    name = unique("lost")
+    rows = [{"externalId": f"{name}-{number}"} for number in range(3)]
+    content = b"\n".join(json.dumps(row).encode() for row in rows)
+    async with database_lost_at(management, f"{name}-1"):
+        answer = await management.client.post(
+            "/api/users/import", content=content, headers={"Content-Type": "application/x-ndjson"}
+        )
+    assert refusal(answer) == (503, "temporarily_unavailable")
+    assert told(await imported(management.client, rows)) == ["created"] * 3
+
+
 @pytest.mark.heavy
 async def test_a_database_lost_in_the_middle_keeps_what_was_imported_and_a_repetition_completes_it(
     management: Management,
@@ -362,18 +431,8 @@ async def test_a_database_lost_in_the_middle_keeps_what_was_imported_and_a_repet
     rows: list[Any] = [{"externalId": f"{name}-{number}"} for number in range(1200)]
     rows[600]["externalId"] = poison = f"{name}-poison"
     rows[1100] = b"{"
-    await management.database.execute(
-        f"""
-        CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS
-            'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END';
-        CREATE TRIGGER {name} BEFORE INSERT ON users FOR EACH ROW
-            WHEN (NEW.external_id = '{poison}') EXECUTE FUNCTION {name}();
-        """
-    )
-    try:
+    async with database_lost_at(management, poison):
         torn = await imported(management.client, rows)
-    finally:
-        await management.database.execute(f"DROP TRIGGER {name} ON users; DROP FUNCTION {name}()")
     statuses = [each["status"] for each in torn]
     done = statuses.index("failed")
     assert 0 < done <= 600

@@ -9,15 +9,17 @@ import functools
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from litestar import Request
 from litestar.datastructures import State
+from litestar.exceptions import InternalServerException
 from litestar.types import Receive, Scope
 
-from identity_common.failures import Issue, body_too_large, invalid_input
+from identity_common.failures import Invalid, Issue, body_too_large, invalid_input
 from identity_common.http.allowed_values import allowed_values
 from identity_common.http.auditing import audit_body
 from identity_common.http.problems import unsupported_media_type
@@ -192,6 +194,10 @@ def _decode(body: bytes, kind: type[T]) -> T:
     return converted
 
 
+def _cut_off() -> Invalid:
+    return invalid_input(Issue(path="", message="the client disconnected before the end of the body"))
+
+
 async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
     """Return the body of a request as a struct; reading stops at the size limit.
 
@@ -203,12 +209,23 @@ async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
     _require_type(scope, _JSON)
     body = await read_whole(receive, at_most=MAX_BODY_BYTES)
     if body is None:
-        raise invalid_input(Issue(path="", message="the client disconnected before the end of the body"))
+        raise _cut_off()
     return _decode(body, kind)
 
 
 class JsonRequest(Request[Any, Any, State]):
     """A request whose ``data`` is decoded strictly; the ``request_class`` of every app."""
+
+    async def body(self) -> bytes:
+        """Return the body.
+
+        Raises:
+            Invalid: The client disconnected before its end; the framework's own error would be logged as ours.
+        """
+        try:
+            return await super().body()
+        except InternalServerException:
+            raise _cut_off() from None
 
     async def json(self) -> Any:
         """Return the body as the type of the handler's parameter ``data``; see ``body_as``."""
@@ -223,6 +240,8 @@ class JsonRequest(Request[Any, Any, State]):
     async def lines(self, *, at_most: int) -> list[bytes]:
         """Return the lines of a body of JSON lines, except blank ones; see ``decode_line``.
 
+        A byte order mark, with which some editors begin a file, is ignored (RFC 8259 section 8.1).
+
         Args:
             at_most: How many there may be.
         """
@@ -230,7 +249,7 @@ class JsonRequest(Request[Any, Any, State]):
         body = await self.body()
         if len(body) > MAX_BODY_BYTES:
             raise body_too_large()
-        lines = [line for line in body.split(b"\n") if line.strip()]
+        lines = [line for line in body.removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
         if not 1 <= len(lines) <= at_most:
             raise invalid_input(Issue(path="", message=f"must have 1 to {at_most} lines"))
         return lines
