@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 from html import escape
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import asyncpg
 import pytest
@@ -184,15 +184,23 @@ def test_a_broken_form_does_nothing(administrator: Administrator, user: str, bod
 def test_a_user_is_created_changed_and_deleted(administrator: Administrator) -> None:
     management = administrator.stack.management
     name = f"Mary {secrets.token_hex(4)}"
-    created = administrator.sends(administrator.opens(f"{USERS}/new"), name=name, username="", primaryEmail="")
+    new = {"name": name, "username": "", "primaryEmail": "", "externalId": f"okta|{name}"}
+    created = administrator.sends(administrator.opens(f"{USERS}/new"), **new)
     page = administrator.follows(created)
     assert (heading(page), notices(page)) == (f"<bdi>{name}</bdi>", [f"Created {name}."])
     user_id = page.url.path.rpartition("/")[2]
+    assert f"okta|{name}" in page.text
+    assert f"{USERS}/{user_id}" in administrator.opens(f"{USERS}?{urlencode({'search': f'okta|{name}'})}").text
+    refused = administrator.sends(administrator.opens(f"{USERS}/new"), **new)
+    assert (refused.status_code, errors(refused)) == (422, {"externalId": "The external id is in use."})
 
     page = administrator.opens(f"{USERS}/{user_id}/edit")
-    page = administrator.follows(administrator.sends(page, primaryEmail=f"{user_id}@example.com"))
+    page = administrator.follows(administrator.sends(page, primaryEmail=f"{user_id}@example.com", externalId="okta| 1"))
     assert notices(page) == [f"Saved {name}."]
-    assert management.users.get(user_id).primary_email == f"{user_id}@example.com"
+    user = management.users.get(user_id)
+    assert (user.primary_email, user.external_id) == (f"{user_id}@example.com", "okta| 1")
+    administrator.sends(administrator.opens(f"{USERS}/{user_id}/edit"), externalId="")
+    assert management.users.get(user_id).external_id is None
 
     page = administrator.opens(f"{USERS}/{user_id}/delete")
     refused = administrator.sends(page, confirmation="somebody else")

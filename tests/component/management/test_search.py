@@ -119,14 +119,26 @@ def _shown(described: dict[str, str]) -> dict[str, str]:
 async def test_users_are_found_by_what_they_sign_in_with(management: Management) -> None:
     word, number = unique("ann"), f"49170{now_ms() % 10**8:08}"
     user = await management.created(
-        "users", username=f"{word}_lee", primaryEmail=f"{word}.lee@{word}-mail.example.com", primaryPhone=number
+        "users",
+        username=f"{word}_lee",
+        primaryEmail=f"{word}.lee@{word}-mail.example.com",
+        primaryPhone=number,
+        externalId=f"okta|{word.upper()}",
     )
     for q in (
         *(word, f"{word}_lee", f"{word}.lee@{word}-mail.example.com", f"{word}-mail.example.com", f"example {word}"),
-        *(f"@{word}", number, f"+{number}", f"+{number[:2]} ({number[2:5]}) {number[5:]}", number[:10], user["id"][:8]),
+        *(
+            f"okta|{word.upper()}",
+            f"@{word}",
+            number,
+            f"+{number}",
+            f"+{number[:2]} ({number[2:5]}) {number[5:]}",
+            number[:10],
+            user["id"][:8],
+        ),
     ):
         assert await ids(management.client, q) == [user["id"]], q
-    for q in (word[1:], f"{word} nothing", "lee@nothing", f"{number}1"):
+    for q in (word[1:], f"okta|{word}", f"{word} nothing", "lee@nothing", f"{number}1"):
         assert user["id"] not in await ids(management.client, q), q
 
 
@@ -366,6 +378,7 @@ async def test_no_part_of_a_search_reads_a_long_table(template: Template) -> Non
     await create_partitions(database, months_ahead(now_ms()))
     values = {"tenant": tenant, "id": "id77", "id_end": "id77~", "first": "customer", "last": "customer~"}
     values |= {"key_username_key": "user77", "key_primary_email_key": "77", "key_primary_phone_key": "77", "size": 6}
+    values |= {"key_external_id": "auth0|77"}
     times = {"first": now_ms() - 86_400_000, "last": now_ms()}
     filled = database.transaction()
     await filled.start()

@@ -25,6 +25,7 @@ _FIELDS: Final = {
     "user.username_already_in_use": "username",
     "user.email_already_in_use": "primaryEmail",
     "user.phone_already_in_use": "primaryPhone",
+    "user.external_id_already_in_use": "externalId",
     "user.invalid_phone": "primaryPhone",
     "user.password_rejected": "password",
 }
@@ -64,6 +65,7 @@ async def create_user(request: ConsoleRequest, form: Form) -> Response[str]:
             name=form.optional("name"),
             primary_email=form.text("primaryEmail"),
             primary_phone=form.text("primaryPhone"),
+            external_id=form.optional("externalId"),
             password=form.optional("password"),
         )
     except (InvalidInput, Conflict, Forbidden) as error:
@@ -86,6 +88,7 @@ async def update_user(request: ConsoleRequest, user_id: str, form: Form) -> Resp
             name=form.changed("name", Form.optional),
             primary_email=form.changed("primaryEmail", Form.text),
             primary_phone=form.changed("primaryPhone", Form.text),
+            external_id=form.changed("externalId", Form.optional),
             if_match=form.etag(),
         )
     except (InvalidInput, Conflict, Forbidden, VersionMismatch) as error:
@@ -196,6 +199,7 @@ async def _edit_page(
         name=user.name,
         primaryEmail=user.primary_email,
         primaryPhone=user.primary_phone,
+        externalId=user.external_id,
     )
     values = form or request.typed() or current
     values.merge(current)

@@ -44,7 +44,12 @@ OBJECTS: Final = (
         words=("name", "username", "primary_email", "primary_phone"),
         name=func.coalesce(users.c.name, users.c.username, users.c.primary_email, users.c.primary_phone, users.c.id),
         detail=func.coalesce(users.c.primary_email, users.c.username, users.c.primary_phone),
-        keys={"username_key": identity_key, "primary_email_key": identity_key, "primary_phone_key": _phone},
+        keys={
+            "external_id": str,
+            "username_key": identity_key,
+            "primary_email_key": identity_key,
+            "primary_phone_key": _phone,
+        },
         is_long=True,
     ),
     Searched(
