@@ -22,6 +22,7 @@ from stead.manage.operations import search as search_of_clients
 from tests.unit.sdk.operations import (
     applications,
     audit,
+    connectors,
     custom_claims,
     impersonations,
     mail,
@@ -47,6 +48,7 @@ OPENAPI = Path(__file__).parents[3] / "services/management-service/src/managemen
 AREAS = (
     applications,
     audit,
+    connectors,
     custom_claims,
     impersonations,
     my_account,
@@ -68,8 +70,6 @@ NOT_OFFERED = {
     *("ListLogKeys", "RotateLogKeys", "ListNotValidKeys", "RotateNotValidKeys"),
     *("ListPrivateKeys", "RotatePrivateKeys", "DeletePrivateKey"),
     *("GetUserCustomData", "UpdateUserCustomData", "UpdateApplicationCustomData"),  # members of what holds them
-    *("CreateConnector", "ListConnectors", "GetConnector", "UpdateConnector", "TestConnector", "DeleteConnector"),
-    *("CreateUserIdentity", "ListUserIdentities", "DeleteUserIdentity"),  # set up once, by hand
     *("ReplaceRoleScopes", "ReplaceRoleUsers", "ReplaceRoleApplications"),
 }
 """Operations of the Management API without a method of the clients."""

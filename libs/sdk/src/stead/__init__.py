@@ -56,6 +56,9 @@ from stead.models import (
     ClaimsFunction,
     ClaimsFunctionFailure,
     ClaimsFunctionVersion,
+    Connector,
+    ConnectorConfig,
+    ConnectorTrusts,
     Consent,
     ConsistencyProof,
     CustomClientMetadata,
@@ -110,7 +113,9 @@ from stead.models import (
     TemplateRole,
     TemplateScope,
     TestedClaims,
+    TrustedFactor,
     User,
+    UserIdentity,
 )
 from stead.sign_in.identity_client import AsyncIdentityClient, IdentityClient, MemoryStorage, SignInForm, Storage
 from stead.sign_in.invitations import accept_invitation, async_accept_invitation
@@ -166,6 +171,9 @@ __all__ = [
     "ClaimsFunctionFailure",
     "Recording",
     "ClaimsFunctionVersion",
+    "Connector",
+    "ConnectorConfig",
+    "ConnectorTrusts",
     "Consent",
     "DryRunReport",
     "ResourceConsent",
@@ -214,7 +222,9 @@ __all__ = [
     "TemplateRole",
     "TemplateScope",
     "TestedClaims",
+    "TrustedFactor",
     "User",
+    "UserIdentity",
     # the token endpoint
     "TokenResponse",
     "client_credentials",

@@ -92,6 +92,7 @@ class _Client(Generic[R]):
         self.organization_invitations: groups.OrganizationInvitations[R] = groups.OrganizationInvitations(
             run, is_async=is_async
         )
+        self.connectors: groups.Connectors[R] = groups.Connectors(run, is_async=is_async)
         self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
         self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
         self.mail: groups.Mail[R] = groups.Mail(run, is_async=is_async)
@@ -162,7 +163,7 @@ class ManagementClient(_Client[Run]):
     raises ``VersionMismatch``, and changes nothing, if another write came in between.
 
     Attributes:
-        users: Users, their API roles, consents, factors and sessions.
+        users: Users, their API roles, consents, factors, sessions and identities.
         applications: OAuth clients, their secrets and API roles.
         resources: API resources and their scopes.
         roles: API roles, their scopes and holders.
@@ -170,6 +171,7 @@ class ManagementClient(_Client[Run]):
         organization_roles: Roles of the organization template.
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
+        connectors: OpenID providers at which people sign in.
         custom_claims: The function that adds claims to access tokens.
         logs: The audit trail.
         mail: Mail that was given up.
@@ -312,7 +314,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
                 print(user.id)
 
     Attributes:
-        users: Users, their API roles, consents, factors and sessions.
+        users: Users, their API roles, consents, factors, sessions and identities.
         applications: OAuth clients, their secrets and API roles.
         resources: API resources and their scopes.
         roles: API roles, their scopes and holders.
@@ -320,6 +322,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         organization_roles: Roles of the organization template.
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
+        connectors: OpenID providers at which people sign in.
         custom_claims: The function that adds claims to access tokens.
         logs: The audit trail.
         mail: Mail that was given up.

@@ -14,6 +14,7 @@ from stead._transport.operations import AsyncRun, Operation, Run
 from stead.manage.lists import AsyncListing, Listing, ListRequest
 from stead.manage.operations import (
     applications,
+    connectors,
     custom_claims,
     impersonation_policy,
     impersonations,
@@ -110,7 +111,7 @@ class _List(Generic[P, T]):
 
 
 class Users(Group[R]):
-    """``client.users``: users who sign in, their API roles, consents, factors and sessions."""
+    """``client.users``: users who sign in, their API roles, consents, factors, sessions and identities."""
 
     create = _Method(users.create_user)
     import_users = _Method(users.import_users)
@@ -140,6 +141,9 @@ class Users(Group[R]):
     create_enrolment_code = _Method(users.create_user_enrolment_code)
     sessions = _List(users.list_user_sessions)
     end_session = _Method(users.end_user_session)
+    identities = _List(connectors.list_user_identities)
+    add_identity = _Method(connectors.add_user_identity)
+    remove_identity = _Method(connectors.remove_user_identity)
 
 
 class Applications(Group[R]):
@@ -271,6 +275,17 @@ class OrganizationInvitations(Group[R]):
     revoke = _Method(organization_invitations.revoke_organization_invitation)
     send = _Method(organization_invitations.send_organization_invitation)
     delete = _Method(organization_invitations.delete_organization_invitation)
+
+
+class Connectors(Group[R]):
+    """``client.connectors``: OpenID providers at which people sign in."""
+
+    create = _Method(connectors.create_connector)
+    get = _Method(connectors.get_connector)
+    list = _List(connectors.list_connectors)
+    update = _Method(connectors.update_connector)
+    delete = _Method(connectors.delete_connector)
+    test = _Method(connectors.check_connector)
 
 
 class CustomClaims(Group[R]):

@@ -14,6 +14,7 @@ from stead.models.audit import (
     InclusionProof,
     SignedHead,
 )
+from stead.models.connectors import Connector, ConnectorConfig, ConnectorTrusts, TrustedFactor, UserIdentity
 from stead.models.custom_claims import (
     ClaimsFunction,
     ClaimsFunctionFailure,
@@ -88,6 +89,9 @@ __all__ = [
     "ClaimsFunction",
     "ClaimsFunctionFailure",
     "ClaimsFunctionVersion",
+    "Connector",
+    "ConnectorConfig",
+    "ConnectorTrusts",
     "Consent",
     "ConsistencyProof",
     "CustomClientMetadata",
@@ -153,7 +157,9 @@ __all__ = [
     "TemplateScope",
     "TestedClaims",
     "TextChange",
+    "TrustedFactor",
     "User",
+    "UserIdentity",
     "Versioned",
     "note_etag",
 ]
