@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,11 +21,11 @@ from nats.aio.client import DEFAULT_MAX_RECONNECT_ATTEMPTS
 from stead import IdentityClient, StepUpRequired
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.guides import DemoTokens, called, code_of, replaced, settings, write_code
+from tests.support.guides import GUIDES, DemoTokens, called, code_of, replaced, settings, write_code
 from tests.support.processes import free_port
 from tests.support.serving import serving
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.world import World
+from tests.support.world import Client, World
 from tests.unit.sdk.http_server import Answer, HttpServer
 
 
@@ -203,6 +204,25 @@ def test_factors_with_curl(world: World, run_directory: Path, tmp_path: Path) ->
     policy, changed = map(json.loads, printed)
     assert policy["secondFactor"] == "optional"
     assert (changed["id"], changed["customClientMetadata"]["minimumAcr"]) == (application, "mfa")
+
+
+@pytest.mark.heavy
+def test_users_are_moved_in_with_curl_and_sign_in_with_their_old_passwords(
+    world: World, person: Person, client_id: str, run_directory: Path, tmp_path: Path
+) -> None:
+    write_code("moving-users-in.md", tmp_path)
+    row = json.loads(re.findall(r"```json\n(.*)\n```", (GUIDES / "moving-users-in.md").read_text())[0])
+    person.username = row["primaryEmail"] = f"ada-{tmp_path.name}@moved.example"
+    file, command = tmp_path / "users.ndjson", ["sh", "-e", tmp_path / "import.sh"]
+    file.write_text(json.dumps(row) + "\n")
+    first, second = map(json.loads, run([*command, file, file], settings(run_directory)).splitlines())
+    created = {"line": 1, "status": "created", "externalId": row["externalId"], "id": first["id"]}
+    assert (first, second) == (created, created | {"status": "existing"})
+    page = person.follow(person.authorize(Client(client_id), scope="openid", resource=None))
+    refused = person.sign_in(page, password="correct horse battery")
+    assert (refused.status_code, refused.url.path) == (200, "/sign-in")
+    assert person.sign_in(refused, password="correct horse battery staple").status_code == 303
+    world.management.users.delete(first["id"])
 
 
 @pytest.mark.heavy
