@@ -24,13 +24,14 @@ DEADLINE_S: Final = 5.0
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+# RFC 4291 section 2.4: all else, such as what translators of IPv4 use, is no unicast address of the Internet.
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 # What ``is_global`` of some releases of Python takes for global although it is not, or leads to an IPv4 address.
 _NOT_PUBLIC: Final = tuple(
     ip_network(each)
     for each in (
         *("192.0.0.0/24", "192.88.99.0/24"),  # protocol assignments; relays of 6to4
-        *("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16"),  # IPv4-compatible, NAT64, Teredo, 6to4
-        "fec0::/10",  # site-local
+        *("2001::/32", "2002::/16", "3fff::/20"),  # Teredo, 6to4, documentation
     )
 )
 
@@ -116,6 +117,8 @@ def is_public(address: Address) -> bool:
     """Return whether an address belongs to the public Internet, and does not stand for one that does not."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return is_public(address.ipv4_mapped)
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return False
     if any(address in network for network in _NOT_PUBLIC):
         return False
     return address.is_global and not address.is_multicast
