@@ -256,6 +256,61 @@ class SignInPolicyState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     second_factor: SecondFactorMode = "optional"
 
 
+class ConnectorState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A connector to a provider: what token-service needs to offer it, and to end what came through it.
+
+    Attributes:
+        is_open: Whether people sign in through it: it is enabled, and has a client at the provider.
+        domains: Sorted, lower-case domains of the e-mail addresses whose owners sign in there.
+        logo_uri: Shown on its button.
+        session_max_age_s: How long a sign-in may go on without asking the provider again, seconds; None for as long as
+            any other.
+        closed_at: When it was disabled last, milliseconds since the epoch; sign-ins before that have ended.
+    """
+
+    id: str
+    deleted: bool = False
+    name: str = ""
+    is_open: bool = False
+    domains: tuple[str, ...] = ()
+    logo_uri: str | None = None
+    session_max_age_s: int | None = None
+    closed_at: int = 0
+
+
+class ProviderGroupsState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a user's last sign-in through a connector said; published with every such sign-in.
+
+    Deleted with the identity, the connector, or the user.
+
+    Attributes:
+        id: Of the identity.
+        email_domain: Of the address, lower-case, if the provider says that it is verified.
+        groups: Sorted values of the connector's claim of groups.
+    """
+
+    id: str
+    deleted: bool = False
+    user_id: str = ""
+    connector_id: str = ""
+    email_domain: str | None = None
+    groups: tuple[str, ...] = ()
+
+
+class AppliedState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far template-service has applied the sign-ins that management-service published.
+
+    In the stream behind the events of what it changed.
+
+    Attributes:
+        id: ``management``.
+        revision: Management's.
+    """
+
+    id: str
+    revision: int
+
+
 class ClaimsFunctionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The active version of the custom-claims function for one kind of token.
 
