@@ -1,21 +1,30 @@
-"""An OpenID provider that does what a test says: its metadata, its keys, and tokens with any claims."""
+"""An OpenID provider that does what a test says: its metadata, its keys, and tokens with any claims.
+
+Browsers sign in at once, as the person that the test has named: the authorization endpoint redirects back with a code.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 CLIENT = "support-desk"
+SECRET = "s3cr3t of the client + more"
 METADATA, KEYS = "/realm/.well-known/openid-configuration", "/realm/keys"
+AUTHORIZATION, TOKEN, USERINFO = "/realm/authorize", "/realm/token", "/realm/userinfo"
 """Paths."""
 
 
@@ -27,9 +36,21 @@ class Provider:
         pause_s: How long it takes for an answer.
         requests: The paths that were asked for.
         keys: The private keys that it publishes, by ``kid``.
+        person: Who signs in: the claims of the ID token besides those of the protocol.
+        userinfo: More claims, which userinfo alone has.
+        secret: Of the client; None for a public client.
+        announced: Metadata that are added.
+        forms: The forms that the token endpoint has received.
+        asked: The parameters of the authorization endpoint, by code.
     """
 
     def __init__(self) -> None:
+        self.person: dict[str, Any] = {"sub": "person-1"}
+        self.userinfo: dict[str, Any] = {}
+        self.secret: str | None = SECRET
+        self.announced: dict[str, Any] = {}
+        self.forms: list[dict[str, str]] = []
+        self.asked: dict[str, dict[str, str]] = {}
         self.answers: dict[str, bytes | int] = {}
         self.pause_s = 0.0
         self.requests: list[str] = []
@@ -40,16 +61,32 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                provider.requests.append(self.path)
+                path, _, query = self.path.partition("?")
+                self._answer(path, lambda: provider._read(path, query, self.headers.get("Authorization", "")))
+
+            def do_POST(self) -> None:
+                form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+                credentials = self.headers.get("Authorization", "")
+                self._answer(self.path, lambda: provider._redeemed(form, credentials))
+
+            def _answer(self, path: str, right: Callable[[], bytes | int | str]) -> None:
+                provider.requests.append(path)
                 time.sleep(provider.pause_s)
-                answer = provider.answers.get(self.path, provider._right(self.path))
-                self.send_response(answer if isinstance(answer, int) else 200)
-                if isinstance(answer, int):
-                    self.send_header("Location", f"{provider.issuer}/elsewhere")
-                    answer = b""
-                self.send_header("Content-Length", str(len(answer)))
+                answer = provider.answers[path] if path in provider.answers else right()
+                content, location = b"", f"{provider.issuer}/elsewhere"
+                match answer:
+                    case int():
+                        status = answer
+                    case str():
+                        status, location = 303, answer
+                    case _:
+                        status, content = 200, answer
+                self.send_response(status)
+                if not content:
+                    self.send_header("Location", location)
+                self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(answer)
+                self.wfile.write(content)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -68,7 +105,15 @@ class Provider:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}
+        return {
+            "issuer": self.issuer,
+            "jwks_uri": f"{self.issuer}/keys",
+            "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token",
+            "userinfo_endpoint": f"{self.issuer}/userinfo",
+            "code_challenge_methods_supported": ["S256"],
+            **self.announced,
+        }
 
     def public(self, key_id: str, **changed: Any) -> dict[str, Any]:
         """Return a key as the provider publishes it."""
@@ -94,9 +139,42 @@ class Provider:
         named = {name: value for name, value in {"kid": key_id, **(headers or {})}.items() if value is not None}
         return jwt.encode(given, key, algorithm=algorithm, headers=named)
 
-    def _right(self, path: str) -> bytes | int:
-        if path == METADATA:
-            return json.dumps(self.metadata).encode()
-        if path == KEYS:
-            return json.dumps({"keys": [self.public(each) for each in self.keys]}).encode()
+    def code(self, asked: Mapping[str, str]) -> str:
+        """Return a code for an authorization request, as a browser gets it by signing in."""
+        code = secrets.token_urlsafe(16)
+        self.asked[code] = dict(asked)
+        return code
+
+    def _read(self, path: str, query: str, authorization: str) -> bytes | int | str:
+        match path:
+            case _ if path == METADATA:
+                return json.dumps(self.metadata).encode()
+            case _ if path == KEYS:
+                return json.dumps({"keys": [self.public(each) for each in self.keys]}).encode()
+            case _ if path == AUTHORIZATION:
+                asked = dict(parse_qsl(query))
+                answer = {"code": self.code(asked), "state": asked.get("state", "")}
+                if self.announced.get("authorization_response_iss_parameter_supported"):
+                    answer["iss"] = self.issuer
+                return f"{asked['redirect_uri']}?{urlencode(answer)}"
+            case _ if path == USERINFO:
+                return json.dumps({"sub": self.person["sub"], **self.userinfo}).encode() if authorization else 401
         return 404
+
+    def _redeemed(self, form: dict[str, str], authorization: str) -> bytes | int:
+        """Answer the token endpoint; a code works once, for its client and with its verifier."""
+        self.forms.append(form)
+        asked = self.asked.pop(form.get("code", ""), None)
+        if self.secret is None:
+            is_client = form.get("client_id") == CLIENT
+        else:
+            basic = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+            client_id, _, secret = basic.partition(":")
+            is_client = (unquote_plus(client_id), unquote_plus(secret)) == (CLIENT, self.secret)
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(form.get("code_verifier", "").encode()).digest())
+        if asked is None or not is_client or challenge.decode().rstrip("=") != asked["code_challenge"]:
+            return 400
+        now = int(time.time())
+        claims = {"auth_time": now, "nonce": asked["nonce"], **self.person}
+        token = self.id_token(claims.pop("sub"), **claims)
+        return json.dumps({"id_token": token, "access_token": "opaque", "token_type": "Bearer"}).encode()

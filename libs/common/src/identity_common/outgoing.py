@@ -61,13 +61,13 @@ class OutgoingCalls:
         self._networks = tuple(ip_network(each) for each in networks)
         self._context = context or ssl.create_default_context()
 
-    async def get(self, url: str) -> OutgoingAnswer:
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> OutgoingAnswer:
         """Read an address.
 
         Raises:
             OutgoingCallError: There is no usable answer.
         """
-        return await self._call("GET", url, {}, None)
+        return await self._call("GET", url, headers or {}, None)
 
     async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> OutgoingAnswer:
         """Send a form.

@@ -19,6 +19,8 @@ from management_service.applications.service import application_state
 from management_service.claims_function import store as claims_function_store
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import function_state
+from management_service.connectors import store as connector_store
+from management_service.connectors.events import record_connector, record_groups
 from management_service.impersonation_policy.service import record_policy as record_impersonation_policy
 from management_service.impersonations.service import record_slots
 from management_service.resources import store as resource_store
@@ -27,7 +29,17 @@ from management_service.roles import holders
 from management_service.roles import store as role_store
 from management_service.roles.assignments import record_assignment
 from management_service.roles.service import role_state
-from management_service.schema import application_secrets, applications, resources, role_scopes, roles, scopes, users
+from management_service.schema import (
+    application_secrets,
+    applications,
+    connectors,
+    identities,
+    resources,
+    role_scopes,
+    roles,
+    scopes,
+    users,
+)
 from management_service.sign_in_policy.service import record_policy as record_sign_in_policy
 from management_service.users import store as user_store
 from management_service.users.service import user_state
@@ -42,7 +54,8 @@ def republication_steps(tenant_id: str) -> tuple[Step, ...]:
         # First: a replica that starts meanwhile must not know a client before it.
         record_impersonation_policy,
         record_sign_in_policy,
-        *(_record_resources, _record_scopes, _record_roles, _record_applications, _record_users),
+        _record_connectors,
+        *(_record_resources, _record_scopes, _record_roles, _record_applications, _record_users, _record_groups),
         *(_record_claims_functions, record_slots),
     )
     return tuple(partial(step, tenant_id) for step in steps)
@@ -102,6 +115,22 @@ async def _record_users(tenant_id: str, transaction: Transaction, after: str) ->
     for row in await _rows(transaction.connection, users, user_store.COLUMNS, tenant_id, ids):
         user = user_store.user_from(row)
         transaction.record("user", (user.id,), "updated", user_state(user))
+    return _last(ids)
+
+
+async def _record_connectors(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    ids = await _lock_batch(transaction.connection, connectors, tenant_id, after)
+    for row in await _rows(transaction.connection, connectors, connector_store.COLUMNS, tenant_id, ids):
+        record_connector(transaction, connector_store.connector_from(row), "updated")
+    return _last(ids)
+
+
+async def _record_groups(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    ids = await _lock_batch(transaction.connection, identities, tenant_id, after)
+    for row in await _rows(transaction.connection, identities, connector_store.IDENTITY_COLUMNS, tenant_id, ids):
+        identity = connector_store.identity_from(row)
+        if identity.signed_in_at is not None:
+            record_groups(transaction, identity)
     return _last(ids)
 
 

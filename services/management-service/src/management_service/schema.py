@@ -390,14 +390,35 @@ connectors = Table(
     Column("id", Key, primary_key=True),
     Column("name", Key, nullable=False),
     Column("issuer", Key, nullable=False),
+    Column("client_id", Key),
+    Column("sealed_secret", LargeBinary),
+    Column("scope", Key, nullable=False, server_default="openid profile email"),
     Column("match_claim", Key, nullable=False),
     Column("is_enabled", Boolean, nullable=False),
+    Column("display_name", Text),
+    Column("logo_uri", Text),
+    Column("allowed_domains", ARRAY(Text), nullable=False, server_default="{}"),
+    Column("required_claims", Text, nullable=False, server_default="[]"),
+    Column("groups_claim", Key),
+    Column("sync_profile", Boolean, nullable=False, server_default="false"),
+    Column("session_max_age_s", Integer),
     Column("actor_clients", ARRAY(Text), nullable=False),
     Column("trusted_factors", Text, nullable=False),
+    Column("closed_at", BigInteger, nullable=False, server_default="0"),
     Column("created_at", BigInteger, nullable=False),
     sort_key(),
     UniqueConstraint("tenant_id", "name", name="connectors_name_unique"),
     UniqueConstraint("tenant_id", "issuer", name="connectors_issuer_unique"),
+)
+
+connector_domains = Table(
+    "connector_domains",
+    metadata,
+    tenant_id(),
+    Column("domain", Key, primary_key=True),
+    Column("connector_id", Key, nullable=False),
+    reference("connector_domains", "connector_id", "connectors"),
+    Index("connector_domains_by_connector", "tenant_id", "connector_id"),
 )
 
 identities = Table(
@@ -408,11 +429,24 @@ identities = Table(
     Column("user_id", Key, nullable=False),
     Column("connector_id", Key, nullable=False),
     Column("value", Key, nullable=False),
+    Column("signed_in_at", BigInteger),
+    Column("email_domain", Key),
+    Column("groups", ARRAY(Text), nullable=False, server_default="{}"),
     Column("created_at", BigInteger, nullable=False),
     reference("identities", "user_id", "users"),
     reference("identities", "connector_id", "connectors"),
     UniqueConstraint("tenant_id", "connector_id", "value", name="identities_value_unique"),
     Index("identities_by_user", "tenant_id", "user_id", "created_at", "id"),
+)
+
+# What counts once, until it would have expired: tickets for a link, and logout tokens of providers.
+spent_tickets = Table(
+    "spent_tickets",
+    metadata,
+    tenant_id(),
+    Column("sha256", Key, primary_key=True),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("spent_tickets_by_expiry", "tenant_id", "expires_at"),
 )
 
 claims_functions = Table(

@@ -86,7 +86,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         subscribe=(
             *("_INBOX_management.>", "identity-relay.*.management"),
             *("identity-rpc.*.password-check", "identity-rpc.*.account-links", "identity-rpc.*.factors"),
-            *("identity-rpc.*.mail-sending", "identity-rpc.*.actor-token"),
+            *("identity-rpc.*.mail-sending", "identity-rpc.*.actor-token", "identity-rpc.*.provider-sign-in"),
         ),
         allow_responses=True,  # answers to the other services go to the inbox of the asking service
     ),
@@ -111,7 +111,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     "token": NatsPermissions(
         publish=(
             *("identity-rpc.*.password-check", "identity-rpc.*.account-links", "identity-rpc.*.factors"),
-            "identity-rpc.*.actor-token",
+            *("identity-rpc.*.actor-token", "identity-rpc.*.provider-sign-in"),
             *(*_STREAMS, *_consuming(STREAM_INTERNAL), *_consuming(STREAM_EVENTS), *_consuming(STREAM_STATE)),
             *("identity-audit.*.exchanges", "identity-audit.*.token", _AUDIT_STREAM, _NOT_VALID),
         ),

@@ -35,7 +35,7 @@ FIELDS: Final = frozenset(
         "error", "reason", "traceback", "message", "store", "grant_type",
         "client_id", "user_id", "actor_id", "application_id", "resource_id", "role_id", "scope_id", "organization_id",
         "member_type", "authorization_id", "subject_token_id", "token_id", "mail_id", "kid", "algorithm",
-        "stream", "subject", "sequence", "revision", "published", "source", "count", "delay_s",
+        "connector_id", "stream", "subject", "sequence", "revision", "published", "source", "count", "delay_s",
         "address", "version", "variable", "kind", "line", "ids",
     }
 )  # fmt: skip

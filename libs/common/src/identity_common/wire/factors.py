@@ -68,12 +68,14 @@ class VerifyPasskey(_Private, frozen=True, kw_only=True, tag="verify-passkey"):
         credential: JSON of the browser's ``PublicKeyCredential``, as sent (WebAuthn Level 3 section 5.1).
         user_id: The user that must own it; None: it says who signs in.
         rp_id: The relying party's id on the page, which must be management-service's; None if it is not told.
+        link: As in ``PasswordQuestion``.
     """
 
     challenge: str
     credential: str
     user_id: str | None = None
     rp_id: str | None = None
+    link: str | None = None
     visitor: Visitor = Visitor()
 
 

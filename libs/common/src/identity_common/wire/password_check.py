@@ -25,6 +25,8 @@ class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
         timeout_ms: How long the caller waits for the answer, counted from the arrival of the request; after that, the
             password is not checked.
         address: Address of the browser, for the log of the replying service, which knows the account.
+        link: That of ``AccountFound``, where the sign-in is to confirm it: the account's password counts for that,
+            although its owner signs in at a provider from then on.
     """
 
     identifier: str
@@ -32,6 +34,7 @@ class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: tuple[KnownDevice, ...] = ()
     timeout_ms: int = msgspec.field(name="patience_ms", default=4000)
     address: str = ""
+    link: str | None = None
 
     def __repr__(self) -> str:
         """Hide the identifier and the password."""

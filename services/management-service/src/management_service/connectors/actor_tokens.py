@@ -26,7 +26,6 @@ from management_service.connectors.store import Connector
 
 _log = get_logger(__name__)
 
-MAX_AGE_S: Final = 300
 _AT_ONCE: Final = 256
 _PROVIDER_RETRY_S: Final = 10
 
@@ -89,7 +88,7 @@ class ActorTokenAnswers:
             key,
             issuer=connector.issuer,
             clients=connector.actor_clients,
-            max_age_s=MAX_AGE_S,
+            max_age_s=id_tokens.MAX_AGE_S,
             now_s=self._clock() / 1000,
         )
         value = id_tokens.identity_value(claims, connector.match_claim)

@@ -7,7 +7,9 @@ Source:
 import asyncio
 import time
 from collections import Counter, defaultdict
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import jwt
@@ -33,11 +35,27 @@ _MIN_RSA_BITS: Final = 2048
 _EC_ALGORITHMS: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
+T = TypeVar("T")
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 
 class ProviderError(Exception):
     """A provider is not usable; the text tells an administrator why."""
+
+
+class Client(msgspec.Struct, frozen=True):
+    """A client at a provider.
+
+    Attributes:
+        secret: None for a public client.
+    """
+
+    id: str
+    secret: str | None
+
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return f"Client({self.id!r})"
 
 
 class ProviderKey(NamedTuple):
@@ -47,9 +65,26 @@ class ProviderKey(NamedTuple):
     algorithms: tuple[str, ...]
 
 
-class _Metadata(msgspec.Struct, frozen=True):
+class Metadata(msgspec.Struct, frozen=True):
+    """What a provider says of itself.
+
+    Attributes:
+        code_challenge_methods: None if it does not say: then it may support PKCE, or ignore it.
+        names_itself: Whether it names its issuer in every answer (RFC 9207).
+    """
+
     issuer: str
     jwks_uri: str
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+    userinfo_endpoint: str | None = None
+    token_auth_methods: tuple[str, ...] = msgspec.field(
+        name="token_endpoint_auth_methods_supported", default=("client_secret_basic",)
+    )
+    code_challenge_methods: tuple[str, ...] | None = msgspec.field(
+        name="code_challenge_methods_supported", default=None
+    )
+    names_itself: bool = msgspec.field(name="authorization_response_iss_parameter_supported", default=False)
 
 
 class _KeySet(msgspec.Struct, frozen=True):
@@ -57,11 +92,12 @@ class _KeySet(msgspec.Struct, frozen=True):
 
 
 class _Known(NamedTuple):
+    metadata: Metadata
     keys: dict[str, ProviderKey]
     read_at: float
 
 
-_decode_metadata: Final = msgspec.json.Decoder(_Metadata).decode
+_decode_metadata: Final = msgspec.json.Decoder(Metadata).decode
 _decode_keys: Final = msgspec.json.Decoder(_KeySet).decode
 
 
@@ -75,13 +111,19 @@ class Providers:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: Counter[str] = Counter()
 
-    async def check(self, issuer: str) -> None:
+    async def check(self, issuer: str, *, client: Client | None = None) -> None:
         """Read a provider's metadata and keys anew.
+
+        Args:
+            issuer: The provider.
+            client: The client through which people sign in there, if any.
 
         Raises:
             ProviderError: They are not usable.
         """
         found = await self._fetched(issuer)
+        if client is not None:
+            _require_sign_in(found.metadata, client)
         if issuer in self._known:  # others may belong to no connector: an administrator can try any number
             self._known[issuer] = found
 
@@ -95,35 +137,52 @@ class Providers:
         Raises:
             ProviderError: The provider has not answered for too long, or too many wait for it.
         """
-        if (found := self._kept(issuer, key_id, for_s=_FRESH_S)) is not None:
-            return found
-        turn = self._turns[issuer]
-        if turn.locked() and (found := self._kept(issuer, key_id, for_s=_USABLE_S)) is not None:
-            return found  # it is being read again
+        return await self._read_if(issuer, lambda known: _key_of(known, key_id))
+
+    async def metadata(self, issuer: str) -> Metadata:
+        """Return the metadata of a provider.
+
+        Raises:
+            ProviderError: The provider has not answered for too long, or too many wait for it.
+        """
+        found = await self._read_if(issuer, lambda known: known.metadata)
+        if found is None:
+            raise ProviderError("The provider did not answer.")
+        return found
+
+    @asynccontextmanager
+    async def waiting(self, issuer: str) -> AsyncGenerator[None, None]:
+        """Be one of those who wait for a provider.
+
+        Raises:
+            ProviderError: Too many wait for it.
+        """
         if self._waiting[issuer] >= _MAX_WAITING:
             raise ProviderError("Too many tokens wait for the provider.")
         self._waiting[issuer] += 1
         try:
-            return await self._key_in_turn(turn, issuer, key_id)
+            yield
         finally:
             self._waiting[issuer] -= 1
 
-    async def _key_in_turn(self, turn: asyncio.Lock, issuer: str, key_id: str | None) -> ProviderKey | None:
-        async with turn:
-            if (found := self._kept(issuer, key_id, for_s=_FRESH_S)) is not None:
+    async def _read_if(self, issuer: str, part: Callable[[_Known], T | None]) -> T | None:
+        """Return a part of what a provider says; read it again if it is old, or the part is missing."""
+        if (found := self._kept(issuer, part, for_s=_FRESH_S)) is not None:
+            return found
+        turn = self._turns[issuer]
+        if turn.locked() and (found := self._kept(issuer, part, for_s=_USABLE_S)) is not None:
+            return found  # it is being read again
+        async with self.waiting(issuer), turn:
+            if (found := self._kept(issuer, part, for_s=_FRESH_S)) is not None:
                 return found
             await self._read_again(issuer)
             if issuer not in self._known or time.monotonic() - self._known[issuer].read_at >= _USABLE_S:
                 raise ProviderError("The provider did not answer.")
-            return self._kept(issuer, key_id, for_s=_USABLE_S)
+            return self._kept(issuer, part, for_s=_USABLE_S)
 
-    def _kept(self, issuer: str, key_id: str | None, *, for_s: float) -> ProviderKey | None:
+    def _kept(self, issuer: str, part: Callable[[_Known], T | None], *, for_s: float) -> T | None:
         known = self._known.get(issuer)
-        if known is None or time.monotonic() - known.read_at >= for_s:
-            return None
-        if key_id is None:
-            return next(iter(known.keys.values())) if len(known.keys) == 1 else None
-        return known.keys.get(key_id)
+        return None if known is None or time.monotonic() - known.read_at >= for_s else part(known)
 
     async def _read_again(self, issuer: str) -> None:
         if time.monotonic() - self._asked_at.get(issuer, float("-inf")) < _AGAIN_S:
@@ -139,9 +198,9 @@ class Providers:
 
     async def _fetched(self, issuer: str) -> _Known:
         metadata = await self._metadata(issuer)
-        return _Known(await self._keys(metadata.jwks_uri), time.monotonic())
+        return _Known(metadata, await self._keys(metadata.jwks_uri), time.monotonic())
 
-    async def _metadata(self, issuer: str) -> _Metadata:
+    async def _metadata(self, issuer: str) -> Metadata:
         what = "metadata"
         content = await self._content(f"{issuer.removesuffix('/')}/.well-known/openid-configuration", what)
         try:
@@ -150,10 +209,13 @@ class Providers:
             raise ProviderError(f"The {what} of the provider are not those of OpenID Connect: {error}.") from error
         if metadata.issuer != issuer:  # section 4.3: identical, or the provider speaks for another one
             raise ProviderError("The metadata of the provider name another issuer.")
-        if (problem := url_problem(metadata.jwks_uri)) is not None:
-            raise ProviderError(f"The metadata of the provider name an unusable address of keys. {problem}")
-        if urlsplit(metadata.jwks_uri).scheme != urlsplit(issuer).scheme:
-            raise ProviderError("The metadata of the provider name an address of keys that is not https.")
+        for name in ("jwks_uri", "authorization_endpoint", "token_endpoint", "userinfo_endpoint"):
+            if (address := getattr(metadata, name)) is None:
+                continue
+            if (problem := url_problem(address)) is not None:
+                raise ProviderError(f"The metadata of the provider name an unusable {name}. {problem}")
+            if urlsplit(address).scheme != urlsplit(issuer).scheme:
+                raise ProviderError(f"The metadata of the provider name a {name} that is not https.")
         return metadata
 
     async def _keys(self, address: str) -> dict[str, ProviderKey]:
@@ -178,6 +240,27 @@ class Providers:
         if answer.status != 200:
             raise ProviderError(f"The {what} of the provider cannot be read from {address}: status {answer.status}.")
         return answer.content
+
+
+def _key_of(known: _Known, key_id: str | None) -> ProviderKey | None:
+    if key_id is None:
+        return next(iter(known.keys.values())) if len(known.keys) == 1 else None
+    return known.keys.get(key_id)
+
+
+def _require_sign_in(metadata: Metadata, client: Client) -> None:
+    """Refuse a provider at which a client cannot sign people in.
+
+    Raises:
+        ProviderError: It lacks an endpoint, a way to authenticate the client, or PKCE.
+    """
+    for name in ("authorization_endpoint", "token_endpoint"):
+        if getattr(metadata, name) is None:
+            raise ProviderError(f"The metadata of the provider name no {name}.")
+    if client.secret is not None and not {"client_secret_basic", "client_secret_post"} & {*metadata.token_auth_methods}:
+        raise ProviderError("The token endpoint of the provider takes no client secret.")
+    if metadata.code_challenge_methods is not None and "S256" not in metadata.code_challenge_methods:
+        raise ProviderError("The provider does not support PKCE with S256.")
 
 
 def _usable_key(described: dict[str, Any]) -> ProviderKey | None:

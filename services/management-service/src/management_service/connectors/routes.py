@@ -16,6 +16,7 @@ from management_service.connectors.rules import (
     ConnectorUpdate,
     IdentityCreation,
     ProviderName,
+    RequiredClaim,
     TrustedFactor,
 )
 from management_service.connectors.service import Connectors
@@ -24,7 +25,8 @@ from management_service.connectors.store import Connector, Identity
 _NEW_CONNECTOR: Final = {
     "providerName": "OIDC",
     "connectorName": "Okta",
-    "config": {"issuer": "https://example.okta.com"},
+    "config": {"issuer": "https://example.okta.com", "clientId": "0oa5e6f7g8", "clientSecret": "s3cr3t"},
+    "domains": ["example.com"],
     "trusts": {"actors": ["0oa1b2c3d4"], "factors": [{"claim": "amr", "value": "mfa", "level": "mfa"}]},
 }
 
@@ -34,9 +36,27 @@ class ConfigAnswer(Answer):
 
     Attributes:
         issuer: Its issuer.
+        client_id: Id of the client there, through which people sign in; null if no one does.
+        has_client_secret: Whether the client has a secret, which no response shows.
+        scope: What is asked for.
     """
 
     issuer: str
+    client_id: str | None
+    has_client_secret: bool
+    scope: str
+
+
+class ConnectorBrandingAnswer(Answer):
+    """How the connector looks on the sign-in page.
+
+    Attributes:
+        display_name: The name there; null for that of the connector.
+        logo_uri: URL of a picture.
+    """
+
+    display_name: str | None
+    logo_uri: str | None
 
 
 class TrustsAnswer(Answer):
@@ -62,6 +82,13 @@ class ConnectorAnswer(Answer):
         config: How the provider is reached.
         match_claim: The claim by which people are known.
         is_enabled: Whether the connector is used.
+        domains: Domains of e-mail addresses whose owners sign in at the provider.
+        allowed_domains: Only people with an address in these domains get a user; empty for all.
+        required_claims: Only people of whom the provider says all of this get a user.
+        groups_claim: The claim with the groups of a person.
+        sync_profile: Whether each sign-in updates name, picture and e-mail address.
+        session_max_age_s: After how many seconds the provider is asked again; null for never.
+        branding: How the connector looks on the sign-in page.
         trusts: What the provider is trusted for.
         created_at: Time of creation, milliseconds since the epoch.
     """
@@ -73,6 +100,13 @@ class ConnectorAnswer(Answer):
     config: ConfigAnswer
     match_claim: str
     is_enabled: bool
+    domains: tuple[str, ...]
+    allowed_domains: tuple[str, ...]
+    required_claims: tuple[RequiredClaim, ...]
+    groups_claim: str | None
+    sync_profile: bool
+    session_max_age_s: int | None
+    branding: ConnectorBrandingAnswer
     trusts: TrustsAnswer
     created_at: int
 
@@ -99,9 +133,21 @@ def _connector(connector: Connector) -> ConnectorAnswer:
         id=connector.id,
         provider_name="OIDC",
         connector_name=connector.name,
-        config=ConfigAnswer(issuer=connector.issuer),
+        config=ConfigAnswer(
+            issuer=connector.issuer,
+            client_id=connector.client_id,
+            has_client_secret=connector.sealed_secret is not None,
+            scope=connector.scope,
+        ),
         match_claim=connector.match_claim,
         is_enabled=connector.is_enabled,
+        domains=connector.domains,
+        allowed_domains=connector.allowed_domains,
+        required_claims=connector.required_claims,
+        groups_claim=connector.groups_claim,
+        sync_profile=connector.sync_profile,
+        session_max_age_s=connector.session_max_age_s,
+        branding=ConnectorBrandingAnswer(display_name=connector.display_name, logo_uri=connector.logo_uri),
         trusts=TrustsAnswer(actors=connector.actor_clients, factors=connector.trusted_factors),
         created_at=connector.created_at,
     )

@@ -7,25 +7,29 @@ from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
+from identity_common.email_domains import canonical_domains
 from identity_common.failures import UNKNOWN_RELATION, Conflict, Issue, duplicate, invalid_input, missing_by_id
 from identity_common.identifiers import new_id
 from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.wire.events import ConnectorState
 from management_service.attainable_scopes import AttainableScopes
 from management_service.connectors import rules, store
+from management_service.connectors.clients import Clients
+from management_service.connectors.events import CONNECTOR, record_connector, record_groups_deleted
 from management_service.connectors.providers import ProviderError, Providers
 from management_service.connectors.store import Connector, Identity
 from management_service.users.store import lock_user
 
-_KIND: Final = "connector"
-_IDENTITY: Final = "identity"
-_REFUSALS: Final = {
+IDENTITY: Final = "identity"
+REFUSALS: Final = {
     "connectors_name_unique": lambda: duplicate("connector.name_in_use", "A connector with this name already exists."),
     "connectors_issuer_unique": lambda: duplicate(
         "connector.issuer_in_use", "A connector to this provider already exists."
     ),
+    "connector_domains_pkey": lambda: duplicate("connector.domain_in_use", "A domain belongs to another connector."),
     "identities_value_unique": lambda: duplicate("identity.in_use", "A user has this identity already."),
 }
 
@@ -37,6 +41,7 @@ class Connectors:
         reader: Reads.
         changes: Writes.
         providers: Checks that a provider can be used before it is stored.
+        clients: Seals the secrets of clients.
         attainable: Refuses callers who lack what the user of an identity holds.
         tenant_id: The tenant.
         clock: Clock, for tests.
@@ -47,6 +52,7 @@ class Connectors:
         reader: AsyncEngine,
         changes: Changes,
         providers: Providers,
+        clients: Clients,
         attainable: AttainableScopes,
         *,
         tenant_id: str,
@@ -55,6 +61,7 @@ class Connectors:
         self._reader = reader
         self._changes = changes
         self._providers = providers
+        self._clients = clients
         self._attainable = attainable
         self._tenant_id = tenant_id
         self._clock = clock
@@ -63,31 +70,47 @@ class Connectors:
         """Create a connector.
 
         Raises:
-            Invalid: The issuer or the claim is not acceptable.
-            Conflict: The name is not valid, or in use; the provider has a connector, or cannot be used.
+            Invalid: A member is not acceptable.
+            Conflict: The name is not valid, or in use; the provider or a domain has a connector; or the provider cannot
+                be used.
         """
-        issuer = creation.config.issuer
-        _require_acceptable(issuer, creation.match_claim)
+        _require_acceptable(creation)
+        config, connector_id, now = creation.config, new_id(), self._clock()
+        secret = config.client_secret
         connector = Connector(
             tenant_id=self._tenant_id,
-            id=new_id(),
+            id=connector_id,
             name=accepted_name(creation.connector_name),
-            issuer=issuer,
+            issuer=config.issuer,
+            client_id=config.client_id,
+            sealed_secret=None if secret is None else self._clients.seal(connector_id, secret),
+            scope=config.scope or rules.DEFAULT_SCOPE,
             match_claim=creation.match_claim,
             is_enabled=creation.is_enabled,
+            domains=canonical_domains(creation.domains, path="domains"),
+            display_name=None,
+            logo_uri=None,
+            allowed_domains=canonical_domains(creation.allowed_domains, path="allowedDomains"),
+            required_claims=creation.required_claims,
+            groups_claim=creation.groups_claim,
+            sync_profile=creation.sync_profile,
+            session_max_age_s=creation.session_max_age_s,
             actor_clients=(),
             trusted_factors=(),
-            created_at=self._clock(),
+            closed_at=now,
+            created_at=now,
         )
-        await self._require_usable(issuer)
-        return await self._insert(_trusting(connector, creation.trusts))
+        connector = _trusting(_branded(connector, creation.branding), creation.trusts)
+        _require_client(connector)
+        await self._require_usable(connector)
+        return await self._insert(connector)
 
     @retry_on_conflict
     async def _insert(self, connector: Connector) -> Connector:
         async with self._changes.transaction() as transaction:
-            with refusals(_REFUSALS):
+            with refusals(REFUSALS):
                 await store.insert_connector(transaction.connection, connector)
-            transaction.record_action(_KIND, (connector.id,), "create")
+            record_connector(transaction, connector, "created")
         return connector
 
     async def get(self, connector_id: str) -> Connector:
@@ -110,35 +133,34 @@ class Connectors:
             Conflict: They cannot be used.
         """
         connector = await self.get(connector_id)
-        await self._changes.record_action(_KIND, (connector_id,), "test")
-        await self._require_usable(connector.issuer)
+        await self._changes.record_action(CONNECTOR, (connector_id,), "test")
+        await self._require_usable(connector)
 
     async def update(self, connector_id: str, update: rules.ConnectorUpdate) -> Connector:
         """Change the given members of a connector.
 
         Raises:
-            Invalid: The issuer or the claim is not acceptable.
-            Conflict: The name is not valid, or in use; the provider has a connector, or cannot be used; or users are
-                known by the present issuer and claim.
+            Invalid: A member is not acceptable.
+            Conflict: The name is not valid, or in use; the provider or a domain has a connector, or the provider cannot
+                be used; or users are known by the present issuer and claim.
         """
-        issuer = None if update.config is UNSET else update.config.issuer
-        _require_acceptable(issuer, None if update.match_claim is UNSET else update.match_claim)
-        if issuer is not None and issuer != (await self.get(connector_id)).issuer:
-            await self._require_usable(issuer)
+        _require_acceptable(update)
+        if update.config is not UNSET:
+            await self._require_usable(self._changed(await self.get(connector_id), update))
         return await self._update(connector_id, update)
 
     @retry_on_conflict
     async def _update(self, connector_id: str, update: rules.ConnectorUpdate) -> Connector:
         async with self._changes.transaction() as transaction:
             connector = await self._lock(transaction, connector_id)
-            changed = _changed(connector, update)
+            changed = self._changed(connector, update)
             if changed == connector:
                 return connector
             if (changed.issuer, changed.match_claim) != (connector.issuer, connector.match_claim):
                 await self._require_no_identities(transaction, connector)
-            with refusals(_REFUSALS):
+            with refusals(REFUSALS):
                 await store.update_connector(transaction.connection, changed)
-            transaction.record_action(_KIND, (connector_id,), "update")
+            record_connector(transaction, changed, "updated")
         return changed
 
     @retry_on_conflict
@@ -147,7 +169,14 @@ class Connectors:
         async with self._changes.transaction() as transaction:
             if not await store.delete_connector(transaction.connection, self._tenant_id, connector_id):
                 raise missing_by_id("entity.not_found")
-            transaction.record_action(_KIND, (connector_id,), "delete")
+            transaction.record(CONNECTOR, (connector_id,), "deleted", ConnectorState(id=connector_id, deleted=True))
+
+    async def renew_seals(self) -> None:
+        """Reseal the secrets that an older key has sealed, so that the older key can be removed from the settings."""
+        async with self._changes.unpublished() as connection:
+            for each in await store.lock_all(connection, self._tenant_id):
+                if (sealed := self._clients.renewed(each)) is not None:
+                    await store.update_connector(connection, msgspec.structs.replace(each, sealed_secret=sealed))
 
     @retry_on_conflict
     async def add_identity(self, user_id: str, creation: rules.IdentityCreation) -> Identity:
@@ -172,9 +201,9 @@ class Connectors:
                 value=creation.value,
                 created_at=self._clock(),
             )
-            with refusals(_REFUSALS):
+            with refusals(REFUSALS):
                 await store.insert_identity(transaction.connection, identity)
-            transaction.record_action(_IDENTITY, (user_id, identity.id), "create")
+            transaction.record_action(IDENTITY, (user_id, identity.id), "create")
         return identity
 
     async def list_identities(self, user_id: str, page: Page) -> tuple[list[Identity], int]:
@@ -191,13 +220,11 @@ class Connectors:
         """
         async with self._changes.transaction() as transaction:
             await self._lock_user(transaction, user_id)
-            if not await store.delete_identity(transaction.connection, self._tenant_id, user_id, identity_id):
-                raise missing_by_id("entity.not_found")
-            transaction.record_action(_IDENTITY, (user_id, identity_id), "delete")
+            await remove_identity(transaction, self._tenant_id, user_id, identity_id)
 
-    async def _require_usable(self, issuer: str) -> None:
+    async def _require_usable(self, connector: Connector) -> None:
         try:
-            await self._providers.check(issuer)
+            await self._providers.check(connector.issuer, client=self._clients.client(connector))
         except ProviderError as error:
             raise Conflict("connector.provider_unusable", str(error)) from error
 
@@ -217,28 +244,100 @@ class Connectors:
             raise missing_by_id()
         await self._attainable.require_holder(transaction.connection, "user", user_id)
 
+    def _changed(self, connector: Connector, update: rules.ConnectorUpdate) -> Connector:
+        """Return a connector with the given members.
 
-def _require_acceptable(issuer: str | None, match_claim: str | None) -> None:
-    issues = [Issue(path, problem) for path, problem in rules.problems(issuer=issuer, match_claim=match_claim)]
+        Raises:
+            Invalid: The client is not acceptable.
+            Conflict: The name is not valid.
+        """
+        domains, allowed, now = update.domains, update.allowed_domains, self._clock()
+        given = {
+            "name": UNSET
+            if update.connector_name is UNSET
+            else accepted_name(update.connector_name, stored=connector.name),
+            "match_claim": update.match_claim,
+            "is_enabled": update.is_enabled,
+            "domains": UNSET if domains is UNSET else canonical_domains(domains or (), path="domains"),
+            "allowed_domains": UNSET if allowed is UNSET else canonical_domains(allowed or (), path="allowedDomains"),
+            "required_claims": UNSET if update.required_claims is UNSET else update.required_claims or (),
+            "groups_claim": update.groups_claim,
+            "sync_profile": update.sync_profile,
+            "session_max_age_s": update.session_max_age_s,
+        }
+        members = {name: value for name, value in given.items() if value is not UNSET}
+        changed = msgspec.structs.replace(connector, **members)
+        if update.config is not UNSET:
+            changed = self._configured(changed, update.config)
+        if update.branding is not UNSET:
+            changed = _branded(changed, update.branding or _PLAIN)
+        if update.trusts is not UNSET:
+            changed = _trusting(changed, update.trusts or _NOTHING)
+        if changed.is_open != connector.is_open:  # also where it is opened: a sign-in that began before ends late
+            changed = msgspec.structs.replace(changed, closed_at=max(now, connector.closed_at + 1))
+        return changed
+
+    def _configured(self, connector: Connector, config: rules.ConnectorConfigUpdate) -> Connector:
+        issuer = connector.issuer if config.issuer is UNSET else config.issuer
+        if issuer != connector.issuer and connector.sealed_secret is not None and config.client_secret is UNSET:
+            message = "must be given again with another issuer: it would be sent to another provider"
+            raise invalid_input(Issue("config.clientSecret", message))
+        sealed = connector.sealed_secret
+        if config.client_secret is not UNSET:
+            sealed = None if config.client_secret is None else self._clients.seal(connector.id, config.client_secret)
+        client_id = connector.client_id if config.client_id is UNSET else config.client_id
+        if client_id is None and config.client_secret is UNSET:
+            sealed = None
+        scope = connector.scope if config.scope is UNSET else config.scope or rules.DEFAULT_SCOPE
+        configured = msgspec.structs.replace(
+            connector, issuer=issuer, client_id=client_id, sealed_secret=sealed, scope=scope
+        )
+        _require_client(configured)
+        return configured
+
+
+async def remove_identity(transaction: Transaction, tenant_id: str, user_id: str, identity_id: str) -> None:
+    """Delete and record an identity of a locked user.
+
+    Raises:
+        NotFound: The user has no such identity.
+    """
+    removed = await store.delete_identity(transaction.connection, tenant_id, user_id, identity_id)
+    if removed is None:
+        raise missing_by_id("entity.not_found")
+    if removed.signed_in_at is not None:
+        record_groups_deleted(transaction, identity_id)
+    transaction.record_action(IDENTITY, (user_id, identity_id), "delete")
+
+
+def _require_acceptable(body: rules.ConnectorCreation | rules.ConnectorUpdate) -> None:
+    issues = [Issue(path, problem) for path, problem in rules.problems(body)]
     if issues:
         raise invalid_input(*issues)
 
 
-def _changed(connector: Connector, update: rules.ConnectorUpdate) -> Connector:
-    given = {
-        "name": UNSET
-        if update.connector_name is UNSET
-        else accepted_name(update.connector_name, stored=connector.name),
-        "issuer": UNSET if update.config is UNSET else update.config.issuer,
-        "match_claim": update.match_claim,
-        "is_enabled": update.is_enabled,
-    }
-    members = {name: value for name, value in given.items() if value is not UNSET}
-    changed = msgspec.structs.replace(connector, **members)
-    return changed if update.trusts is UNSET else _trusting(changed, update.trusts or _NOTHING)
+def _require_client(connector: Connector) -> None:
+    if connector.sealed_secret is not None and connector.client_id is None:
+        raise invalid_input(Issue("config.clientId", "required with clientSecret"))
 
 
 _NOTHING: Final = rules.ConnectorTrusts(actors=None, factors=None)
+_PLAIN: Final = rules.ConnectorBranding(display_name=None, logo_uri=None)
+
+
+def _branded(connector: Connector, branding: rules.ConnectorBranding | None) -> Connector:
+    if branding is None:
+        return connector
+    name, logo_uri = branding.display_name, branding.logo_uri
+    return msgspec.structs.replace(
+        connector,
+        display_name=connector.display_name
+        if name is UNSET
+        else None
+        if name is None
+        else accepted_name(name, stored=connector.display_name),
+        logo_uri=connector.logo_uri if logo_uri is UNSET else logo_uri,
+    )
 
 
 def _trusting(connector: Connector, trusts: rules.ConnectorTrusts | None) -> Connector:

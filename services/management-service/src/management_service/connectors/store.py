@@ -1,37 +1,67 @@
 """Connectors and identities in PostgreSQL."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import BindParameter, bindparam, delete, exists, insert, select, update
+from sqlalchemy import ARRAY, BindParameter, Text, bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
 from identity_common.stores.database import PagedList
-from management_service.connectors.rules import TrustedFactor
-from management_service.schema import connectors, identities
+from management_service.connectors.rules import RequiredClaim, TrustedFactor
+from management_service.schema import connector_domains, connectors, identities
 
 
 class Connector(msgspec.Struct, frozen=True, kw_only=True):
     """A connector as stored.
 
     Attributes:
+        client_id: Id of the client at the provider; None if no one signs in through it.
+        sealed_secret: The client's secret; None without a client, or for a public one.
+        display_name: Its name on the sign-in page; None for ``name``.
+        domains: Sorted, canonical domains of e-mail addresses, for which the provider speaks.
+        allowed_domains: Sorted, canonical domains of the people who get a user; empty for all.
         actor_clients: Client ids for which the provider's ID tokens are accepted as actor tokens.
+        closed_at: When it was opened or closed last, milliseconds since the epoch: sign-ins before that have ended.
     """
 
     tenant_id: str
     id: str
     name: str
     issuer: str
+    client_id: str | None
+    sealed_secret: bytes | None
+    scope: str
     match_claim: str
     is_enabled: bool
+    domains: tuple[str, ...]
+    display_name: str | None
+    logo_uri: str | None
+    allowed_domains: tuple[str, ...]
+    required_claims: tuple[RequiredClaim, ...]
+    groups_claim: str | None
+    sync_profile: bool
+    session_max_age_s: int | None
     actor_clients: tuple[str, ...]
     trusted_factors: tuple[TrustedFactor, ...]
+    closed_at: int
     created_at: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether people sign in through it."""
+        return self.is_enabled and self.client_id is not None
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """An identity of a user at a connector's provider, as stored."""
+    """An identity of a user at a connector's provider, as stored.
+
+    Attributes:
+        signed_in_at: When it was last signed in with, milliseconds since the epoch; None if it never was.
+        email_domain: Of the verified address at that time.
+        groups: At that time, sorted.
+    """
 
     tenant_id: str
     id: str
@@ -39,23 +69,37 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     connector_id: str
     value: str
     created_at: int
+    signed_in_at: int | None = None
+    email_domain: str | None = None
+    groups: Sequence[str] = ()
 
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_factors: Final = msgspec.json.Decoder(tuple[TrustedFactor, ...]).decode
 
-_COLUMNS: Final = tuple(connectors.c[name] for name in Connector.__struct_fields__)
-_IDENTITY_COLUMNS: Final = tuple(identities.c[name] for name in Identity.__struct_fields__)
+_decode_claims: Final = msgspec.json.Decoder(tuple[RequiredClaim, ...]).decode
+
+_DOMAINS: Final = func.array(
+    select(connector_domains.c.domain)
+    .where(connector_domains.c.tenant_id == connectors.c.tenant_id, connector_domains.c.connector_id == connectors.c.id)
+    .order_by(connector_domains.c.domain)
+    .correlate(connectors)
+    .scalar_subquery(),
+    type_=ARRAY(Text),
+).label("domains")
+COLUMNS: Final = tuple(connectors.c.get(name, _DOMAINS) for name in Connector.__struct_fields__)
+IDENTITY_COLUMNS: Final = tuple(identities.c[name] for name in Identity.__struct_fields__)
 _TENANT: Final[BindParameter[str]] = bindparam("tenant")
 _CONNECTOR: Final = (connectors.c.tenant_id == _TENANT, connectors.c.id == bindparam("connector"))
-_FIND: Final = select(*_COLUMNS).where(*_CONNECTOR)
+_FIND: Final = select(*COLUMNS).where(*_CONNECTOR)
 _LOCK: Final = _FIND.with_for_update()
 _SHARE: Final = _FIND.with_for_update(read=True)
-_FIND_BY_ISSUER: Final = select(*_COLUMNS).where(
+_LOCK_ALL: Final = select(*COLUMNS).where(connectors.c.tenant_id == _TENANT).order_by(connectors.c.id).with_for_update()
+_FIND_BY_ISSUER: Final = select(*COLUMNS).where(
     connectors.c.tenant_id == _TENANT, connectors.c.issuer == bindparam("issuer")
 )
 _LIST: Final = PagedList(
-    select(*_COLUMNS)
+    select(*COLUMNS)
     .where(connectors.c.tenant_id == _TENANT)
     .order_by(connectors.c.sort_key, connectors.c.name, connectors.c.id),
     searched=(connectors.c.name, connectors.c.issuer),
@@ -65,10 +109,22 @@ _HAS_IDENTITIES: Final = select(
 )
 _OF_USER: Final = (identities.c.tenant_id == _TENANT, identities.c.user_id == bindparam("user"))
 _LIST_IDENTITIES: Final = PagedList(
-    select(*_IDENTITY_COLUMNS).where(*_OF_USER).order_by(identities.c.created_at, identities.c.id),
+    select(*IDENTITY_COLUMNS).where(*_OF_USER).order_by(identities.c.created_at, identities.c.id),
     searched=(identities.c.value,),
 )
-_DELETE_IDENTITY: Final = delete(identities).where(*_OF_USER, identities.c.id == bindparam("identity"))
+_OF_IDENTITY: Final = (identities.c.tenant_id == _TENANT, identities.c.id == bindparam("identity"))
+_DELETE_DOMAINS: Final = delete(connector_domains).where(
+    connector_domains.c.tenant_id == _TENANT, connector_domains.c.connector_id == bindparam("connector")
+)
+_FIND_IDENTITY: Final = select(*IDENTITY_COLUMNS).where(
+    identities.c.tenant_id == _TENANT,
+    identities.c.connector_id == bindparam("connector"),
+    identities.c.value == bindparam("value"),
+)
+_IDENTITIES_OF: Final = select(*IDENTITY_COLUMNS).where(*_OF_USER).order_by(identities.c.id)
+_DELETE_IDENTITY: Final = (
+    delete(identities).where(*_OF_USER, identities.c.id == bindparam("identity")).returning(*IDENTITY_COLUMNS)
+)
 _USER_OF: Final = select(identities.c.user_id).where(
     identities.c.tenant_id == _TENANT,
     identities.c.connector_id == bindparam("connector"),
@@ -79,6 +135,7 @@ _USER_OF: Final = select(identities.c.user_id).where(
 async def insert_connector(connection: AsyncConnection, connector: Connector) -> None:
     """Store a new connector."""
     await connection.execute(insert(connectors), _values(connector))
+    await _insert_domains(connection, connector)
 
 
 async def find_connector(connection: AsyncConnection, tenant_id: str, connector_id: str) -> Connector | None:
@@ -101,7 +158,12 @@ async def lock_connector(
 async def list_connectors(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Connector], int]:
     """Return a page of the connectors, by name, and their total."""
     rows, total = await _LIST.fetch(connection, {"tenant": tenant_id}, page)
-    return [_connector(row) for row in rows], total
+    return [connector_from(row) for row in rows], total
+
+
+async def lock_all(connection: AsyncConnection, tenant_id: str) -> list[Connector]:
+    """Return all connectors, locked against changes until the transaction ends, in the order of their ids."""
+    return [connector_from(row) for row in await connection.execute(_LOCK_ALL, {"tenant": tenant_id})]
 
 
 async def update_connector(connection: AsyncConnection, connector: Connector) -> None:
@@ -109,6 +171,8 @@ async def update_connector(connection: AsyncConnection, connector: Connector) ->
     values = _values(connector)
     by_id = {"tenant": values.pop("tenant_id"), "connector": values.pop("id")}
     await connection.execute(update(connectors).where(*_CONNECTOR).values(values), by_id)
+    await connection.execute(_DELETE_DOMAINS, by_id)
+    await _insert_domains(connection, connector)
 
 
 async def delete_connector(connection: AsyncConnection, tenant_id: str, connector_id: str) -> bool:
@@ -124,7 +188,8 @@ async def has_identities(connection: AsyncConnection, tenant_id: str, connector_
 
 async def insert_identity(connection: AsyncConnection, identity: Identity) -> None:
     """Store a new identity."""
-    await connection.execute(insert(identities), msgspec.structs.asdict(identity))
+    values = msgspec.structs.asdict(identity) | {"groups": list(identity.groups)}
+    await connection.execute(insert(identities), values)
 
 
 async def list_identities(
@@ -132,13 +197,40 @@ async def list_identities(
 ) -> tuple[list[Identity], int]:
     """Return a page of a user's identities, in the order of their creation, and their total."""
     rows, total = await _LIST_IDENTITIES.fetch(connection, {"tenant": tenant_id, "user": user_id}, page)
-    return [Identity(**dict(zip(Identity.__struct_fields__, row, strict=True))) for row in rows], total
+    return [identity_from(row) for row in rows], total
 
 
-async def delete_identity(connection: AsyncConnection, tenant_id: str, user_id: str, identity_id: str) -> bool:
-    """Delete an identity of a user; return whether it existed."""
+async def delete_identity(
+    connection: AsyncConnection, tenant_id: str, user_id: str, identity_id: str
+) -> Identity | None:
+    """Delete and return an identity of a user; None if there is none."""
     values = {"tenant": tenant_id, "user": user_id, "identity": identity_id}
-    return bool((await connection.execute(_DELETE_IDENTITY, values)).rowcount)
+    row = (await connection.execute(_DELETE_IDENTITY, values)).one_or_none()
+    return None if row is None else identity_from(row)
+
+
+async def find_identity(connection: AsyncConnection, connector: Connector, value: str) -> Identity | None:
+    """Return the identity with this value at a connector's provider; None if there is none."""
+    values = {"tenant": connector.tenant_id, "connector": connector.id, "value": value}
+    row = (await connection.execute(_FIND_IDENTITY, values)).one_or_none()
+    return None if row is None else identity_from(row)
+
+
+async def identities_of(connection: AsyncConnection, tenant_id: str, user_id: str) -> list[Identity]:
+    """Return all identities of a user."""
+    rows = await connection.execute(_IDENTITIES_OF, {"tenant": tenant_id, "user": user_id})
+    return [identity_from(row) for row in rows]
+
+
+async def update_identity(connection: AsyncConnection, identity: Identity) -> bool:
+    """Store what the last sign-in with an identity has said; return whether the identity still exists."""
+    values = {
+        "signed_in_at": identity.signed_in_at,
+        "email_domain": identity.email_domain,
+        "groups": list(identity.groups),
+    }
+    by_id = {"tenant": identity.tenant_id, "identity": identity.id}
+    return bool((await connection.execute(update(identities).where(*_OF_IDENTITY).values(values), by_id)).rowcount)
 
 
 async def user_with_identity(connection: AsyncConnection, connector: Connector, value: str) -> str | None:
@@ -148,20 +240,38 @@ async def user_with_identity(connection: AsyncConnection, connector: Connector, 
     return found
 
 
+async def _insert_domains(connection: AsyncConnection, connector: Connector) -> None:
+    of_connector = {"tenant_id": connector.tenant_id, "connector_id": connector.id}
+    if connector.domains:
+        rows = [of_connector | {"domain": domain} for domain in connector.domains]
+        await connection.execute(insert(connector_domains), rows)
+
+
 async def _one(connection: AsyncConnection, statement: Any, values: dict[str, str]) -> Connector | None:
     row = (await connection.execute(statement, values)).one_or_none()
-    return None if row is None else _connector(row)
+    return None if row is None else connector_from(row)
 
 
-def _connector(row: Any) -> Connector:
+def connector_from(row: Any) -> Connector:
+    """Return the connector of a row with ``COLUMNS``."""
     values = dict(zip(Connector.__struct_fields__, row, strict=True))
-    values["actor_clients"] = tuple(values["actor_clients"])
+    for name in ("domains", "allowed_domains", "actor_clients"):
+        values[name] = tuple(values[name])
     values["trusted_factors"] = _decode_factors(values["trusted_factors"])
+    values["required_claims"] = _decode_claims(values["required_claims"])
     return Connector(**values)
+
+
+def identity_from(row: Any) -> Identity:
+    """Return the identity of a row with ``IDENTITY_COLUMNS``."""
+    return Identity(**dict(zip(Identity.__struct_fields__, row, strict=True)))
 
 
 def _values(connector: Connector) -> dict[str, Any]:
     values = msgspec.structs.asdict(connector)
-    values["actor_clients"] = list(connector.actor_clients)
-    values["trusted_factors"] = _encode(connector.trusted_factors).decode()
+    del values["domains"]
+    for name in ("allowed_domains", "actor_clients"):
+        values[name] = list(values[name])
+    for name in ("trusted_factors", "required_claims"):
+        values[name] = _encode(values[name]).decode()
     return values

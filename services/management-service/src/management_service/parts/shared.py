@@ -21,24 +21,21 @@ from identity_common.outbox.mail_relay import MailRelay
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import Restoration
-from identity_common.outgoing import OutgoingCalls
 from identity_common.progress import Progress
 from identity_common.sealing import SealingKeys
 from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.database import Startup
 from identity_common.stores.measures import measure_stores
 from identity_common.telemetry.metrics import Samples, counter
-from identity_common.wire.actor_tokens import ActorTokenRequests
 from management_service.audit.storing.ingestion import AuditIngestion
 from management_service.audit.storing.lag import measure_lag
 from management_service.audit.tree.head_keys import HeadKeys
 from management_service.audit.tree.heads import Heads
 from management_service.authentication import Authentication
-from management_service.connectors.actor_tokens import ActorTokenAnswers
-from management_service.connectors.providers import Providers
 from management_service.mail.replies import mail_sending_responder
 from management_service.parts.claims_function import claims_functions
 from management_service.parts.connections import Connections
+from management_service.parts.connectors import ConnectorParts
 from management_service.parts.factors import Factors
 from management_service.parts.links import Links
 from management_service.parts.mail import mail_limit, mail_sender
@@ -128,13 +125,7 @@ class Shared:
             tenant_id=tenant_id,
             throttled=counter(self.registry, "throttled", "Attempts beyond a limit, by limit.", "limit"),
         )
-        self.providers = Providers(OutgoingCalls(networks=settings.outgoing_networks))
-        self._actor_token_replies = ActorTokenAnswers(
-            ActorTokenRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id),
-            connections.reader,
-            self.providers,
-            tenant_id=tenant_id,
-        ).responder(bus)
+        self.connectors = ConnectorParts(settings, connections, self.changes, self.users, self.sealing)
         self.factors = Factors(
             settings, connections, self.changes, self.users, self.mail, limit, self.attempts, self.sealing
         )
@@ -176,6 +167,7 @@ class Shared:
         earlier = self._settings.environment_variable_keys
         await self.head_keys.renew_seals(SealingKeys((*self._settings.audit_head_keys, *earlier)))
         await self.factors.authenticators.renew_seals()
+        await self.connectors.connectors.renew_seals()
         lifetime.start(
             self._audit_relay.loop,
             self._mail_relay.loop,
@@ -186,7 +178,7 @@ class Shared:
             self._password_checks,
             self.links.responder,
             self.factors.responder,
-            self._actor_token_replies,
+            *self.connectors.responders,
         )
 
     @asynccontextmanager

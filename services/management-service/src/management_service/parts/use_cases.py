@@ -7,7 +7,6 @@ from management_service.audit.reading.names import TrailNames
 from management_service.audit.reading.searches import TrailSearches
 from management_service.audit.reading.service import AuditTrail
 from management_service.audit.tree.proofs import AuditProofs
-from management_service.connectors.service import Connectors
 from management_service.effective_permissions.organizations import OrganizationGrants
 from management_service.effective_permissions.service import EffectivePermissions
 from management_service.factors.service import Factors
@@ -73,7 +72,7 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
             allow_http_redirects=settings.allow_http_loopback_redirects,
             offers_passkeys=shared.factors.ceremonies.are_on,
         ),
-        "connectors": Connectors(reader, changes, shared.providers, attainable, tenant_id=tenant_id),
+        "connectors": shared.connectors.connectors,
         "resources": resources(settings, reader, lookups, changes),
         "roles": Roles(reader, lookups, changes, last_administrator, attainable, tenant_id=tenant_id),
         "assignments": shared.assignments,

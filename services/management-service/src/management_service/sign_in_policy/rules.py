@@ -1,20 +1,11 @@
-"""The request body, and domains of e-mail addresses."""
+"""The request body, and which addresses may register."""
 
-from typing import Annotated, Final
-
-import idna
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from identity_common.failures import Issue, invalid_input
+from identity_common.email_domains import Domains, domain_of
 from identity_common.fields import Body
 from identity_common.wire.events import RegistrationMode, SecondFactorMode
-
-MAX_DOMAINS: Final = 100
-MAX_DOMAIN: Final = 253
-
-Domain = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_DOMAIN)]
-Domains = Annotated[tuple[Domain, ...], msgspec.Meta(max_length=MAX_DOMAINS)]
 
 
 class SignInPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,24 +40,6 @@ class SignInPolicyUpdate(Body):
     second_factor: SecondFactorMode | UnsetType | None = UNSET
 
 
-def canonical_domain(domain: str) -> str | None:
-    """Return the lower-case A-labels of a domain, so that all its spellings are equal; None if it is not a domain.
-
-    Source:
-        RFC 5891 section 4 (A-labels), UTS 46 (upper case, full-width characters and dots).
-    """
-    try:
-        canonical = idna.encode(domain, uts46=True, std3_rules=True).decode().lower()
-    except idna.IDNAError:
-        return None
-    return canonical if "." in canonical.strip(".") and not canonical.endswith(".") else None
-
-
-def domain_of(address: str) -> str | None:
-    """Return the domain of an e-mail address, as ``canonical_domain`` does."""
-    return canonical_domain(address.rpartition("@")[2])
-
-
 def may_register(policy: SignInPolicy, address: str, *, is_invited: bool) -> bool:
     """Return whether an e-mail address may register.
 
@@ -84,20 +57,3 @@ def may_register(policy: SignInPolicy, address: str, *, is_invited: bool) -> boo
             return domain_of(address) in policy.registration_domains
         case _:
             return False
-
-
-def canonical_domains(domains: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the sorted domains in their canonical form, each once.
-
-    Raises:
-        Invalid: Some are not domains of e-mail addresses.
-    """
-    canonical = [canonical_domain(domain) for domain in domains]
-    issues = [
-        Issue(path=f"registrationDomains[{place}]", message="must be a domain such as example.com")
-        for place, domain in enumerate(canonical)
-        if domain is None
-    ]
-    if issues:
-        raise invalid_input(*issues)
-    return tuple(sorted({domain for domain in canonical if domain is not None}))

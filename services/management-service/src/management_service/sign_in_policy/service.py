@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.email_domains import canonical_domains
 from identity_common.failures import Conflict
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
@@ -70,7 +71,9 @@ def _members(update: rules.SignInPolicyUpdate) -> dict[str, object]:
     if update.registration is not UNSET:
         members["registration"] = update.registration or "off"
     if update.registration_domains is not UNSET:
-        members["registration_domains"] = rules.canonical_domains(update.registration_domains or ())
+        members["registration_domains"] = canonical_domains(
+            update.registration_domains or (), path="registrationDomains"
+        )
     if update.second_factor is not UNSET:
         members["second_factor"] = update.second_factor or "optional"
     return members

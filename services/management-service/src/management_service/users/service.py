@@ -25,7 +25,7 @@ from identity_common.outbox.changes import Changes, Transaction
 from identity_common.paging import Page
 from identity_common.stores.database import cancelled, refusals, retry_on_conflict
 from identity_common.stores.lookups import Lookups
-from identity_common.wire.events import AssignmentState, UserState
+from identity_common.wire.events import AssignmentState, ProviderGroupsState, UserState
 from management_service.administrators import IDENTIFIERS, Administrators
 from management_service.attainable_scopes import AttainableScopes
 from management_service.party_ends import Cause, put_party_end, user_party
@@ -354,6 +354,20 @@ class Users:
         members = {"primary_email": rules.canonical(address), "is_email_verified": True}
         return await self._store_change(transaction, user, members)
 
+    async def store_profile(
+        self, transaction: Transaction, user: User, *, name: str | None, avatar: str | None, verified_email: str | None
+    ) -> User:
+        """Store and record what a provider says about a locked user; None keeps a member.
+
+        Raises:
+            Conflict: Another user has the address.
+        """
+        members: dict[str, Any] = {"name": name, "avatar": avatar, "primary_email": verified_email}
+        members = {member: value for member, value in members.items() if value is not None}
+        if verified_email is not None:
+            members["is_email_verified"] = True
+        return await self._store_change(transaction, user, members)
+
     async def store_second_factors(self, transaction: Transaction, user: User, kinds: Sequence[FactorKind]) -> User:
         """Store and record which kinds of second factors a locked user has, sorted."""
         return await self._store_change(transaction, user, {"second_factors": list(kinds)})
@@ -378,12 +392,15 @@ class Users:
             Conflict: This would end the last administrator.
         """
         async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
+            identity_ids = await store.signed_in_identities(transaction.connection, self._tenant_id, user_id)
             if not await store.delete_user(transaction.connection, self._tenant_id, user_id):
                 raise missing_by_id("entity.not_found")
             await self._record_end(transaction, user_id, "deleted")
             transaction.record("user", (user_id,), "deleted", UserState(id=user_id, deleted=True))
             assignment = AssignmentState(id=user_id, deleted=True, holder_kind="user")
             transaction.record("assignment", ("user", user_id), "deleted", assignment)
+            for each in identity_ids:
+                transaction.record("provider-groups", (each,), "deleted", ProviderGroupsState(id=each, deleted=True))
 
     def _kept(self, transaction: Transaction, members: dict[str, Any]) -> AbstractAsyncContextManager[None]:
         """Keep the last administrator where these members clear something to sign in with."""

@@ -36,7 +36,7 @@ from identity_common.search import identity_key, search_key, search_term
 from identity_common.stores.database import is_none_of
 from identity_common.stores.lookups import Lookups, key_lookup
 from management_service.phone_numbers import is_phone_number, literal_phone_key, phone_key
-from management_service.schema import roles, user_counts, user_roles, users
+from management_service.schema import identities, roles, user_counts, user_roles, users
 from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -153,6 +153,15 @@ _WITH_PHONE_KEY: Final = select(users.c.id).where(
     users.c.tenant_id == bindparam("tenant"),
     users.c.primary_phone_key == bindparam("phone"),
     users.c.id != bindparam("user"),
+)
+_SIGNED_IN_IDENTITIES: Final = (
+    select(identities.c.id)
+    .where(
+        identities.c.tenant_id == bindparam("tenant"),
+        identities.c.user_id == bindparam("user"),
+        identities.c.signed_in_at.is_not(None),
+    )
+    .order_by(identities.c.id)
 )
 _DELETE: Final = delete(users).where(*_BY_ID)
 _IN_TENANT: Final = select(users.c.id, users.c.name, users.c.sort_key).where(users.c.tenant_id == bindparam("tenant"))
@@ -313,6 +322,13 @@ async def update_user(connection: AsyncConnection, user: User, *, password_hash:
         (is_same_phone, users.c.primary_phone_key), else_=literal(values["primary_phone_key"], Text)
     )
     await connection.execute(_UPDATE.values(values), by_id)
+
+
+async def signed_in_identities(connection: AsyncConnection, tenant_id: str, user_id: str) -> list[str]:
+    """Return the sorted ids of the identities with which a user has signed in; the user is locked from then on."""
+    if await lock_user(connection, tenant_id, user_id) is None:
+        return []
+    return list(await connection.scalars(_SIGNED_IN_IDENTITIES, {"tenant": tenant_id, "user": user_id}))
 
 
 async def delete_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> bool:
