@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import secrets
 import time
@@ -14,10 +13,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from jwt.utils import base64url_encode
 
 from identity_common.oauth import TOKEN_TYPE_ID_TOKEN
-from tests.support.provider import CLIENT, KEYS, METADATA, Provider
+from tests.support.provider import CLIENT, KEYS, METADATA, Provider, with_secret
 from tests.support.world import World, error_body, last_revision, outcome, refused_token
 
 MFA = "urn:service:acr:mfa"
@@ -65,14 +63,6 @@ class Desk:
             return False
         assert outcome(self.world.exchange(subject_token)) == (200, None)
         return True
-
-
-def with_secret(token: str, secret: bytes) -> str:
-    """Return a token signed with HS256, and a public key as the secret (CVE-2015-9235)."""
-    payload = token.split(".")[1]
-    header = base64url_encode(json.dumps({"alg": "HS256", "kid": "rsa"}).encode()).decode()
-    mac = hmac.digest(secret, f"{header}.{payload}".encode(), "sha256")
-    return f"{header}.{payload}.{base64url_encode(mac).decode()}"
 
 
 @pytest.fixture(scope="module")

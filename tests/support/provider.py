@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 import secrets
 import threading
@@ -20,6 +21,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from jwt.utils import base64url_encode
 
 CLIENT = "support-desk"
 SECRET = "s3cr3t of the client + more"
@@ -37,6 +39,7 @@ class Provider:
         requests: The paths that were asked for.
         keys: The private keys that it publishes, by ``kid``.
         person: Who signs in: the claims of the ID token besides those of the protocol.
+        token: Makes the ID token for a nonce instead.
         userinfo: More claims, which userinfo alone has.
         secret: Of the client; None for a public client.
         announced: Metadata that are added.
@@ -46,6 +49,7 @@ class Provider:
 
     def __init__(self) -> None:
         self.person: dict[str, Any] = {"sub": "person-1"}
+        self.token: Callable[[str], str] | None = None
         self.userinfo: dict[str, Any] = {}
         self.secret: str | None = SECRET
         self.announced: dict[str, Any] = {}
@@ -92,7 +96,7 @@ class Provider:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()  # how soon it stops
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -176,5 +180,13 @@ class Provider:
             return 400
         now = int(time.time())
         claims = {"auth_time": now, "nonce": asked["nonce"], **self.person}
-        token = self.id_token(claims.pop("sub"), **claims)
+        token = self.id_token(claims.pop("sub"), **claims) if self.token is None else self.token(asked["nonce"])
         return json.dumps({"id_token": token, "access_token": "opaque", "token_type": "Bearer"}).encode()
+
+
+def with_secret(token: str, secret: bytes) -> str:
+    """Return a token signed with HS256, and a public key as the secret (CVE-2015-9235)."""
+    payload = token.split(".")[1]
+    header = base64url_encode(json.dumps({"alg": "HS256", "kid": "rsa"}).encode()).decode()
+    mac = hmac.digest(secret, f"{header}.{payload}".encode(), "sha256")
+    return f"{header}.{payload}.{base64url_encode(mac).decode()}"

@@ -6,12 +6,15 @@ import base64
 import hashlib
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 from nats.aio.client import Client
 
 from identity_common.sealing import SealingKeys
+from identity_common.wire.events import ConnectorState, ProviderGroupsState
 from identity_common.wire.provider_sign_in import (
     BeginAtProvider,
     FinishAtProvider,
@@ -51,6 +54,27 @@ class ProviderPages:
         answer = await self.management.client.patch(f"/api/sso-connectors/{self.connector}", json=members)
         assert answer.status_code == 200, answer.text
 
+    async def disconnect(self) -> None:
+        """Delete the connector, if there is one."""
+        if self.connector:
+            await self.management.client.delete(f"/api/sso-connectors/{self.connector}")
+        self.connector = ""
+
+    async def reread(self) -> None:
+        """Have the metadata of the provider read again."""
+        answer = await self.management.client.post(f"/api/sso-connectors/{self.connector}/test")
+        assert answer.status_code == 204, answer.text
+
+    async def published(self, connector: str = "") -> ConnectorState:
+        """Return the published state of the connector."""
+        return msgspec.convert(
+            await self.management.event_data("connector", connector or self.connector), type=ConnectorState
+        )
+
+    async def said(self, identity: str) -> ProviderGroupsState:
+        """Return what the last sign-in with an identity has said, as published."""
+        return msgspec.convert(await self.management.event_data("provider-groups", identity), type=ProviderGroupsState)
+
     async def ask(self, question: ProviderQuestion) -> ProviderAnswer:
         sealed = self._requests.seal_question(question)
         reply = await self._client.request(self._requests.subject, sealed, timeout=20)
@@ -72,8 +96,15 @@ class ProviderPages:
         assert answer.url.startswith(f"{self.provider.issuer}/authorize?")
         return dict(parse_qsl(urlsplit(answer.url).query))
 
-    async def sign_in(self, *, changed: dict[str, Any] | None = None, **person: Any) -> ProviderAnswer:
+    async def sign_in(
+        self,
+        *,
+        changed: dict[str, Any] | None = None,
+        token: Callable[[str], str] | None = None,
+        **person: Any,
+    ) -> ProviderAnswer:
         """Sign a person in at the provider, and return the answer to the code."""
+        self.provider.token = token
         if person:
             self.provider.person = person
         verifier = secrets.token_urlsafe(32)
