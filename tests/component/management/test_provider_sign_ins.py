@@ -307,7 +307,8 @@ async def test_a_link_ends_when_the_account_changes(
 ) -> None:
     await pages.connect(domains=["people.test"])
     address = f"{name}@people.test"
-    owner = await pages.management.created("users", primaryEmail=address, isEmailVerified=True)
+    of_owner = {"primaryEmail": address, "isEmailVerified": True, "allowsPassword": True}
+    owner = await pages.management.created("users", **of_owner)
     found = await pages.sign_in(**known_as(name))
     assert isinstance(found, AccountFound)
     method, path, body = change

@@ -25,6 +25,7 @@ async def test_a_user_created_from_an_empty_body_is_complete(management: Managem
         "customData": {},
         "profile": {},
         "isEmailVerified": False,
+        "allowsPassword": False,
         "isSuspended": False,
         "hasPassword": False,
         "createdAt": user["createdAt"],

@@ -51,6 +51,7 @@ users = Table(
     Column("external_id", Key),
     Column("is_email_verified", Boolean, nullable=False),
     Column("password_hash", Text),
+    Column("allows_password", Boolean, nullable=False, server_default="false"),
     Column("is_suspended", Boolean, nullable=False),
     Column("tokens_valid_after", BigInteger, nullable=False),
     Column("custom_data", Text, nullable=False),

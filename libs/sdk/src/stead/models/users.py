@@ -16,6 +16,7 @@ class User(Versioned, frozen=True, kw_only=True, rename="camel"):
         id: The ``sub`` of the user's tokens.
         external_id: The id of the user in another system.
         is_email_verified: Whether the e-mail address is verified, by a mailed link or by an administrator.
+        allows_password: Whether a password counts although a connector signs the user in at a provider.
         is_suspended: No tokens are issued to a suspended user, or on their behalf.
         has_password: Whether the user can sign in with a password.
         custom_data: Your own data.
@@ -31,6 +32,7 @@ class User(Versioned, frozen=True, kw_only=True, rename="camel"):
     avatar: str | None = None
     external_id: str | None = None
     is_email_verified: bool = False
+    allows_password: bool = False
     is_suspended: bool = False
     has_password: bool = False
     custom_data: dict[str, Any] = {}

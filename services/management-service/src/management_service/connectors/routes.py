@@ -31,7 +31,7 @@ _NEW_CONNECTOR: Final = {
 }
 
 
-class ConfigAnswer(Answer):
+class ConnectorConfigAnswer(Answer):
     """How the provider is reached.
 
     Attributes:
@@ -97,7 +97,7 @@ class ConnectorAnswer(Answer):
     id: str
     provider_name: ProviderName
     connector_name: str
-    config: ConfigAnswer
+    config: ConnectorConfigAnswer
     match_claim: str
     is_enabled: bool
     domains: tuple[str, ...]
@@ -133,7 +133,7 @@ def _connector(connector: Connector) -> ConnectorAnswer:
         id=connector.id,
         provider_name="OIDC",
         connector_name=connector.name,
-        config=ConfigAnswer(
+        config=ConnectorConfigAnswer(
             issuer=connector.issuer,
             client_id=connector.client_id,
             has_client_secret=connector.sealed_secret is not None,

@@ -99,6 +99,11 @@ class LinkTickets:
             return None
         return ticket if self._clock() < ticket.expires_at else None
 
+    def is_of(self, sealed: str | None, user_id: str) -> bool:
+        """Return whether a ticket is for the account of a user."""
+        ticket = None if sealed is None else self.open(sealed)
+        return ticket is not None and ticket.user_id == user_id
+
 
 async def spend(connection: AsyncConnection, tenant_id: str, ticket: str, *, expires_at: int, now: int) -> bool:
     """Return whether this counts for the first time; of concurrent transactions only one gets True, if it commits.

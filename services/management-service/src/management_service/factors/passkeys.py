@@ -1,8 +1,10 @@
 """Passkeys: verified at a sign-in, and created."""
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import structs
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
@@ -24,6 +26,7 @@ from management_service.factors.enrolment_store import count_factors
 from management_service.factors.enrolments import Enrolments
 from management_service.factors.passkey_store import OwnedPasskey, Passkey
 from management_service.factors.rules import MAX_PASSKEYS, FactorRefusedError, has_gone_back, passkey_name
+from management_service.provider_people import signs_in_at_provider
 from management_service.users.store import find_user
 from management_service.visitors import audit_visitor
 
@@ -42,6 +45,7 @@ class Passkeys:
         factor_changes: FactorChanges,
         enrolments: Enrolments,
         ceremonies: Ceremonies,
+        is_link_of: Callable[[str | None, str], bool],
         *,
         tenant_id: str,
         clock: Clock = now_ms,
@@ -50,6 +54,7 @@ class Passkeys:
         self._factor_changes = factor_changes
         self._enrolments = enrolments
         self._ceremonies = ceremonies
+        self._is_link_of = is_link_of  # returns whether a link is to an account, which may confirm it
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -63,6 +68,7 @@ class Passkeys:
         async with self._changes.unpublished() as connection:
             found = await store.lock_passkey(connection, self._tenant_id, assertion.credential_id)
             owned = self._require_owner(found, assertion, question)
+            await self._require_way_in(connection, owned.passkey.user_id, question)
             verified = self._ceremonies.verify(assertion, question.challenge, public_key=owned.passkey.public_key)
             is_copied = has_gone_back(owned.passkey.sign_count, verified.sign_count)
             if verified.is_backup_eligible is not owned.passkey.is_backup_eligible:
@@ -94,6 +100,13 @@ class Passkeys:
         if not (is_owner_known and is_owner and assertion.user_handle in {None, found.handle}):
             raise FactorRefusedError("not-accepted")
         return found
+
+    async def _require_way_in(self, connection: AsyncConnection, user_id: str, question: VerifyPasskey) -> None:
+        """Refuse a passkey in place of a provider: it would go on after its owner was removed there."""
+        if question.user_id is not None or self._is_link_of(question.link, user_id):
+            return
+        if await signs_in_at_provider(connection, self._tenant_id, user_id):
+            raise FactorRefusedError("not-accepted")
 
     async def _record_copy(self, owned: OwnedPasskey, question: VerifyPasskey) -> None:
         passkey = owned.passkey

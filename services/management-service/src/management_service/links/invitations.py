@@ -24,6 +24,7 @@ from identity_common.wire.organization_invitations import Refused as InvitationR
 from management_service.factors.enrolments import open_enrolment
 from management_service.organization_invitations import OrganizationInvitations, link_sha256
 from management_service.passwords.hashing import Passwords
+from management_service.provider_people import belongs_to_provider
 from management_service.users.rules import UserCreation, UserUpdate, is_password
 from management_service.users.service import Users
 from management_service.users.store import User, find_user_by_email
@@ -89,7 +90,8 @@ class InvitedAccounts:
             signed_in: The user who is signed in at the browser.
 
         Raises:
-            NotJoinedError: The link is not valid, or the account is suspended.
+            NotJoinedError: The link is not valid, the account is suspended, or its owner has to sign in at a provider
+                first.
             TemporarilyUnavailable: template-service does not answer.
         """
         found = await self._invitations.ask(FindInvitation(link_sha256=link_sha256(link)), InvitationFound)
@@ -97,6 +99,8 @@ class InvitedAccounts:
             raise NotJoinedError(found.reason)
         async with self._reader.connect() as connection:
             user = await find_user_by_email(connection, self._tenant_id, found.invitee)
+            if user is None and await belongs_to_provider(connection, self._tenant_id, found.invitee):
+                raise NotJoinedError("account-not-accepted")
         if user is None:
             return OpenedInvitation(found, None, "new")
         if user.is_suspended:

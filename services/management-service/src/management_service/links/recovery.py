@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.email_addresses import is_same_mailbox
 from identity_common.outbox.changes import Changes
@@ -16,6 +16,7 @@ from management_service.factors.enrolments import open_enrolment
 from management_service.links.rules import RECOVERY_S, LinkNotValidError, address_subject, counted_as, path_of
 from management_service.links.store import MailedLinks, OpenedLink
 from management_service.passwords.hashing import Passwords
+from management_service.provider_people import signs_in_at_provider
 from management_service.users.service import Users
 from management_service.users.store import User, find_user_by_email
 
@@ -70,7 +71,9 @@ class PasswordRecovery:
             return
         async with self._changes.unpublished() as connection:
             found = await find_user_by_email(connection, self._tenant_id, address)
-            user = found if found is not None and found.has_password and not found.is_suspended else None
+            is_closed = await signs_in_at_provider(connection, self._tenant_id, found.id if found else "")
+            is_usable = found is not None and found.has_password and not found.is_suspended and not is_closed
+            user = found if is_usable else None
             recipient = (user.primary_email or "") if user else ""
             value, expires_at = await self._links.put(
                 connection,
@@ -101,7 +104,9 @@ class PasswordRecovery:
             LinkNotValidError: The link is not valid, or not any more.
         """
         async with self._reader.connect() as connection:
-            return _valid(await self._links.open(connection, _KIND, value))
+            opened = _valid(await self._links.open(connection, _KIND, value))
+            await self._require_password(connection, opened.user)
+            return opened
 
     async def complete(self, opened: OpenedLink, value: str, password: str) -> LinkContext:
         """Set the password of the account, which spends the link and ends all sessions; return the link's context.
@@ -126,9 +131,14 @@ class PasswordRecovery:
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             spent = _valid(await self._links.spend(connection, _KIND, value, user_id=user_id))
+            await self._require_password(connection, spent.user)
             await self._users.store_password(transaction, spent.user, password_hash)
             await open_enrolment(connection, self._tenant_id, user_id)
             await self._mail.queue(connection, password_changed(spent.user, spent.link.context))
+
+    async def _require_password(self, connection: AsyncConnection, user: User) -> None:
+        if await signs_in_at_provider(connection, self._tenant_id, user.id):
+            raise LinkNotValidError
 
 
 def password_changed(user: User, context: LinkContext) -> Mail:

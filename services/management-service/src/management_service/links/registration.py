@@ -25,6 +25,7 @@ from management_service.links.rules import (
 from management_service.links.store import MailedLinks
 from management_service.organization_invitations import OrganizationInvitations
 from management_service.passwords.hashing import Passwords
+from management_service.provider_people import belongs_to_provider
 from management_service.sign_in_policy.rules import SignInPolicy, may_register
 from management_service.sign_in_policy.store import find_policy
 from management_service.users.rules import UserCreation, canonical
@@ -102,7 +103,9 @@ class Registration:
         async with self._changes.unpublished() as connection:
             policy = await self._policy(connection)
             user = await find_user_by_email(connection, self._tenant_id, address)
-            recipient = address if user is None and may_register(policy, address, is_invited=is_invited) else ""
+            is_closed = await belongs_to_provider(connection, self._tenant_id, address)
+            is_open = user is None and not is_closed and may_register(policy, address, is_invited=is_invited)
+            recipient = address if is_open else ""
             value, expires_at = await self._links.put(
                 connection,
                 _KIND,
@@ -134,6 +137,7 @@ class Registration:
         """
         async with self._reader.connect() as connection:
             link, policy = await self._links.find(connection, _KIND, value), await self._policy(connection)
+            await self._require_open(connection, link)
         is_invited = link is not None and await self._is_invited(link.address)
         return _valid(link, policy, is_invited=is_invited)
 
@@ -171,9 +175,15 @@ class Registration:
             connection = transaction.connection
             link, policy = await self._links.take(connection, _KIND, value), await self._policy(connection)
             _valid(link, policy, is_invited=is_invited)
+            await self._require_open(connection, link)
             await self._users.store_new(transaction, user, password_hash)
             await open_enrolment(connection, self._tenant_id, user.id)
         return transaction.revision
+
+    async def _require_open(self, connection: AsyncConnection, link: MailedLink | None) -> None:
+        """Refuse an address whose owner signs in at a provider."""
+        if link is not None and await belongs_to_provider(connection, self._tenant_id, link.address):
+            raise LinkNotValidError
 
     async def _is_invited(self, address: str) -> bool:
         """Return whether an address is invited, where the policy asks for it; not within a transaction."""

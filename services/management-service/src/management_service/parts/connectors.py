@@ -25,6 +25,7 @@ class ConnectorParts:
 
     Attributes:
         connectors: Connectors and identities.
+        tickets: Tickets for links.
         responders: Reply to token-service.
     """
 
@@ -35,6 +36,7 @@ class ConnectorParts:
         keys = SealingKeys(settings.environment_variable_keys)
         calls = OutgoingCalls(networks=settings.outgoing_networks)
         providers, clients = Providers(calls), Clients(sealing, tenant_id=tenant_id)
+        self.tickets = LinkTickets(sealing, tenant_id=tenant_id)
         self.connectors = Connectors(
             reader, changes, providers, clients, attainable_scopes(settings), tenant_id=tenant_id
         )
@@ -45,7 +47,7 @@ class ConnectorParts:
             providers,
             TokenEndpoints(calls),
             clients,
-            LinkTickets(sealing, tenant_id=tenant_id),
+            self.tickets,
             open_enrolment,
             tenant_id=tenant_id,
         )

@@ -1,5 +1,7 @@
 """Second factors, and the replies to token-service, whose pages ask for them."""
 
+from collections.abc import Callable
+
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.mail import MailOutbox
 from identity_common.relying_party import relying_party
@@ -44,6 +46,7 @@ class Factors:
         limit: SourceLimit,
         attempts: SignInAttempts,
         sealing: SealingKeys,
+        is_link_of: Callable[[str | None, str], bool],
     ) -> None:
         tenant_id, reader = settings.tenant_id, connections.reader
         self.ceremonies = _ceremonies(settings)
@@ -59,7 +62,9 @@ class Factors:
             tenant_id=tenant_id,
         )
         self.changes = FactorChanges(users, self.enrolments, mail, tenant_id=tenant_id)
-        self.passkeys = Passkeys(changes, self.changes, self.enrolments, self.ceremonies, tenant_id=tenant_id)
+        self.passkeys = Passkeys(
+            changes, self.changes, self.enrolments, self.ceremonies, is_link_of, tenant_id=tenant_id
+        )
         self.authenticators = Authenticators(
             reader,
             changes,

@@ -127,10 +127,23 @@ class Shared:
         )
         self.connectors = ConnectorParts(settings, connections, self.changes, self.users, self.sealing)
         self.factors = Factors(
-            settings, connections, self.changes, self.users, self.mail, limit, self.attempts, self.sealing
+            settings,
+            connections,
+            self.changes,
+            self.users,
+            self.mail,
+            limit,
+            self.attempts,
+            self.sealing,
+            self.connectors.tickets.is_of,
         )
         self._password_checks = PasswordChecks(
-            connections.reader, self.passwords, self.attempts, self.factors.enrolments.read, tenant_id=tenant_id
+            connections.reader,
+            self.passwords,
+            self.attempts,
+            self.factors.enrolments.read,
+            self.connectors.tickets.is_of,
+            tenant_id=tenant_id,
         ).responder(bus)
         self.links = Links(settings, connections, self.changes, self.users, self.passwords, self.mail, limit)
         self.startup = Startup(connections.engine, versions=versions, then=self._start_with_database)

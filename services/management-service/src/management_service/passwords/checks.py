@@ -35,6 +35,7 @@ class PasswordChecks:
         passwords: Verifies and hashes.
         attempts: Counts attempts.
         read_factors: Returns what a user has set up.
+        is_link_of: Returns whether a link is to an account, whose password counts for it.
         tenant_id: The tenant.
     """
 
@@ -44,6 +45,7 @@ class PasswordChecks:
         passwords: Passwords,
         attempts: SignInAttempts,
         read_factors: Callable[[str], Awaitable[ArmedFactors]],
+        is_link_of: Callable[[str | None, str], bool],
         *,
         tenant_id: str,
     ) -> None:
@@ -52,6 +54,7 @@ class PasswordChecks:
         self._attempts = attempts
         self._counted = CountedPasswords(passwords, attempts)
         self._read_factors = read_factors
+        self._is_link_of = is_link_of
         self._tenant_id = tenant_id
 
     def responder(self, bus: Bus) -> Responder:
@@ -90,7 +93,8 @@ class PasswordChecks:
     async def _check(self, question: PasswordQuestion, deadline: float) -> PasswordAnswer:
         async with self._engine.connect() as connection:
             found = await store.find_password_hash(connection, self._tenant_id, question.identifier)
-        password_hash = found.password_hash if found else None
+        counts = found is not None and (not found.way_in.is_at_provider or self._is_link_of(question.link, found.id))
+        password_hash = found.password_hash if found and counts else None
         account = self._attempts.account(found, question.identifier)
         source = source_of(found.id, found.tokens_valid_after, question.devices) if found else ELSEWHERE
         try:

@@ -9,6 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.search import identity_key
 from management_service.phone_numbers import literal_phone_key, phone_key
+from management_service.provider_people import COLUMNS as WAY_IN_COLUMNS
+from management_service.provider_people import WayIn
 from management_service.schema import users
 
 
@@ -19,22 +21,32 @@ class PasswordHash(msgspec.Struct, frozen=True):
         password_hash: None if the user has no password.
         revision: Revision of this service that the row includes.
         second_factors: The kinds that the user has set up.
+        way_in: Whether the password counts.
     """
 
     id: str
     password_hash: str | None
     tokens_valid_after: int
     revision: int
-    second_factors: Sequence[str] = ()
+    second_factors: Sequence[str]
+    way_in: WayIn
 
     def __repr__(self) -> str:
         """Hide the hash."""
         return f"PasswordHash({self.id})"
 
 
+_OWN_COLUMNS: Final = len(PasswordHash.__struct_fields__) - 1
 _REVISION: Final = table("source_revision", column("tenant_id"), column("revision"))
 _HASHES: Final = (
-    select(users.c.id, users.c.password_hash, users.c.tokens_valid_after, _REVISION.c.revision, users.c.second_factors)
+    select(
+        users.c.id,
+        users.c.password_hash,
+        users.c.tokens_valid_after,
+        _REVISION.c.revision,
+        users.c.second_factors,
+        *WAY_IN_COLUMNS,
+    )
     .join_from(users, _REVISION, _REVISION.c.tenant_id == users.c.tenant_id)
     .where(users.c.tenant_id == bindparam("tenant"))
 )
@@ -80,7 +92,7 @@ async def find_password_hash_of(connection: AsyncConnection, tenant_id: str, use
 
 async def _find(connection: AsyncConnection, statement: Executable, values: dict[str, str]) -> PasswordHash | None:
     row = (await connection.execute(statement, values)).first()
-    return None if row is None else PasswordHash(*row)
+    return None if row is None else PasswordHash(*row[:_OWN_COLUMNS], WayIn(*row[_OWN_COLUMNS:]))
 
 
 async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:

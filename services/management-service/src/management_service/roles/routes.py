@@ -8,7 +8,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.access.parents import parent_exists
-from identity_common.answers import UserAnswer
 from identity_common.fields import Answer, each_once
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi.declarations import Filter, documented
@@ -30,7 +29,7 @@ from management_service.roles.rules import (
 )
 from management_service.roles.service import Roles
 from management_service.roles.store import Role, RoleFilter
-from management_service.users.routes import user_answer
+from management_service.users.routes import ManagedUserAnswer, user_answer
 
 _TYPE: Final = Filter("type", "Only roles of this type.", get_args(RoleType))
 _NOT_OF_USER: Final = Filter("excludeUserId", "Only roles that this user does not hold.")
@@ -175,7 +174,7 @@ class RoleUserController(Controller):
     @get("/", operation_id="ListRoleUsers", summary="List the users of a role")
     async def list_users(
         self, role_id: FromPath[str], listing: NamedDependency[Listing], assignments: NamedDependency[Assignments]
-    ) -> Response[list[UserAnswer]]:
+    ) -> Response[list[ManagedUserAnswer]]:
         """List the users that hold a role, by name."""
         found, total = await assignments.list_users(role_id, listing.page)
         return listing.answer([user_answer(user) for user in found], total)

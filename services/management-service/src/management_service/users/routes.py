@@ -97,6 +97,16 @@ _NEW_USER: Final = {
 }
 
 
+class ManagedUserAnswer(UserAnswer):
+    """A user, without the password.
+
+    Attributes:
+        allows_password: Whether a password counts although a connector signs the user in at a provider.
+    """
+
+    allows_password: bool
+
+
 class ImportedUser(Answer, omit_defaults=True):
     """What became of a line of an import.
 
@@ -133,9 +143,9 @@ def _imported(number: int, outcome: Outcome) -> ImportedUser:
     )
 
 
-def user_answer(user: User) -> UserAnswer:
+def user_answer(user: User) -> ManagedUserAnswer:
     """Return a user as the API shows it."""
-    return UserAnswer(
+    return ManagedUserAnswer(
         tenant_id=user.tenant_id,
         id=user.id,
         username=user.username,
@@ -147,6 +157,7 @@ def user_answer(user: User) -> UserAnswer:
         custom_data=Raw(user.custom_data.encode()),
         profile=Raw(user.profile.encode()),
         is_email_verified=user.is_email_verified,
+        allows_password=user.allows_password,
         is_suspended=user.is_suspended,
         has_password=user.has_password,
         created_at=user.created_at,
@@ -168,7 +179,7 @@ class UserController(Controller):
         status_code=200,
         opt=documented(body_example=_NEW_USER),
     )
-    async def create_user(self, data: JSONBody[UserCreation], users: NamedDependency[Users]) -> UserAnswer:
+    async def create_user(self, data: JSONBody[UserCreation], users: NamedDependency[Users]) -> ManagedUserAnswer:
         """Create a user; every field is optional."""
         return user_answer(await users.create(data))
 
@@ -215,7 +226,7 @@ class UserController(Controller):
         listing: NamedDependency[Listing],
         users: NamedDependency[Users],
         memberships: NamedDependency[Memberships],
-    ) -> Response[list[UserAnswer]]:
+    ) -> Response[list[ManagedUserAnswer]]:
         """List users by name; ``q`` searches in ids, names, user names, e-mail addresses and phone numbers.
 
         Ids include external ids. ``search.<field>`` compares one field, ignoring case except in ids; several conditions
@@ -227,14 +238,14 @@ class UserController(Controller):
         return listing.answer([user_answer(user) for user in found], total)
 
     @get("/{user_id:str}", operation_id="GetUser", summary="Get a user")
-    async def get_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> UserAnswer:
+    async def get_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> ManagedUserAnswer:
         """Get one user."""
         return user_answer(await users.get(user_id))
 
     @patch("/{user_id:str}", operation_id="UpdateUser", summary="Update a user")
     async def update_user(
         self, user_id: FromPath[str], request: JsonRequest, data: JSONBody[UserUpdate], users: NamedDependency[Users]
-    ) -> UserAnswer:
+    ) -> ManagedUserAnswer:
         """Change the given fields; null clears one.
 
         The last administrator keeps a user name, e-mail address or telephone number to sign in with. Users who change
@@ -286,7 +297,7 @@ class UserController(Controller):
     )
     async def set_suspended(
         self, user_id: FromPath[str], data: JSONBody[Suspension], users: NamedDependency[Users]
-    ) -> UserAnswer:
+    ) -> ManagedUserAnswer:
         """Suspend a user, which ends its sessions, or lift the suspension.
 
         Earlier tokens become inactive at introspection, for good; APIs that follow the not-valid feed refuse them
@@ -306,7 +317,7 @@ class UserController(Controller):
     )
     async def set_password(
         self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
-    ) -> UserAnswer:
+    ) -> ManagedUserAnswer:
         """Set a new password, which ends earlier sessions and resets the limit on sign-in attempts.
 
         Users who set their own must have signed in at most 600 seconds ago.

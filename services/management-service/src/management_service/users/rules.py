@@ -45,6 +45,8 @@ class UserCreation(Body):
         avatar: URL of a picture.
         external_id: Unique id of the user in another system, compared exactly; 1 to 255 printable characters.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        allows_password: Whether a password counts although a connector signs the user in at a provider; false by
+            default.
         custom_data: Free-form object for the integrator.
         profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
             ``nickname``, ``preferredUsername``, ``profile``, ``website``, ``gender``, ``birthdate``, ``zoneinfo`` and
@@ -62,6 +64,7 @@ class UserCreation(Body):
     avatar: Address | None = None
     external_id: ExternalId | None = None
     is_email_verified: bool = False
+    allows_password: bool = False
     custom_data: FreeForm | None = None
     profile: FreeForm | None = None
 
@@ -119,6 +122,7 @@ class UserUpdate(Body):
         avatar: URL of a picture.
         external_id: Unique id of the user in another system, compared exactly; 1 to 255 printable characters.
         is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        allows_password: Whether a password counts although a connector signs the user in at a provider.
         custom_data: Free-form object for the integrator.
         profile: Free-form object with more data about the user. ``familyName``, ``givenName``, ``middleName``,
             ``nickname``, ``preferredUsername``, ``profile``, ``website``, ``gender``, ``birthdate``, ``zoneinfo`` and
@@ -133,6 +137,7 @@ class UserUpdate(Body):
     avatar: Address | UnsetType | None = UNSET
     external_id: ExternalId | UnsetType | None = UNSET
     is_email_verified: bool | UnsetType = UNSET
+    allows_password: bool | UnsetType = UNSET
     custom_data: FreeForm | UnsetType | None = UNSET
     profile: FreeForm | UnsetType | None = UNSET
 

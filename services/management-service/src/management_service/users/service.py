@@ -33,6 +33,7 @@ from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.digests import Algorithm, objection
 from management_service.passwords.hashing import Passwords
 from management_service.phone_numbers import is_phone_number
+from management_service.provider_people import signs_in_at_provider
 from management_service.users import rules, store
 from management_service.users.store import User
 
@@ -61,6 +62,11 @@ REFUSALS: Final[Mapping[str, Callable[[], Conflict]]] = {
 def _last_identifier() -> Conflict:
     message = "A user name, an e-mail address or a telephone number must remain to sign in with."
     return Conflict("user.last_identifier", message)
+
+
+def _without_effect() -> Conflict:
+    message = "The user signs in at the provider of a connector: without allowsPassword, a password has no effect."
+    return Conflict("user.signs_in_at_provider", message)
 
 
 def _search_too_slow() -> Conflict:
@@ -102,7 +108,7 @@ def _checked(body: rules.UserCreation | rules.MovedUser | rules.UserUpdate) -> d
     problems = [Issue(path=path, message=message) for path, message in rules.problems(body)]
     if problems:
         raise invalid_input(*problems)
-    given = {name: getattr(body, name) for name in rules.UserUpdate.__struct_fields__}
+    given = {name: getattr(body, name, UNSET) for name in rules.UserUpdate.__struct_fields__}
     given = {name: value for name, value in given.items() if value is not UNSET}
     for name in ("custom_data", "profile"):
         if name in given:
@@ -128,8 +134,11 @@ def _require_acceptable(algorithm: Algorithm | None, digest: str | None) -> None
 def _changes_credentials(user: User, changed: User) -> bool:
     """Return whether another person may be able to sign in as the user after this change."""
     is_lifted = user.is_suspended and not changed.is_suspended
-    return is_lifted or any(
-        getattr(user, name) != getattr(changed, name) for name in (*IDENTIFIERS, "is_email_verified")
+    is_allowed = changed.allows_password and not user.allows_password
+    return (
+        is_lifted
+        or is_allowed
+        or any(getattr(user, name) != getattr(changed, name) for name in (*IDENTIFIERS, "is_email_verified"))
     )
 
 
@@ -336,7 +345,13 @@ class Users:
             return await self.store_password(transaction, await self._lock(transaction, user_id), password_hash)
 
     async def store_password(self, transaction: Transaction, user: User, password_hash: str) -> User:
-        """Store and record a new password of a locked user, which invalidates earlier tokens."""
+        """Store and record a new password of a locked user, which invalidates earlier tokens.
+
+        Raises:
+            Conflict: The user signs in at a provider.
+        """
+        if await signs_in_at_provider(transaction.connection, self._tenant_id, user.id):
+            raise _without_effect()
         members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
         return await self._store_change(transaction, user, members, password_hash=password_hash, cause="password")
 

@@ -49,6 +49,7 @@ class User(msgspec.Struct, frozen=True):
         custom_data: JSON.
         profile: JSON.
         tokens_valid_after: Milliseconds since the epoch; tokens issued earlier are invalid.
+        allows_password: Whether a password counts although a connector has the user's address.
         second_factors: Kinds of the second factors that are set up, sorted; ``factors`` keeps it.
     """
 
@@ -63,6 +64,7 @@ class User(msgspec.Struct, frozen=True):
     avatar: str | None = None
     external_id: str | None = None
     is_email_verified: bool = False
+    allows_password: bool = False
     has_password: bool = False
     is_suspended: bool = False
     tokens_valid_after: int = 0

@@ -51,6 +51,7 @@ def create_user(
     avatar: str | None = None,
     external_id: str | None = None,
     is_email_verified: bool | None = None,
+    allows_password: bool | None = None,
     custom_data: FreeForm | None = None,
     profile: FreeForm | None = None,
 ) -> Operation[User]:
@@ -77,6 +78,7 @@ def create_user(
         avatar=avatar,
         externalId=external_id,
         isEmailVerified=is_email_verified,
+        allowsPassword=allows_password,
         customData=custom_data,
         profile=profile,
     )
@@ -183,6 +185,7 @@ def update_user(
     avatar: str | UnsetType | None = UNSET,
     external_id: str | UnsetType | None = UNSET,
     is_email_verified: bool | UnsetType = UNSET,
+    allows_password: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType | None = UNSET,
     profile: FreeForm | UnsetType | None = UNSET,
     if_match: IfMatch = UNSET,
@@ -206,6 +209,7 @@ def update_user(
         avatar=avatar,
         externalId=external_id,
         isEmailVerified=is_email_verified,
+        allowsPassword=allows_password,
         customData=custom_data,
         profile=profile,
     )

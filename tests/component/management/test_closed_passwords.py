@@ -1,0 +1,105 @@
+"""A connector's people sign in at its provider: passwords, recovery and registration are closed to them."""
+
+import secrets
+from collections.abc import AsyncIterator
+
+import msgspec
+import nats
+import pytest_asyncio
+from nats.aio.client import Client
+
+from identity_common.wire.account_links import Recover, Refused, RequestRecovery, RequestRegistration
+from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from identity_common.wire.provider_sign_in import AccountFound, LinkIdentity, ProviderPerson
+from tests.support.mailed_links import CONTEXT, PASSWORD, Pages
+from tests.support.management_api import Management
+from tests.support.provider import CLIENT, SECRET, Provider
+from tests.support.provider_sign_ins import ProviderPages
+
+
+class Company:
+    """A company whose people are in a domain of its own."""
+
+    def __init__(self, management: Management, client: Client, provider: Provider) -> None:
+        self.management = management
+        self.domain = f"d{secrets.token_hex(5)}.test"
+        self.sign_ins = ProviderPages(management, client, provider)
+        self.pages = Pages(management, client)
+        self._client = client
+
+    async def employee(self, **members: object) -> dict[str, str]:
+        address = f"{secrets.token_hex(5)}@{self.domain}"
+        return await self.pages.user(primaryEmail=address, **{"isEmailVerified": True, **members})
+
+    async def check(self, user: dict[str, str], link: str | None = None) -> PasswordAnswer:
+        question = PasswordQuestion(user["primaryEmail"], PASSWORD, link=link)
+        subject = password_check_subject(self.management.tenant_id)
+        reply = await self._client.request(subject, msgspec.json.encode(question), timeout=20)
+        return msgspec.json.decode(reply.data, type=PasswordAnswer)
+
+    async def signs_in(self, user: dict[str, str]) -> bool:
+        return (await self.check(user)).user_id == user["id"]
+
+
+@pytest_asyncio.fixture
+async def company(management: Management) -> AsyncIterator[Company]:
+    client = await nats.connect(management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
+    with Provider() as provider:
+        company = Company(management, client, provider)
+        yield company
+        await company.sign_ins.disconnect()
+    await client.close()
+
+
+async def test_a_password_counts_until_the_connector_opens_and_for_whom_an_administrator_allows_it(
+    company: Company,
+) -> None:
+    employee, other = await company.employee(), await company.pages.user()
+    provider = company.sign_ins.provider
+    await company.sign_ins.connect(config={"issuer": provider.issuer}, domains=[company.domain])
+    await company.sign_ins.management.created(
+        f"users/{other['id']}/identities", connectorId=company.sign_ins.connector, value="agent-7"
+    )
+    assert await company.signs_in(employee), "no one signs in through it"
+    assert await company.signs_in(other)
+    await company.sign_ins.change(config={"clientId": CLIENT, "clientSecret": SECRET})
+    assert await company.check(employee) == PasswordAnswer()
+    assert await company.check(other) == PasswordAnswer(), "an identity suffices"
+    path = f"/api/users/{employee['id']}"
+    answer = await company.management.client.patch(f"{path}/password", json={"password": "Countess-of-1815"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "user.signs_in_at_provider")
+    changed = await company.management.client.patch(path, json={"allowsPassword": True})
+    assert changed.json()["allowsPassword"] is True
+    assert await company.signs_in(employee)
+    await company.sign_ins.change(isEnabled=False)
+    assert await company.signs_in(other)
+
+
+async def test_an_account_is_signed_in_to_with_its_password_once_to_link_it(company: Company) -> None:
+    employee, colleague = await company.employee(), await company.employee()
+    await company.sign_ins.connect(domains=[company.domain])
+    claims = {"sub": "person-1", "email": employee["primaryEmail"], "email_verified": True}
+    found = await company.sign_ins.sign_in(**claims)
+    assert isinstance(found, AccountFound)
+    assert await company.check(colleague, found.link) == PasswordAnswer()
+    assert await company.check(employee, "x") == PasswordAnswer()
+    assert (await company.check(employee, found.link)).user_id == employee["id"]
+    linked = await company.sign_ins.ask(LinkIdentity(link=found.link, user_id=employee["id"]))
+    assert isinstance(linked, ProviderPerson)
+    assert await company.check(employee) == PasswordAnswer()
+
+
+async def test_no_link_sets_a_password_or_registers_an_address(company: Company) -> None:
+    employee, pages = await company.employee(), company.pages
+    recovery = await pages.recovery(employee)
+    await company.management.client.patch("/api/configs/sign-in", json={"registration": "open"})
+    await company.sign_ins.connect(domains=[company.domain])
+    not_valid = Refused(reason="link-not-valid")
+    assert await pages.ask(Recover(link=recovery, password="Countess-of-1815")) == not_valid
+    before = len(await pages.sent(employee["primaryEmail"]))
+    await pages.ask(RequestRecovery(address=employee["primaryEmail"], context=CONTEXT))
+    newcomer = f"new@{company.domain}"
+    await pages.ask(RequestRegistration(address=newcomer, context=CONTEXT))
+    assert len(await pages.sent(employee["primaryEmail"])) == before
+    assert await pages.sent(newcomer) == []
+    await company.management.client.patch("/api/configs/sign-in", json={"registration": None})
