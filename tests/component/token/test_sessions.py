@@ -11,11 +11,12 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
-from identity_common.authentication import Authentication, UsedFactor
+from identity_common.authentication import AtProvider, Authentication, FactorMethod, UsedFactor
 from identity_common.clock import now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.stores.redis import Argument, RedisCommands, connect_redis
 from provision import ServerAddresses
+from token_service.authorizations import Through
 from token_service.sign_in.sessions import REMEMBERED_TTL_S, SESSION_TTL_S, Session, Sessions
 
 AHEAD = 10**15
@@ -283,3 +284,42 @@ async def test_a_sign_in_costs_one_command(redis: Redis, tenant_id: str) -> None
     )
     assert await sessions.find(again)
     assert commands.sent == ["EVAL", "GET", "EVAL", "GET"]
+
+
+async def test_sessions_end_with_their_connector_their_person_or_their_session_at_the_provider(
+    sessions: Sessions,
+) -> None:
+    async def signed_in(user_id: str, connector_id: str | None, at_provider: str | None = None) -> str:
+        provider = connector_id and AtProvider(connector_id=connector_id, revision=1, session_id=at_provider)
+        method: FactorMethod = "provider" if provider else "password"
+        _, session = await sessions.sign_in(
+            user_id, judged_at=1_000, tokens_valid_after=0, method=method, provider=provider or None
+        )
+        return session.id
+
+    async def ended(**which: Any) -> set[str]:
+        return {each.id for each in await sessions.end_through(Through(**which))}
+
+    by_password = await signed_in("ada", None)
+    elsewhere = await signed_in("ada", "other", "s1")
+    first, second = await signed_in("ada", "c", "s1"), await signed_in("ada", "c", "s2")
+    others = {await signed_in("bob", "c") for _ in range(150)}
+    assert await ended(connector_id="c", provider_session_id="s1") == {first}
+    assert await ended(connector_id="c", user_id="ada") == {second}
+    assert await ended(connector_id="c", before=1_000) == set()
+    assert await ended(connector_id="c", before=1_001) == others
+    assert await ended(connector_id="c") == set()
+    _, found = await sessions.all_of_user("ada", since=0, offset=0, limit=10)
+    assert {each.id for each in found} == {by_password, elsewhere}
+
+
+async def test_a_session_that_was_signed_in_to_otherwise_since_outlives_its_connector(sessions: Sessions) -> None:
+    provider = AtProvider(connector_id="c", revision=1)
+    _, first = await sessions.sign_in("ada", judged_at=1, tokens_valid_after=0, method="provider", provider=provider)
+    _, again = await sessions.sign_in("ada", judged_at=2, tokens_valid_after=0, earlier=first)
+    assert again.id == first.id
+    assert await sessions.end_through(Through(connector_id="c")) == []
+    added = await sessions.add_factor(again, "provider", provider=provider, tokens_valid_after=9)
+    assert added is not None
+    assert added[1].signed_in_at == 9
+    assert await sessions.end_through(Through(connector_id="c")) == [added[1]]

@@ -4,38 +4,62 @@ from typing import Final, Literal
 
 import msgspec
 
-from stead.verify.acr import Level
+from stead.verify.acr import Level, strongest
 
 SECOND_FACTORS: Final = ("authenticator", "passkey")
 FactorKind = Literal["authenticator", "passkey"]
 """What a user can set up: an authenticator app (RFC 6238), or a passkey (WebAuthn)."""
 
-FactorMethod = Literal["password", "passkey", "authenticator", "recovery-code"]
-"""What a user signs in with; a recovery code stands in for any second factor."""
+FactorMethod = Literal["password", "passkey", "authenticator", "recovery-code", "provider"]
+"""What a user signs in with; a recovery code stands in for any second factor, a connector's provider for a password."""
 
 _AMR: Final[dict[FactorMethod, tuple[str, ...]]] = {
     "password": ("pwd",),
     "passkey": ("pop", "user"),
     "authenticator": ("otp",),
     "recovery-code": ("otp",),
+    "provider": (),  # what it is trusted to say is in ``AtProvider``
 }
 
 
-class UsedFactor(msgspec.Struct, frozen=True):
+class AtProvider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sign-in at the provider of a connector.
+
+    Attributes:
+        connector_id: The connector.
+        revision: Management's revision that includes the sign-in: the user, the identity, the groups.
+        level: How strong it was, by what the connector is trusted for.
+        amr: The methods that the provider is trusted to name.
+        auth_time: When the person signed in there, as far as the provider says it, milliseconds since the epoch.
+        session_id: ``sid`` at the provider (OpenID Connect Back-Channel Logout 1.0).
+    """
+
+    connector_id: str
+    revision: int
+    level: Level = "password"
+    amr: tuple[str, ...] = ()
+    auth_time: int | None = None
+    session_id: str | None = None
+
+
+class UsedFactor(msgspec.Struct, frozen=True, omit_defaults=True):
     """A factor that was used.
 
     Attributes:
-        at: When, milliseconds since the epoch.
+        at: When, milliseconds since the epoch; of a provider: when it sent the browser back.
+        provider: What the provider said, if the method is ``provider``.
     """
 
     method: FactorMethod
     at: int
+    provider: AtProvider | None = None
 
 
 class Authentication(msgspec.Struct, frozen=True):
     """A sign-in: its factors in the order of their use, at least one.
 
-    A passkey counts as two factors, since it is accepted only with the user's verification, by PIN or biometrics.
+    A passkey counts as two factors, since it is accepted only with the user's verification, by PIN or biometrics. A
+    provider counts as a password, unless it is trusted for more.
 
     Attributes:
         judged_valid_after: The user's tokensValidAfter when the first factor was judged, milliseconds since the epoch;
@@ -53,8 +77,8 @@ class Authentication(msgspec.Struct, frozen=True):
         return cls(factors or (UsedFactor("password", auth_time),), judged_valid_after)
 
     @property
-    def auth_time(self) -> int:
-        """When the first factor was used, milliseconds since the epoch."""
+    def began_at(self) -> int:
+        """When the user signed in here, milliseconds since the epoch."""
         return self.factors[0].at
 
     @property
@@ -64,7 +88,18 @@ class Authentication(msgspec.Struct, frozen=True):
         What it was judged against, rather than its time: that is by another clock than tokensValidAfter, and a change
         may come between the two.
         """
-        return self.auth_time if self.judged_valid_after is None else self.judged_valid_after
+        return self.began_at if self.judged_valid_after is None else self.judged_valid_after
+
+    @property
+    def auth_time(self) -> int | None:
+        """When the first factor was used, milliseconds since the epoch; None if a provider does not say."""
+        first = self.factors[0]
+        return first.at if first.provider is None else first.provider.auth_time
+
+    @property
+    def provider(self) -> AtProvider | None:
+        """The sign-in at a provider, if it came through one."""
+        return next((each.provider for each in self.factors if each.provider is not None), None)
 
     @property
     def latest(self) -> int:
@@ -74,10 +109,9 @@ class Authentication(msgspec.Struct, frozen=True):
     @property
     def level(self) -> Level:
         """How strong the sign-in is."""
-        methods = {factor.method for factor in self.factors}
-        if "passkey" in methods:
-            return "phr"
-        return "mfa" if len(methods) > 1 else "password"
+        methods = {"password" if factor.method == "provider" else factor.method for factor in self.factors}
+        here: Level = "phr" if "passkey" in methods else "mfa" if len(methods) > 1 else "password"
+        return strongest(here, self.provider.level if self.provider else None) or here
 
     @property
     def amr(self) -> tuple[str, ...]:
@@ -87,7 +121,9 @@ class Authentication(msgspec.Struct, frozen=True):
             RFC 8176 section 2; ``pop``: OpenID Connect Extended Authentication Profile ACR Values 1.0.
         """
         names = {name for factor in self.factors for name in _AMR[factor.method]}
-        return tuple(sorted(names | {"mfa"} if self.level != "password" else names))
+        if names and self.level != "password":
+            names.add("mfa")
+        return tuple(sorted(names.union(self.provider.amr if self.provider else ())))
 
     def used(self, method: FactorMethod) -> bool:
         """Return whether a factor of this kind was used."""

@@ -71,7 +71,7 @@ class AccountRequest(SignedInRequest):
         Raises:
             RecentSignInNeeded: The sign-in is too old.
         """
-        if time.time() - self._client.claims()["auth_time"] > _RECENT_S:
+        if time.time() - self._client.claims().get("auth_time", 0) > _RECENT_S:
             raise self._recent_sign_in_needed()
 
     async def by_recent_sign_in(self, change: Awaitable[T]) -> T:

@@ -110,7 +110,7 @@ class Pages:
             raise ValueError(f"these values would hide those of every page: {sorted(hidden)}")
         nonce = secrets.token_urlsafe(16)
         html = environment.get_template(template).render(nonce=nonce, home=self._home, **values)
-        protection = page_headers(nonce=nonce, logo=self._logo_uri or None)
+        protection = page_headers(nonce=nonce, images=[self._logo_uri] if self._logo_uri else [])
         protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
         protection["Content-Security-Policy"] += f"; {_OF_SCRIPTS}"
         return Response(

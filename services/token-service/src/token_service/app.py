@@ -29,7 +29,6 @@ from token_service.parts.shared import Shared
 from token_service.parts.sign_in import sign_in_pages
 from token_service.restoration import restore
 from token_service.settings import Settings
-from token_service.sign_in.ending import SessionEnds
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
 
@@ -70,7 +69,7 @@ def create_app(settings: Settings, *, catch_up_wait_s: float = CATCH_UP_WAIT_S) 
             "directory": shared.directory,
             "feed_keys": shared.feed.keys,
             "keys": shared.keys,
-            "session_ends": SessionEnds(shared.sessions, shared.authorizations),
+            "session_ends": shared.session_ends,
             "sessions": shared.sessions,
             "tenant_id": settings.tenant_id,
             **access(settings, shared),

@@ -27,6 +27,8 @@ _SIGN_IN_OUTCOMES: Final = (
     "throttled-account",
     "throttled-address",
     "not-allowed",
+    "provider-denied",
+    "provider-refused",
     "unavailable",
 )
 

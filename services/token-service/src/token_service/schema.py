@@ -11,6 +11,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    text,
 )
 
 from identity_common.stores.tables import Key, tenant_id
@@ -47,9 +48,16 @@ authorizations = Table(
     Column("first_party", Boolean, nullable=False),
     Column("factors", Text),
     Column("judged_valid_after", BigInteger),
+    Column("connector_id", Key),
+    Column("provider_session_id", Text),
     Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),
     Index("authorizations_by_session", "tenant_id", "session_id"),
     Index("authorizations_by_expiry", "tenant_id", "tokens_expire_at"),
+    Index(
+        "authorizations_by_connector",
+        *("tenant_id", "connector_id", "auth_time"),
+        postgresql_where=text("connector_id IS NOT NULL AND ended_at IS NULL"),
+    ),
 )
 
 refresh_tokens = Table(

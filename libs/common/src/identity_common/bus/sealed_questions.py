@@ -54,8 +54,8 @@ class SealedQuestions(Generic[Q, R]):
         self._timeout_s = timeout_s
         self._why = why
 
-    async def ask(self, question: Q, expected: type[A]) -> A | R:
-        """Send a request; return the reply.
+    async def ask(self, question: Q, expected: type[A] | tuple[type[A], ...]) -> A | R:
+        """Send a request; return the reply, of one of the expected types.
 
         Raises:
             TemporarilyUnavailable: There is no such reply. What was requested may or may not have happened.

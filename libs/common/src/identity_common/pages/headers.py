@@ -1,22 +1,25 @@
 """The headers that protect a page, its Content-Security-Policy above all."""
 
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 
-def page_headers(*, logo: str | None = None, nonce: str | None = None, leads_elsewhere: bool = False) -> dict[str, str]:
+def page_headers(
+    *, images: Iterable[str] = (), nonce: str | None = None, leads_elsewhere: bool = False
+) -> dict[str, str]:
     """Return the headers that protect a page.
 
-    No frames, no foreign content except the logo, no script except the one with the nonce, no caching, no referrer.
+    No frames, no foreign content except images, no script except the one with the nonce, no caching, no referrer.
 
     Args:
-        logo: The address of an image on the page.
+        images: The addresses of foreign images on the page.
         nonce: Of the page's script.
         leads_elsewhere: Whether the answer to a form of the page redirects to an application. Chromium applies
             ``form-action`` to every redirect that follows, including the application's own, which are not known here:
             such a page has no ``form-action``.
     """
     policy = ["default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'"]
-    policy += [f"img-src 'self' {_origin(logo)}" if logo else "img-src 'self'"]
+    policy += [" ".join(("img-src 'self'", *sorted({_origin(image) for image in images})))]
     policy += [f"script-src 'nonce-{nonce}'"] if nonce else []
     policy += [] if leads_elsewhere else ["form-action 'self'"]
     return {

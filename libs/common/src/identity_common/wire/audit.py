@@ -103,6 +103,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         token_id: ``jti`` of the request's access token.
         issued_token_id: ``jti`` of the access token that was issued, or that would have been.
         amr: The methods of a sign-in so far (RFC 8176), sorted.
+        connector_id: The connector to the provider through which a sign-in came.
         context: Reason and ticket of a subject token, or the reason for ending impersonations.
         expires_at: Expiry of the issued subject token, or of the access token for which it was exchanged; milliseconds
             since the epoch, UTC.
@@ -144,6 +145,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     token_id: str | None = None
     issued_token_id: str | None = None
     amr: tuple[str, ...] = ()
+    connector_id: str | None = None
     context: AuditContext | None = None
     expires_at: int | None = None
     request_id: str = ""

@@ -72,6 +72,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         token_id: ``jti`` of the access token of the request.
         issued_token_id: ``jti`` of the access token that was issued.
         amr: The methods of a sign-in so far (RFC 8176), such as ``pwd`` and ``otp``.
+        connector_id: The connector to the provider through which a sign-in came.
         context: Reason and ticket of a subject token, or the reason for ending impersonations.
         request_id: The ``X-Request-Id`` of the response.
         address: Address of the client.
@@ -111,6 +112,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     token_id: str | None = None
     issued_token_id: str | None = None
     amr: tuple[str, ...] = ()
+    connector_id: str | None = None
     context: AuditContext | None = None
     request_id: str = ""
     address: str = ""

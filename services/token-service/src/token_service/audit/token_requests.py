@@ -64,6 +64,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
         expires_at: When a token that is issued by exchange expires, milliseconds since the epoch.
         reason: Code of the refusal, where the error that the client gets is not specific enough.
         amr: The methods of a sign-in so far.
+        connector_id: The connector through which a sign-in came.
         is_taken: Whether Redis has confirmed that the subject token was taken; the attempt is then recorded.
     """
 
@@ -81,6 +82,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
     expires_at: int | None = None
     reason: str | None = None
     amr: tuple[str, ...] = ()
+    connector_id: str | None = None
     is_taken: bool = False
 
     def note_client(self, client_id: str, *, is_public: bool) -> None:
@@ -172,15 +174,27 @@ class TokenAudit:
         else:
             self._append(key, request, "refused", reason)
 
-    def signed_in(self, user_id: str, *, client_id: str, origin: Origin, amr: tuple[str, ...]) -> None:
+    def signed_in(
+        self, user_id: str, *, client_id: str, origin: Origin, amr: tuple[str, ...], connector_id: str | None = None
+    ) -> None:
         """Record that a user signed in with a first factor to continue to an application."""
-        self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, origin, amr))
+        self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, origin, amr, connector_id))
 
-    def factor_used(self, user_id: str, *, client_id: str, origin: Origin, amr: tuple[str, ...]) -> None:
-        """Record that a user who has signed in used another factor, or set one up."""
-        self._append("token.factor.succeeded", _at_a_browser(user_id, client_id, origin, amr))
+    def factor_used(
+        self, user_id: str, *, client_id: str, origin: Origin, amr: tuple[str, ...], connector_id: str | None = None
+    ) -> None:
+        """Record that a user who has signed in used another factor, set one up, or linked an identity."""
+        self._append("token.factor.succeeded", _at_a_browser(user_id, client_id, origin, amr, connector_id))
 
-    def not_signed_in(self, user_id: str | None, *, client_id: str, origin: Origin, reason: str) -> None:
+    def not_signed_in(
+        self,
+        user_id: str | None,
+        *,
+        client_id: str,
+        origin: Origin,
+        reason: str,
+        connector_id: str | None = None,
+    ) -> None:
         """Record a refused sign-in; the typed identifier is not recorded.
 
         Args:
@@ -188,20 +202,27 @@ class TokenAudit:
             client_id: The application to continue to.
             origin: Where the request came from.
             reason: The metric's label: ``wrong-password``, ``wrong-passkey``, ``wrong-code``,
-                ``wrong-enrolment-code``, ``throttled-address``, ``throttled-account``, ``not-allowed``.
+                ``wrong-enrolment-code``, ``throttled-address``, ``throttled-account``, ``not-allowed``; of a provider:
+                ``provider-denied``, ``provider-refused``, or why management-service does not accept it.
+            connector_id: The connector through which it came.
         """
         verb = "throttled" if reason.startswith("throttled-") else "refused"
-        self._append(f"token.sign-in.{verb}", _at_a_browser(user_id, client_id, origin), "refused", reason)
+        self._append(
+            f"token.sign-in.{verb}", _at_a_browser(user_id, client_id, origin, (), connector_id), "refused", reason
+        )
 
-    def signed_out(self, user_id: str, *, client_id: str | None, origin: Origin) -> None:
-        """Record that a session ended: its user signed out, or another user signed in at the same browser.
+    def signed_out(
+        self, user_id: str, *, client_id: str | None, origin: Origin, connector_id: str | None = None
+    ) -> None:
+        """Record that a session ended: its user signed out, here or at the provider, or another user signed in.
 
         Args:
             user_id: The user of the session.
             client_id: The application that sent the browser here, if it is known.
             origin: Where the request came from.
+            connector_id: The connector whose provider ended it.
         """
-        self._append("token.session.ended", _at_a_browser(user_id, client_id, origin))
+        self._append("token.session.ended", _at_a_browser(user_id, client_id, origin, (), connector_id))
 
     def signed_out_of(self, client_id: str, user_id: str, *, origin: Origin) -> None:
         """Record that an application's authorizations in a session ended, but not the session."""
@@ -232,6 +253,7 @@ class TokenAudit:
             scope=request.scope,
             issued_token_id=request.issued_token_id,
             amr=request.amr,
+            connector_id=request.connector_id,
             expires_at=request.expires_at,
             request_id=REQUEST_ID.get() or "",
             address=request.address[:_MAX_ADDRESS],
@@ -240,8 +262,17 @@ class TokenAudit:
 
 
 def _at_a_browser(
-    user_id: str | None, client_id: str | None, origin: Origin, amr: tuple[str, ...] = ()
+    user_id: str | None,
+    client_id: str | None,
+    origin: Origin,
+    amr: tuple[str, ...] = (),
+    connector_id: str | None = None,
 ) -> AuditedTokenRequest:
     return AuditedTokenRequest(
-        user_id=user_id, client_id=client_id, address=origin.address, user_agent=origin.user_agent, amr=amr
+        user_id=user_id,
+        client_id=client_id,
+        address=origin.address,
+        user_agent=origin.user_agent,
+        amr=amr,
+        connector_id=connector_id,
     )

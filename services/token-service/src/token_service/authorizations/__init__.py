@@ -11,6 +11,7 @@ from token_service.authorizations.codes import Code, Codes
 from token_service.authorizations.consented import Authorization, Consented
 from token_service.authorizations.consents import Consent, Consents, Holder
 from token_service.authorizations.refresh_tokens import FoundRefreshToken, RefreshTokens
+from token_service.authorizations.through import Through
 
 __all__ = [
     "Authorization",
@@ -23,4 +24,5 @@ __all__ = [
     "FoundRefreshToken",
     "Holder",
     "RefreshTokens",
+    "Through",
 ]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     ColumnElement,
     Row,
     Text,
@@ -38,6 +39,7 @@ from token_service.authorizations import consents
 from token_service.authorizations.codes import MARK_TTL_S
 from token_service.authorizations.consented import Authorization, Consented
 from token_service.authorizations.consents import KnownConsent
+from token_service.authorizations.through import Through
 from token_service.presented_tokens.revocations import Revocation, Revocations
 from token_service.schema import authorizations, refresh_tokens
 
@@ -48,6 +50,7 @@ EXPIRY_MARGIN_MS: Final = 120_000
 
 _CODE_IS_FORGOTTEN_MS: Final = 2 * 1000 * MARK_TTL_S
 _FORGET_EVERY_S: Final = 600
+_AT_ONCE: Final = 1000
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode_consented: Final = msgspec.json.Decoder(Consented).decode
@@ -80,6 +83,30 @@ _END_OF_USER_AND_APPLICATION: Final = _end(
 _END_OF_THIRD_PARTIES: Final = _end(
     authorizations.c.first_party,
     authorizations.c.application_id == any_(bindparam("third_parties", type_=ARRAY(Text))),
+)
+_THROUGH: Final = (authorizations.c.tenant_id == bindparam("tenant"), authorizations.c.ended_at.is_(None))
+_LIVE_THROUGH: Final = (
+    select(authorizations.c.id)
+    .where(
+        *_THROUGH,
+        authorizations.c.connector_id == bindparam("connector_id"),
+        or_(bindparam("before", type_=BigInteger).is_(None), authorizations.c.auth_time < bindparam("before")),
+        or_(bindparam("user_id", type_=Text).is_(None), authorizations.c.user_id == bindparam("user_id")),
+        or_(
+            bindparam("provider_session_id", type_=Text).is_(None),
+            authorizations.c.provider_session_id == bindparam("provider_session_id"),
+        ),
+    )
+    .limit(_AT_ONCE)
+)
+# In the order of their ids: replicas that end the same ones wait for each other, and do not deadlock.
+_END_THESE: Final = _end(
+    authorizations.c.id.in_(
+        select(authorizations.c.id)
+        .where(*_THROUGH, authorizations.c.id == any_(bindparam("ids", type_=ARRAY(Text))))
+        .order_by(authorizations.c.id)
+        .with_for_update()
+    )
 )
 _SESSION: Final = select(authorizations.c.session_id).where(*_THIS)
 _PROLONG: Final = (
@@ -151,7 +178,7 @@ class Agreement:
             authorization: The authorization to store.
             implicit: Whether its consent is recorded without a page.
         """
-        now, consented = self._clock(), authorization.consented
+        now, consented, provider = self._clock(), authorization.consented, authorization.authentication.provider
         whose = (self._tenant_id, authorization.user_id, authorization.application_id)
         self._has_changed |= await consents.add(
             self._connection, *whose, consented=consented, known=self.known, implicit=implicit, now=now
@@ -162,6 +189,8 @@ class Agreement:
             "tenant_id": self._tenant_id,
             "consented": _encode(consented).decode(),
             "factors": _encode(authorization.factors).decode(),
+            "connector_id": provider.connector_id if provider else None,
+            "provider_session_id": provider.session_id if provider else None,
             "begun_at": now,
             "tokens_expire_at": now,  # no token yet
         }
@@ -283,6 +312,18 @@ class Authorizations:
     async def end_of_third_parties(self, third_parties: Collection[str]) -> None:
         """End the authorizations that began while these applications were first-party."""
         await self._end_in_one(_END_OF_THIRD_PARTIES, third_parties=sorted(third_parties))
+
+    async def end_through(self, through: Through) -> None:
+        """End the authorizations that came through a connector."""
+        which = {"tenant": self._tenant_id, **msgspec.structs.asdict(through)}
+        with database_answers():
+            while True:
+                async with self._engine.begin() as connection:
+                    ids = list(await connection.scalars(_LIVE_THROUGH, which))
+                    if not ids:
+                        break
+                    await self._end(connection, _END_THESE, ids=ids)
+        await self._revocations.copy()
 
     async def withdraw_consent(self, user_id: str, application_id: str) -> bool:
         """Withdraw a user's consent to an application and end its authorizations; return whether there was either."""

@@ -5,6 +5,7 @@ mark, which names the authorization to end. The only other read returns what the
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -46,6 +47,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
         nonce: For the ID token.
         revision: Management's revision at the sign-in: the redemption waits for it, so that it does not read older
             records.
+        template_revision: Template's revision that includes the memberships that came with a sign-in at a provider.
     """
 
     authorization: Authorization
@@ -53,6 +55,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
     code_challenge: str | None
     nonce: str | None = None
     revision: int = 0
+    template_revision: int = 0
 
 
 class UsedCode(msgspec.Struct, frozen=True):
@@ -85,12 +88,13 @@ class Codes:
         await self._execute("SET", key, _UNUSED + _encode(code), "EX", CODE_TTL_S, "NX")
         return secret
 
-    async def revision_of(self, code: str, *, application_id: str) -> int:
-        """Return management's revision at the sign-in of a code, which stays unused; 0 if the code is unknown."""
+    async def revisions_of(self, code: str, *, application_id: str) -> Mapping[str, int]:
+        """Return the revisions at the sign-in of a code, which stays unused; management's is 0 if it is unknown."""
         record = await self._execute("GET", self._key(code, application_id))
         if record is None or (found := _read(record)) is None:
-            return 0
-        return found.revision
+            return {"management": 0}
+        of_template = {"template": found.template_revision} if found.template_revision else {}
+        return {"management": found.revision, **of_template}
 
     async def use(self, code: str, *, application_id: str) -> UsedCode | None:
         """Use a code; return none if it is unknown, expired or another client's.

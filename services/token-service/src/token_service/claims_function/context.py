@@ -158,7 +158,7 @@ class GrantOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A factor that the user used at the sign-in."""
 
-    type: Literal["Password", "WebAuthn", "Totp", "BackupCode"]
+    type: Literal["Password", "WebAuthn", "Totp", "BackupCode", "EnterpriseSso"]
     verified: bool = True
 
 
@@ -167,6 +167,7 @@ _RECORDS: Final[dict[FactorMethod, VerificationRecord]] = {
     "passkey": VerificationRecord(type="WebAuthn"),
     "authenticator": VerificationRecord(type="Totp"),
     "recovery-code": VerificationRecord(type="BackupCode"),
+    "provider": VerificationRecord(type="EnterpriseSso"),
 }
 
 
@@ -174,10 +175,10 @@ class SignInOfContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """What tokens say about a sign-in.
 
     Attributes:
-        auth_time: Seconds since the epoch, as in the tokens.
+        auth_time: Seconds since the epoch, as in the tokens; null if a connector's provider does not say.
     """
 
-    auth_time: int
+    auth_time: int | None
     amr: Sequence[str]
     acr: str
 

@@ -6,12 +6,14 @@ bus when they are lost. Owns their freshness, and waiting for it. Does not own w
 whether a presented token is live (``token_service.presented_tokens``). No request calls another service.
 """
 
+from token_service.directory.connectors import Connectors
 from token_service.directory.fresh_lookups import Directory
 from token_service.directory.in_memory import HeldRole, HeldScope, InMemoryDirectory
 from token_service.directory.in_redis import InRedisDirectory, Requirement, Subject, SubjectSnapshot, TooManyMemberships
 from token_service.directory.records import Membership, Person
 
 __all__ = [
+    "Connectors",
     "Directory",
     "HeldRole",
     "HeldScope",

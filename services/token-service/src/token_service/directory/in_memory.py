@@ -21,8 +21,10 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import TokenKind
 from identity_common.wire.events import (
     ApplicationState,
+    AppliedState,
     AssignmentState,
     ClaimsFunctionState,
+    ConnectorState,
     ImpersonationPolicyState,
     ResourceState,
     RoleState,
@@ -33,6 +35,7 @@ from identity_common.wire.events import (
     watermark_subject,
 )
 from stead.event_types import OrganizationPermissionState, OrganizationRoleState
+from token_service.directory.connectors import Connectors
 from token_service.directory.organization_template import OrganizationTemplate
 from token_service.directory.origins import registered_origins
 from token_service.directory.permissions import NameIndex, RoleContents, held
@@ -52,8 +55,9 @@ _KINDS: Final[dict[Source, tuple[tuple[str, ...], ...]]] = {
         ("claims-function", "*"),
         ("impersonation-policy", "*"),
         ("sign-in-policy", "*"),
+        ("connector", "*"),
     ),
-    "template": (("permission", "*"), ("role", "*")),
+    "template": (("permission", "*"), ("role", "*"), ("applied", "*")),
 }
 
 
@@ -85,6 +89,9 @@ class InMemoryDirectory:
         has_claims_function: Set while there is a claims function of any kind.
         impersonation_policy: The policy of impersonations.
         sign_in_policy: The policy of signing in.
+        connectors: Those to other providers.
+        applied: Management's revision that template-service has applied.
+        applied_as_of: Template's revision that includes what it then changed.
     """
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
@@ -94,6 +101,9 @@ class InMemoryDirectory:
         self.has_claims_function = asyncio.Event()
         self.impersonation_policy = ImpersonationPolicyState()
         self.sign_in_policy = SignInPolicyState()
+        self.connectors = Connectors()
+        self.applied = Freshness("management")
+        self.applied_as_of = 0
         self._applications: dict[str, ApplicationState] = {}
         self._deleted_applications: set[str] = set()
         self._application_roles: dict[str, tuple[str, ...]] = {}
@@ -297,7 +307,10 @@ class InMemoryDirectory:
         if event.revision <= self._revisions.get(message.subject, -1):
             return  # repeated by a relay that died before it deleted what it had published
         self._revisions[message.subject] = event.revision
-        if source == "template":
+        if kind == "applied":
+            self.applied_as_of = event.revision
+            self.applied.advance("management", msgspec.json.decode(event.data, type=AppliedState).revision)
+        elif source == "template":
             self._put_of_template(kind, event.data)
         else:
             self._put_of_management(kind, event.data)
@@ -311,11 +324,7 @@ class InMemoryDirectory:
         elif kind == "resource":
             self._put_resource(msgspec.json.decode(data, type=ResourceState))
         elif kind == "scope":
-            scope = msgspec.json.decode(data, type=ScopeState)
-            if scope.deleted:
-                self._scopes.remove(scope.id)
-            else:
-                self._scopes.put(scope.id, (scope.resource_id, scope.name), scope.description)
+            self._put_scope(msgspec.json.decode(data, type=ScopeState))
         elif kind == "role":
             self._put_role(msgspec.json.decode(data, type=RoleState))
         elif kind == "claims-function":
@@ -324,6 +333,8 @@ class InMemoryDirectory:
             self.impersonation_policy = msgspec.json.decode(data, type=ImpersonationPolicyState)
         elif kind == "sign-in-policy":
             self.sign_in_policy = msgspec.json.decode(data, type=SignInPolicyState)
+        elif kind == "connector":
+            self.connectors.put(msgspec.json.decode(data, type=ConnectorState))
 
     def _put_of_template(self, kind: str, data: msgspec.Raw) -> None:
         if kind == "permission":
@@ -341,6 +352,12 @@ class InMemoryDirectory:
             if earlier is not None and application.is_third_party and not earlier.is_third_party:
                 self.has_new_third_parties.set()
         self._origins[application.id] = registered_origins(application)
+
+    def _put_scope(self, scope: ScopeState) -> None:
+        if scope.deleted:
+            self._scopes.remove(scope.id)
+        else:
+            self._scopes.put(scope.id, (scope.resource_id, scope.name), scope.description)
 
     def _put_role(self, role: RoleState) -> None:
         if role.deleted:

@@ -7,6 +7,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 from msgspec import UNSET
 
+from identity_common.clock import now_ms
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import RefreshTokens
 from token_service.directory import Directory
@@ -105,7 +106,11 @@ class Introspector:
             return None
         authorization = found.authorization
         person = await self._directory.person(authorization.user_id, at_least={})
-        if why_user_not_live(person, issued_at_ms=authorization.authentication.valid_since) is not None:
+        over = self._directory.in_memory.connectors.why_over(
+            authorization.authentication.provider, signed_in_at=authorization.auth_time, now=now_ms()
+        )
+        valid_since = authorization.authentication.valid_since
+        if over is not None or why_user_not_live(person, issued_at_ms=valid_since) is not None:
             return None
         return Introspection(
             active=True,

@@ -136,11 +136,11 @@ class AuthorizationCodeGrant:
 
     async def _wait_for_sign_in(self, prepared: PreparedRedemption) -> Mapping[str, int]:
         """Wait until the directory includes the sign-in of the code, too; return everything awaited."""
-        sign_in = await self._codes.revision_of(prepared.form.code, application_id=prepared.client.id)
-        awaited = highest({"management": sign_in}, prepared.requested_token.awaited)
+        sign_in = await self._codes.revisions_of(prepared.form.code, application_id=prepared.client.id)
+        awaited = highest(sign_in, prepared.requested_token.awaited)
         await self._tokens.wait_for_records(awaited)
-        if sign_in > prepared.requested_token.checked:
-            raise ChecksOutdatedError({"management": sign_in})
+        if sign_in["management"] > prepared.requested_token.checked:
+            raise ChecksOutdatedError({"management": sign_in["management"]})
         return awaited
 
     async def _decide(

@@ -70,7 +70,8 @@ class SignInDemands:
     def _is_older(self, actor: ActingParty, max_age_s: int | None) -> bool:
         if max_age_s is None:
             return False
-        return actor.signed_in is None or self._clock() // 1000 - actor.signed_in.auth_time > max_age_s
+        signed_in_at = None if actor.signed_in is None else actor.signed_in.auth_time
+        return signed_in_at is None or self._clock() // 1000 - signed_in_at > max_age_s
 
     def _acr_values(self, level: Level | None) -> str | None:
         return None if level is None else acr_of(level, urn_namespace=self._urn_namespace)

@@ -269,6 +269,12 @@ class UserTokens:
     async def _live_user(self, authorization: Authorization, requested_token: RequestedToken) -> UserHolder:
         """Return the live user with the roles that grant the target's scopes."""
         target = requested_token.target
+        over = self._directory.in_memory.connectors.why_over(
+            authorization.authentication.provider, signed_in_at=authorization.auth_time, now=self._clock()
+        )
+        if over is not None:
+            _log.info("authorization.refused", reason=over, authorization_id=authorization.id)
+            raise not_acceptable()
         permissions_as_of = self._directory.revisions_of(target.sources)
         subject = await self._directory.subject(
             authorization.user_id, target.organization_id, at_least=requested_token.awaited

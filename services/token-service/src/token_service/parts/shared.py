@@ -38,6 +38,8 @@ from token_service.presented_tokens.ended_impersonations import EndedImpersonati
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
+from token_service.sign_in.closed_connectors import ClosedConnectors
+from token_service.sign_in.ending import SessionEnds
 from token_service.sign_in.sessions import Sessions
 from token_service.tokens.user_claims import UserClaims
 
@@ -67,6 +69,8 @@ class Shared:
         self.consents = Consents(engine, tenant_id=tenant_id)
         self.authorizations = Authorizations(engine, self.revocations, tenant_id=tenant_id)
         self.sessions = Sessions(commands, connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas)
+        self.session_ends = SessionEnds(self.sessions, self.authorizations)
+        self._closed_connectors = ClosedConnectors(self.directory, self.session_ends)
         self._third_parties = ThirdParties(self.directory, self.authorizations)
         self._forgetting = Forgetting(self.directory, self.consents, self.authorizations)
         self.refresh_tokens = RefreshTokens(
@@ -141,6 +145,7 @@ class Shared:
                 self.ended_impersonations,
                 self.authorizations.loop,
                 self._third_parties.loop,
+                self._closed_connectors.loop,
                 self._forgetting.loop,
             )
             if self._replication_watch is not None:

@@ -9,11 +9,13 @@ from identity_common.sealing import SealingKeys
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.wire.account_links import AccountLinkRequests
 from identity_common.wire.factors import FactorRequests
+from identity_common.wire.provider_sign_in import ProviderSignInRequests
 from token_service.parts.shared import Shared
 from token_service.settings import Settings
 from token_service.sign_in.account_links import AccountLinks
 from token_service.sign_in.arrived_sign_outs import ArrivedSignOuts
 from token_service.sign_in.attempts import Attempts
+from token_service.sign_in.backchannel_logout import BackchannelLogout
 from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.factor_checks import FactorChecks
@@ -25,10 +27,14 @@ from token_service.sign_in.link_pages import LinkPages
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
 from token_service.sign_in.pending_pages import PendingPages
+from token_service.sign_in.provider_checks import ProviderChecks
+from token_service.sign_in.provider_pages import ProviderPages
+from token_service.sign_in.providers import Providers
 from token_service.sign_in.recovery import RecoveryPages
 from token_service.sign_in.registration import RegistrationPages
 from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.set_up_pages import SetUpPages
+from token_service.sign_in.sign_in_page import SignInPage
 from token_service.sign_in.sign_ins import SignIns
 from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.verification import VerificationPages
@@ -106,12 +112,22 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     challenges = Challenges(pending, rp_id=party.id if party else None)
     checks = FactorChecks(factors, challenges, attempts, devices)
     factor_pages = FactorPages(pages, factors, checks, challenges, sign_ins)
+    providers = Providers(
+        shared.connections.bus,
+        ProviderSignInRequests(SealingKeys(settings.environment_variable_keys), tenant_id=tenant_id),
+    )
+    sign_in_page = SignInPage(flow, pages, challenges)
+    provider_checks = ProviderChecks(
+        providers, pending, _provider_attempts(settings, shared), base_url=settings.base_url
+    )
+    provider_pages = ProviderPages(flow, pages, sign_in_page, provider_checks, sign_ins)
     authorization = AuthorizationPages(
         flow,
         pages,
         sign_ins,
         checks,
-        challenges,
+        sign_in_page,
+        provider_pages,
         factor_pages,
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,
@@ -134,4 +150,30 @@ def sign_in_pages(settings: Settings, shared: Shared) -> list[HTTPRouteHandler]:
     invitations = InvitationPages(link_pages, flow)
     of_links = [*recovery.routes(), *verification.routes(), *registration.routes(), *invitations.routes()]
     of_factors = [*factor_pages.routes(), *set_up_pages.routes()]
-    return [*authorization.routes(), *of_factors, *end_session.routes(), *of_links]
+    of_providers = [*provider_pages.routes(), *_backchannel_logout(settings, shared, providers).routes()]
+    return [*authorization.routes(), *of_factors, *of_providers, *end_session.routes(), *of_links]
+
+
+def _provider_attempts(settings: Settings, shared: Shared) -> Attempts:
+    visits = SourceLimit(
+        shared.connections.commands,
+        "provider-visits",
+        tenant_id=settings.tenant_id,
+        window_s=PENDING_TTL_S,
+        limit=settings.pending_requests_per_address,
+        throttled=shared.metrics.throttled,
+    )
+    return Attempts(visits, shared.audit, outcomes=shared.metrics.sign_ins)
+
+
+def _backchannel_logout(settings: Settings, shared: Shared, providers: Providers) -> BackchannelLogout:
+    refused = SourceLimit(
+        shared.connections.commands,
+        "provider-logouts",
+        tenant_id=settings.tenant_id,
+        window_s=PENDING_TTL_S,
+        limit=settings.client_failures_per_address,
+        throttled=shared.metrics.throttled,
+    )
+    trusted_proxies = settings.trusted_proxies
+    return BackchannelLogout(providers, shared.session_ends, refused, shared.audit, trusted_proxies=trusted_proxies)

@@ -143,9 +143,10 @@ class ActorTokens:
 
 def _signed_in(token: AccessToken) -> SignInClaims | None:
     said = token if token.grant_type is None else token.actor_authentication
-    if said is None or said.auth_time is None or said.acr is None:
+    if said is None or said.acr is None:
         return None
-    return SignInClaims(auth_time=int(said.auth_time), amr=said.amr, acr=said.acr)
+    auth_time = None if said.auth_time is None else int(said.auth_time)
+    return SignInClaims(auth_time=auth_time, amr=said.amr, acr=said.acr)
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -6,11 +6,17 @@ from prometheus_client import Counter
 
 from identity_common.stores.source_limit import SourceLimit
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.provider_sign_in import NotAcceptedReason
 from token_service.audit import Origin, TokenAudit
 
 _log = get_logger(__name__)
 
-Problem = Literal["incomplete", "wrong", "wrong-code", "wrong-passkey", "throttled", "blocked", "unavailable"]
+ProviderProblem = Literal["provider-denied", "provider-refused", "provider-unavailable"] | NotAcceptedReason
+Problem = (
+    Literal["incomplete", "wrong", "wrong-code", "wrong-passkey", "throttled", "blocked", "unavailable"]
+    | ProviderProblem
+)
+"""What a page states."""
 
 
 class SignInRefused(Exception):  # noqa: N818 - the name is what happened
@@ -70,13 +76,40 @@ class Attempts:
         self._outcomes.labels("succeeded").inc()
 
     def refused(
-        self, outcome: str, origin: Origin, client_id: str, *, user_id: str | None = None, is_recorded: bool = True
+        self,
+        outcome: str,
+        origin: Origin,
+        client_id: str,
+        *,
+        user_id: str | None = None,
+        is_recorded: bool = True,
+        connector_id: str | None = None,
+        reason: str | None = None,
     ) -> None:
-        """Count, log and record a refusal; management-service logs the account, which may be unknown here."""
+        """Count, log and record a refusal; management-service logs the account, which may be unknown here.
+
+        Args:
+            outcome: Of the metric.
+            origin: Where the request came from.
+            client_id: The application to continue to.
+            user_id: The user, if it is known.
+            is_recorded: Whether it gets an audit entry.
+            connector_id: The connector through which it came.
+            reason: For the audit trail, if it is more than the outcome.
+        """
         self._outcomes.labels(outcome).inc()
         if is_recorded:
-            self._audit.not_signed_in(user_id, client_id=client_id, origin=origin, reason=outcome)
-        _log.info("sign-in.refused", reason=outcome, address=origin.address, client_id=client_id, user_id=user_id)
+            self._audit.not_signed_in(
+                user_id, client_id=client_id, origin=origin, reason=reason or outcome, connector_id=connector_id
+            )
+        _log.info(
+            "sign-in.refused",
+            reason=reason or outcome,
+            address=origin.address,
+            client_id=client_id,
+            user_id=user_id,
+            connector_id=connector_id,
+        )
 
 
 def too_many_attempts(wait_s: int) -> SignInRefused:

@@ -2,7 +2,7 @@
 
 from identity_common.failures import missing_by_id
 from identity_common.telemetry.logs import get_logger
-from token_service.authorizations import Authorizations
+from token_service.authorizations import Authorizations, Through
 from token_service.sign_in.sessions import Session, Sessions
 
 _log = get_logger(__name__)
@@ -23,6 +23,15 @@ class SessionEnds:
         """End a session whose browser signs out."""
         await self._authorizations.end_of_session(session.id)
         await self._end(session)
+
+    async def through(self, which: Through) -> list[Session]:
+        """End the sessions that came through a connector, and return them."""
+        await self._authorizations.end_through(which)
+        ended = await self._sessions.end_through(which)
+        if ended:
+            await self._authorizations.end_through(which)
+            _log.info("connector.sessions-ended", connector_id=which.connector_id, count=len(ended))
+        return ended
 
     async def by_request(self, user_id: str, session_id: str) -> None:
         """End a session of a user by the current request, which the audit trail records.

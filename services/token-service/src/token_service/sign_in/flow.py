@@ -4,6 +4,7 @@ The decision is made again when the request arrives, after a sign-in and after a
 session, the pending request, the consents, what the user has set up.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -12,11 +13,11 @@ import msgspec
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import ApplicationState, UserState
+from identity_common.wire.events import ApplicationState, ConnectorState, UserState
 from stead.event_types import OrganizationState
-from stead.verify.acr import Level, satisfies
+from stead.verify.acr import Level, satisfies, strongest
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
-from token_service.directory import Directory, Person
+from token_service.directory import Connectors, Directory, Person
 from token_service.grants.authorization_code import requires_pkce
 from token_service.grants.demanded_levels import demanded_at_sign_in, demanded_of_user
 from token_service.grants.targets import MANAGEMENT_API_CLOSED
@@ -41,6 +42,7 @@ from token_service.tokens.scopes import organizations_scope
 _log = get_logger(__name__)
 
 _MS: Final = 1000
+_GROUPS_WAIT_S: Final = 2.0
 
 
 class Descriptions(msgspec.Struct, frozen=True):
@@ -109,6 +111,12 @@ class NeedsAction(msgspec.Struct, frozen=True):
     action: Action
 
 
+class NeedsLink(msgspec.Struct, frozen=True):
+    """The user has signed in to the account that an identity at a provider is to be linked to."""
+
+    who: SignedIn
+
+
 class NeedsConsent(msgspec.Struct, frozen=True):
     """The user must consent.
 
@@ -132,7 +140,7 @@ class Granted(msgspec.Struct, frozen=True):
         return "Granted(…)"
 
 
-NeedsMore = NeedsFactor | NeedsEnrolment | NeedsAction
+NeedsMore = NeedsFactor | NeedsEnrolment | NeedsAction | NeedsLink
 """What comes between signing in and consent."""
 
 NextStep = NeedsSignIn | NeedsAccount | NeedsMore | NeedsConsent | Granted
@@ -162,6 +170,11 @@ class SignInFlow:
         self._urn_namespace = urn_namespace
         self._management_api = management_api
         self._clock = clock
+
+    @property
+    def connectors(self) -> Connectors:
+        """The connectors to other providers."""
+        return self._directory.in_memory.connectors
 
     @property
     def offers_registration(self) -> bool:
@@ -252,10 +265,39 @@ class SignInFlow:
         session = await self._sessions.find(session_cookie)
         if session is None:
             return None
+        if session.provider is not None:
+            if self._why_over(session) is not None:
+                return None
+            revision = max(revision, session.provider.revision)
         person = await self._directory.person(session.user_id, at_least={"management": revision})
         if person is None or why_user_not_live(person, issued_at_ms=session.authentication.valid_since) is not None:
             return None
         return SignedIn(session, person, revision)
+
+    async def connector_of(self, request: AuthorizationRequest, session_cookie: str | None) -> ConnectorState | None:
+        """Return the connector whose provider is asked without a page, for a request that needs a sign-in.
+
+        It is the one that the client or its ``login_hint`` names, or that of a session which is too old.
+        """
+        if not self.connectors.offered:
+            return None
+        named = self.connectors.open(request.connector_id) or self.connectors.of_address(request.login_hint)
+        if named is not None or "login" in request.prompts:
+            return named
+        session = await self._sessions.find(session_cookie)
+        if session is None or session.provider is None or self._why_over(session) is None:
+            return None
+        connector = self.connectors.open(session.provider.connector_id)
+        return None if connector is None or session.signed_in_at < connector.closed_at else connector
+
+    async def level_wanted(self, request: AuthorizationRequest) -> Level:
+        """Return how strongly a user must sign in for a request, before it is known who that is."""
+        application = await self.application(request.client_id)
+        by_tenant: Level | None = (
+            "mfa" if self._directory.in_memory.sign_in_policy.second_factor == "required" else None
+        )
+        by_application = application.minimum_acr if application else None
+        return strongest("password", by_tenant, by_application, request.acr) or "password"
 
     async def begin(self, request: AuthorizationRequest, who: SignedIn | None) -> NextStep:
         """Return the next step of a request that has just arrived.
@@ -284,7 +326,7 @@ class SignInFlow:
         """
         accepted = acceptable(who, pending)
         if accepted is not None:
-            return await self._after_sign_in(pending.request, accepted)
+            return await self._after_sign_in(pending.request, accepted, links=pending.link is not None)
         if who and pending.request.accepts(who.person.user.id) and "select_account" in pending.request.prompts:
             return NeedsAccount(who)
         return NeedsSignIn()
@@ -300,7 +342,7 @@ class SignInFlow:
         accepted = acceptable(who, pending)
         if accepted is None:
             return NeedsSignIn()
-        return self._missing(pending.request, accepted, application) or accepted
+        return self._missing(pending.request, accepted, application, links=pending.link is not None) or accepted
 
     def is_usual(self, who: SignedIn) -> bool:
         """Return whether a sign-in is as strong as every sign-in of its user must be."""
@@ -391,13 +433,14 @@ class SignInFlow:
     def _must_sign_in_again(self, who: SignedIn, request: AuthorizationRequest) -> bool:
         return "login" in request.prompts or _is_too_old(who.session, request.max_age_s, self._clock())
 
-    async def _after_sign_in(self, request: AuthorizationRequest, who: SignedIn) -> NextStep:
+    async def _after_sign_in(self, request: AuthorizationRequest, who: SignedIn, *, links: bool = False) -> NextStep:
         application = await self.application(request.client_id)
         if application is None:
             raise Refusal("unauthorized_client", "the application was deleted")
-        missing = self._missing(request, who, application)
+        missing = self._missing(request, who, application, links=links)
         if missing is not None:
             return missing
+        await self._wait_for_groups(who)
         wanted = self.wanted(request, application)
         shown = await self._concerning(wanted, who)
         wanted = shown if application.is_third_party else wanted
@@ -410,10 +453,29 @@ class SignInFlow:
             await agreement.begin(authorization, implicit=not application.is_third_party)
         return await self._issue_code(request, who, authorization)
 
+    async def _wait_for_groups(self, who: SignedIn) -> None:
+        """Wait until the memberships that came with a sign-in at a provider are applied.
+
+        Raises:
+            Refusal: ``temporarily_unavailable``.
+        """
+        at = who.session.provider
+        if at is None:
+            return
+        deadline = time.monotonic() + _GROUPS_WAIT_S
+        if not await self._directory.in_memory.applied.reach({"management": at.revision}, deadline=deadline):
+            raise Refusal("temporarily_unavailable", "the memberships of the user are not known yet")
+
     def _missing(
-        self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState
+        self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState, *, links: bool
     ) -> NeedsSignIn | NeedsMore | None:
         """Return what is missing between signing in and consent, if anything.
+
+        Args:
+            request: The request.
+            who: The user.
+            application: The client.
+            links: Whether an identity at a provider waits for this sign-in.
 
         Raises:
             Refusal: ``unmet_authentication_requirements``.
@@ -423,6 +485,8 @@ class SignInFlow:
         lacking = None if satisfies(signed_in.level, demanded) else demanded
         if lacking is not None and _has_set_up(user, lacking) and not signed_in.used("recovery-code"):
             return NeedsFactor(who, lacking)
+        if links:
+            return NeedsLink(who)
         wanted: NeedsEnrolment | NeedsAction
         if lacking is not None:
             wanted = NeedsEnrolment(who, lacking)
@@ -454,7 +518,7 @@ class SignInFlow:
 
         An authorization that began before the session ended has ended with it; a later one finds no session here.
         """
-        if not await self._sessions.is_alive(who.session):
+        if not await self._sessions.is_alive(who.session) or self._why_over(who.session) is not None:
             return NeedsSignIn()
         code = Code(
             authorization=authorization,
@@ -462,21 +526,29 @@ class SignInFlow:
             code_challenge=request.code_challenge,
             nonce=request.nonce,
             revision=who.revision,
+            template_revision=self._directory.in_memory.applied_as_of if who.session.provider else 0,
         )
         return Granted(await self._codes.issue(code))
+
+    def _why_over(self, session: Session) -> str | None:
+        return self.connectors.why_over(session.provider, signed_in_at=session.signed_in_at, now=self._clock())
 
 
 def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
     """Return the signed-in user if a pending request accepts the user and the time of the sign-in.
 
-    Signing in for the request also selects the account.
+    Signing in for the request also selects the account. That a provider sent the browser back is no sign-in there.
     """
     request = pending.request
     if who is None or not request.accepts(who.person.user.id):
         return None
-    since = pending.created_at
-    demands = request.prompts & {"login", "select_account"} or _is_too_old(who.session, request.max_age_s, since)
-    return None if demands and who.session.signed_in_at < since else who
+    since, session = pending.created_at, who.session
+    if "select_account" in request.prompts and session.signed_in_at < since:
+        return None
+    is_new = session.authentication.auth_time is not None and session.authentication.auth_time >= since
+    if "login" in request.prompts and not is_new:
+        return None
+    return None if _is_too_old(session, request.max_age_s, since) and not is_new else who
 
 
 def _authorization(application: ApplicationState, who: SignedIn, consented: Consented) -> Authorization:
@@ -499,4 +571,7 @@ def _has_set_up(user: UserState, level: Level) -> bool:
 
 
 def _is_too_old(session: Session, max_age_s: int | None, now: int) -> bool:
-    return max_age_s is not None and now - session.authentication.auth_time >= max_age_s * _MS
+    if max_age_s is None:
+        return False
+    auth_time = session.authentication.auth_time
+    return auth_time is None or now - auth_time >= max_age_s * _MS

@@ -23,11 +23,52 @@ ARRIVED_TTL_S: Final = 60
 COUNTED_BYTES: Final = 6 * 1024
 _ANY_BROWSER: Final = ""
 
-# KEYS: the request, its challenge, which is not counted by itself and must not outlive what is.
+# KEYS: the request, its challenge and its visit, which are not counted by themselves and must not outlive what is.
 _TAKE: Final = """
-redis.call('DEL', KEYS[2])
+redis.call('DEL', KEYS[2], KEYS[3])
 return redis.call('DEL', KEYS[1])
 """
+
+
+class PendingLink(msgspec.Struct, frozen=True, kw_only=True):
+    """An identity at a provider whose owner has yet to sign in to the account that it is linked to.
+
+    Attributes:
+        link: What management-service needs; reaches no page.
+        identifier: What the account signs in with.
+    """
+
+    connector_id: str
+    link: str
+    identifier: str
+
+    def __repr__(self) -> str:
+        """Hide the secret."""
+        return "PendingLink(…)"
+
+
+class ProviderVisit(msgspec.Struct, frozen=True, kw_only=True, tag="provider-visit.v1"):
+    """A browser that was sent to a provider for a pending request.
+
+    Attributes:
+        state_sha256: Hash of ``state``.
+        code_verifier: Of PKCE.
+        begun_at: Milliseconds since the epoch.
+        max_age_s: How long ago the person may have signed in there; 0 if the provider must ask again.
+        language: Of the pages.
+    """
+
+    connector_id: str
+    state_sha256: str
+    nonce: str
+    code_verifier: str
+    begun_at: int
+    max_age_s: int | None = None
+    language: str | None = None
+
+    def __repr__(self) -> str:
+        """Hide the secrets."""
+        return "ProviderVisit(…)"
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorization.v1"):
@@ -38,6 +79,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorizat
         csrf_token: Part of every form of its pages.
         weight: How many requests it counts as at its address.
         created_at: Milliseconds since the epoch; a later sign-in satisfies ``prompt=login`` and ``select_account``.
+        link: The identity that the next sign-in links, if there is one.
     """
 
     request: AuthorizationRequest
@@ -45,6 +87,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorizat
     csrf_token: str
     created_at: int
     weight: int = 1
+    link: PendingLink | None = None
 
     def __repr__(self) -> str:
         """Hide the secrets."""
@@ -53,6 +96,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorizat
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Pending).decode
+_decode_visit: Final = msgspec.json.Decoder(ProviderVisit).decode
 
 
 def weight_of(request: AuthorizationRequest) -> int:
@@ -150,6 +194,42 @@ class PendingAuthorizations:
         await self._replace(pending_id, finished)
         return finished
 
+    async def keep_link(self, pending_id: str, pending: Pending, link: PendingLink | None, *, now: int) -> None:
+        """Require a sign-in later than ``now``, which links an identity; None: an earlier one no longer waits for it.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self.require_sign_in(pending_id, msgspec.structs.replace(pending, link=link), now=now)
+
+    async def finish_link(self, pending_id: str, pending: Pending) -> None:
+        """Record that the identity is linked; a no-op if the request has expired.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._replace(pending_id, msgspec.structs.replace(pending, link=None))
+
+    async def keep_visit(self, pending_id: str, visit: ProviderVisit) -> None:
+        """Store the visit of a request's browser to a provider, in place of an earlier one.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        encoded = msgspec.json.encode(visit)
+        await self._commands.execute("SET", self._visit_key(pending_id), encoded, "EX", PENDING_TTL_S)
+
+    async def take_visit(self, pending_id: str, *, state: str) -> ProviderVisit | None:
+        """Return the visit that has this ``state``, and delete it; None if it was taken, or another has begun.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        stored = await self._commands.execute("GET", self._visit_key(pending_id))
+        if not stored or not hmac.compare_digest((visit := _decode_visit(stored)).state_sha256, _hash(state)):
+            return None
+        return visit if await self._commands.execute("DEL", self._visit_key(pending_id)) else None
+
     async def find(self, pending_id: str | None, *, browser_secret: str | None) -> Pending | None:
         """Return a request of this browser; none if it is unknown or expired.
 
@@ -170,7 +250,7 @@ class PendingAuthorizations:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        keys = (self._key(pending_id), self._challenge_key(pending_id))
+        keys = (self._key(pending_id), self._challenge_key(pending_id), self._visit_key(pending_id))
         return bool(await self._commands.execute("EVAL", _TAKE, len(keys), *keys))
 
     async def keep_challenge(self, pending_id: str, challenge: str, *, user_id: str | None) -> None:
@@ -198,8 +278,16 @@ class PendingAuthorizations:
     def _challenge_key(self, pending_id: str) -> str:
         return f"identity:{self._tenant_id}:passkey-challenge:{_hash(pending_id)}"
 
+    def _visit_key(self, pending_id: str) -> str:
+        return f"identity:{self._tenant_id}:provider-visit:{_hash(pending_id)}"
+
     def _key(self, pending_id: str) -> str:
         return f"identity:{self._tenant_id}:pending-authorization:{_hash(pending_id)}"
+
+
+def state_hash(state: str) -> str:
+    """Return the hash of ``state`` that a visit is stored with."""
+    return _hash(state)
 
 
 def _hash(secret: str) -> str:

@@ -29,6 +29,7 @@ from token_service.sign_in.flow import (
     NeedsConsent,
     NeedsEnrolment,
     NeedsFactor,
+    NeedsLink,
     NeedsMore,
     NeedsSignIn,
     NextStep,
@@ -50,12 +51,14 @@ CONSENT: Final = "/consent"
 SWITCH: Final = "/consent/switch"
 FACTOR: Final = "/sign-in/factor"
 SET_UP: Final = "/sign-in/set-up"
+CONNECT: Final = "/sign-in/connect"
 _PATHS: Final[dict[type[NextStep], str]] = {
     NeedsSignIn: SIGN_IN,
     NeedsAccount: ACCOUNT,
     NeedsFactor: FACTOR,
     NeedsEnrolment: SET_UP,
     NeedsAction: SET_UP,
+    NeedsLink: CONNECT,
     NeedsConsent: CONSENT,
 }
 
@@ -201,13 +204,17 @@ class PendingPages:
         """Send the code, or store the request for this browser and redirect to the first page."""
         if isinstance(step, Granted):
             return self._grant(request, step)
+        pending_id, cookies = await self.keep(browser, request, is_signed_in=isinstance(step, NeedsMore | NeedsConsent))
+        return redirect(self.first(_PATHS[type(step)], pending_id, request, language), cookies=cookies)
+
+    async def keep(
+        self, browser: Browser, request: AuthorizationRequest, *, is_signed_in: bool = False
+    ) -> tuple[str, list[Cookie]]:
+        """Store a request for this browser; return its id, and the cookie of a new browser."""
         secret = browser.secret or new_secret()
         cookies = [] if browser.secret else [self.cookies.set(BROWSER, secret)]
-        pending_id = await self.pending.keep(
-            request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsMore | NeedsConsent)
-        )
-        address = self._address(_PATHS[type(step)], pending_id, request.client_id, language)
-        return redirect(address, cookies=cookies)
+        now = self._clock()
+        return await self.pending.keep(request, browser_secret=secret, now=now, is_signed_in=is_signed_in), cookies
 
     async def resume(
         self,
@@ -312,6 +319,11 @@ class PendingPages:
         request = pending.request
         return self.refuse(request.redirect_uri, request.state, refusal.error, refusal.description, cookies=cookies)
 
+    def refuse_user(self, request: AuthorizationRequest, *, cookies: list[Cookie]) -> Answer:
+        """Send the error that another user has signed in than the one of ``id_token_hint``."""
+        description = "the user who signed in is not the one of id_token_hint"
+        return self.refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
+
     def refuse(
         self,
         redirect_uri: str,
@@ -324,6 +336,12 @@ class PendingPages:
         """Send an error to the client."""
         parameters = {"error": error, "error_description": description} | _state(state) | {"iss": self._issuer}
         return redirect(with_parameters(redirect_uri, parameters), cookies=cookies or [])
+
+    def first(
+        self, path: str, pending_id: str, request: AuthorizationRequest, language: str | None, **more: str
+    ) -> str:
+        """Return the address of a page for a browser that comes from elsewhere."""
+        return self._address(path, pending_id, request.client_id, language, **more)
 
     def next(self, browser: Browser, step: NextStep, pending_id: str) -> str:
         """Return the address of the page that follows one of our pages."""

@@ -35,6 +35,7 @@ _MAX_SCOPE_BYTES: Final = 48 * 1024
 _MAX_RESOURCES: Final = 20
 _MAX_STORED_BYTES: Final = 64 * 1024
 _encode: Final = msgspec.json.Encoder().encode
+_DIRECT: Final = re.compile(r"sso:([0-9A-Za-z_-]{1,64})")
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636 section 4.2: base64url of a SHA-256
 
 
@@ -96,6 +97,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
         action: What the user is asked to do before the answer.
         login_hint: Prefills the sign-in page.
         hinted_user_id: The only accepted user; None accepts any.
+        connector_id: The connector that the client asks for, by ``direct_sign_in``.
     """
 
     client_id: str
@@ -111,6 +113,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     action: Action | None = None
     login_hint: str | None = None
     hinted_user_id: str | None = None
+    connector_id: str | None = None
 
     def accepts(self, user_id: str) -> bool:
         """Return whether this user may sign in for the request (OpenID Connect Core 1.0 section 3.1.2.2)."""
@@ -213,6 +216,7 @@ def judge(
         action=action,
         login_hint=parameters.get("login_hint"),
         hinted_user_id=hint.user_id if hint else None,
+        connector_id=_connector(parameters.get("direct_sign_in")),
     )
     if len(_encode(request)) > _MAX_STORED_BYTES:
         raise Refusal("invalid_request", f"the request is larger than {_MAX_STORED_BYTES} bytes")
@@ -282,6 +286,12 @@ def _action(action: str | None) -> Action | None:
     if known is None and action is not None:
         raise Refusal("invalid_request", f"action may be {', '.join(_ACTIONS)}")
     return known
+
+
+def _connector(direct_sign_in: str | None) -> str | None:
+    """Return the connector of ``sso:<id>``; another value asks for no connector, and the page is shown."""
+    asked = _DIRECT.fullmatch(direct_sign_in or "")
+    return asked[1] if asked else None
 
 
 def _acr(acr_values: str | None, urn_namespace: str) -> Level | None:

@@ -14,7 +14,6 @@ from identity_common.clock import Clock, now_ms
 from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.attempts import SignInRefused
-from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.factor_checks import FactorChecks
 from token_service.sign_in.factor_pages import FactorPages
@@ -44,11 +43,9 @@ from token_service.sign_in.pending_pages import (
     Answer,
     PendingPages,
     query_of,
-    stated,
 )
-from token_service.sign_in.recovery import FORGOTTEN
+from token_service.sign_in.provider_pages import ProviderPages
 from token_service.sign_in.redirect_uris import destination
-from token_service.sign_in.registration import REGISTER
 from token_service.sign_in.request import (
     AuthorizationRequest,
     BadRequest,
@@ -56,11 +53,11 @@ from token_service.sign_in.request import (
     Refusal,
     state_of,
 )
+from token_service.sign_in.sign_in_page import PASSKEY, SignInPage, problem_of
 from token_service.sign_in.sign_ins import Begun, SignIns
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"
-_PASSKEY: Final = f"{SIGN_IN}/passkey"
 _SELECTIONS: Final = {"select-all": True, "select-none": False}
 """Form values that change the list of organizations; the page is shown again."""
 
@@ -73,7 +70,8 @@ class AuthorizationPages:
         pages: What the pages of a pending request have in common.
         sign_ins: Signs users in.
         checks: Checks passkeys.
-        challenges: For passkeys.
+        sign_in_page: Shows the sign-in page.
+        providers: Send browsers to other providers.
         factor_pages: Ask for the factor that is missing after a sign-in.
         base_url: The base of links.
         trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
@@ -85,7 +83,8 @@ class AuthorizationPages:
         pages: PendingPages,
         sign_ins: SignIns,
         checks: FactorChecks,
-        challenges: Challenges,
+        sign_in_page: SignInPage,
+        providers: ProviderPages,
         factor_pages: FactorPages,
         *,
         base_url: str,
@@ -96,7 +95,8 @@ class AuthorizationPages:
         self._pages = pages
         self._sign_ins = sign_ins
         self._checks = checks
-        self._challenges = challenges
+        self._sign_in_page = sign_in_page
+        self._providers = providers
         self._factor_pages = factor_pages
         self._base_url = base_url
         self._proxies = ProxyWatch(trusted_proxies=trusted_proxies)
@@ -127,7 +127,7 @@ class AuthorizationPages:
 
         forms = {
             SIGN_IN: self._sign_in,
-            _PASSKEY: self._sign_in_by_passkey,
+            PASSKEY: self._sign_in_by_passkey,
             CANCEL: self._pages.deny,
             ACCOUNT: self._select_account,
             CONSENT: self._consent,
@@ -172,6 +172,13 @@ class AuthorizationPages:
         step = await self._flow.begin(request, who)
         if not isinstance(step, Granted):
             await self._pages.require_place(browser, request)
+        if isinstance(step, NeedsSignIn):
+            connector = await self._flow.connector_of(request, browser.session_cookie)
+            if connector is not None:
+                pending_id, cookies = await self._pages.keep(browser, request)
+                return await self._providers.send_away(
+                    browser, pending_id, request, connector, language=language, cookies=cookies
+                )
         return await self._pages.begin(browser, request, step, language)
 
     async def _show(self, browser: Browser, pending_id: str, *, select_all: bool | None = None) -> Answer:
@@ -193,7 +200,7 @@ class AuthorizationPages:
             return redirect(self._pages.next(browser, step, pending_id))
         if isinstance(step, NeedsSignIn):
             hint = pending.request.login_hint or ""
-            return await self._sign_in_page(browser, pending_id, pending, application, hint)
+            return await self._sign_in_page.show(browser, pending_id, pending, application, hint, problem_of(browser))
         if isinstance(step, NeedsAccount):
             return self._account_page(browser, pending_id, pending, application, step.who)
         if isinstance(step, NeedsConsent):
@@ -218,7 +225,9 @@ class AuthorizationPages:
                 is_remembered=is_remembered,
             )
         except SignInRefused as refused:
-            return await self._sign_in_page(browser, pending_id, pending, application, identifier, refused)
+            return await self._sign_in_page.show(
+                browser, pending_id, pending, application, identifier, refused, asks_password=True
+            )
         return await self._begun(browser, pending_id, pending, begun)
 
     async def _sign_in_by_passkey(self, browser: Browser, form: Parameters) -> Answer:
@@ -243,7 +252,7 @@ class AuthorizationPages:
                 method=accepted.method,
             )
         except SignInRefused as refused:
-            return await self._sign_in_page(browser, pending_id, pending, application, "", refused)
+            return await self._sign_in_page.show(browser, pending_id, pending, application, "", refused)
         return await self._begun(browser, pending_id, pending, begun)
 
     async def _begun(self, browser: Browser, pending_id: str, pending: Pending, begun: Begun) -> Answer:
@@ -251,10 +260,7 @@ class AuthorizationPages:
         cookies, request, who = of_sign_in(begun, self._pages.cookies), pending.request, begun.who
         if not request.accepts(who.person.user.id):
             await self._pages.take(browser, pending_id, pending)
-            description = "the user who signed in is not the one of id_token_hint"
-            return self._pages.refuse(
-                request.redirect_uri, request.state, "login_required", description, cookies=cookies
-            )
+            return self._pages.refuse_user(request, cookies=cookies)
         factor_page = partial(self._factor_pages.show, armed=begun.factors)
         return await self._pages.resume(browser, pending_id, pending, who, cookies=cookies, factor_page=factor_page)
 
@@ -322,34 +328,6 @@ class AuthorizationPages:
         shown = await self._flow.pickable(request, who, application)
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
-    async def _sign_in_page(
-        self,
-        browser: Browser,
-        pending_id: str,
-        pending: Pending,
-        application: ApplicationState,
-        identifier: str,
-        refused: SignInRefused | None = None,
-    ) -> Answer:
-        passkey = await self._challenges.begin(
-            pending_id, user_id=None, action=self._pages.form_action(browser, _PASSKEY, application)
-        )
-        return page(
-            "sign_in.html",
-            browser.language(browser.query()),
-            application=application,
-            leads_elsewhere=True,
-            has_script=True,
-            uses_passkeys=passkey is not None,
-            action=self._pages.form_action(browser, SIGN_IN, application),
-            form=self._pages.form_of(browser, pending_id, pending, application),
-            passkey=passkey,
-            forgotten=self._without_account(FORGOTTEN, browser, pending_id),
-            register=self._without_account(REGISTER, browser, pending_id) if self._flow.offers_registration else None,
-            identifier=identifier,
-            **stated(refused),
-        )
-
     def _account_page(
         self, browser: Browser, pending_id: str, pending: Pending, application: ApplicationState, who: SignedIn
     ) -> Answer:
@@ -398,9 +376,3 @@ class AuthorizationPages:
             organizations=organizations,
             picked=picked,
         )
-
-    @staticmethod
-    def _without_account(path: str, browser: Browser, pending_id: str) -> str:
-        """Return the address of a page for people who cannot sign in, which leads back to this sign-in."""
-        language = LANGUAGES.requested(browser.query().get("ui_locales"))
-        return f"{path}?{query_of(request=pending_id, ui_locales=language)}"

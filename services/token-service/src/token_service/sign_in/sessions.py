@@ -1,7 +1,8 @@
 """Sign-in sessions, in Redis under their id; a random secret that only the browser holds authenticates it.
 
-The index of a user has the ids of the user's sessions by the time of their last sign-in. A script writes it with the
-record, so that they agree; ids of sessions that have expired are removed when the sessions are listed.
+The index of a user has the ids of the user's sessions by the time of their last sign-in; so has that of a connector,
+and that of a session at its provider. A script writes them with the record, so that they agree; ids of sessions that
+have expired are removed when the sessions are listed, or more of them are added.
 """
 
 import hashlib
@@ -12,10 +13,11 @@ from typing import Final
 import msgspec
 from redis.asyncio import Redis
 
-from identity_common.authentication import Authentication, FactorMethod, UsedFactor
+from identity_common.authentication import AtProvider, Authentication, FactorMethod, UsedFactor
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id, new_secret
-from identity_common.stores.redis import RedisCommands, execute_on_replicas
+from identity_common.stores.redis import Argument, RedisCommands, execute_on_replicas
+from token_service.authorizations import Through
 
 REMEMBERED_TTL_S: Final = 14 * 86_400
 """TTL, in seconds, of a session that the user asked to keep."""
@@ -25,16 +27,30 @@ SESSION_TTL_S: Final = 86_400
 _MAX_ADDRESS: Final = 128
 _MAX_USER_AGENT: Final = 256
 
-# KEYS: the session, the index of its user. ARGV: the record, its TTL, NX or XX, when the user signed in, the id, TTL of
-# the index.
-_KEEP: Final = """
+_AT_ONCE: Final = 100
+
+# KEYS[1]: the session. KEYS[2…]: indices, that of the user first.
+_INDEX: Final = """
+local function index(signed_in_at, id, ttl_s, oldest)
+    for i = 2, #KEYS do
+        if i > 2 then redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', '(' .. oldest) end
+        redis.call('ZADD', KEYS[i], signed_in_at, id)
+        redis.call('EXPIRE', KEYS[i], ttl_s)
+    end
+end
+"""
+# KEYS: see above. ARGV: the record, its TTL, NX or XX, when the user signed in, the id, TTL of the indices, the
+# earliest sign-in that counts.
+_KEEP: Final = (
+    _INDEX
+    + """
 if not redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], ARGV[3]) then
     return 0
 end
-redis.call('ZADD', KEYS[2], ARGV[4], ARGV[5])
-redis.call('EXPIRE', KEYS[2], ARGV[6])
+index(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 return 1
 """
+)
 # KEYS: the session, the index of its user. ARGV: when the user signed in, the id, TTL of the index.
 _ADOPT: Final = """
 if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -42,20 +58,35 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
     redis.call('EXPIRE', KEYS[2], ARGV[3])
 end
 """
-# KEYS: the session. ARGV: the hash of the secret that it has had so far, the record. Returns 0 if the session has ended
-# or has another secret: it was signed in to again, or another factor was added.
-_ADD_FACTOR: Final = """
+# KEYS: see above. ARGV: the hash of the secret that it has had so far, the record, then as above. Returns 0 if the
+# session has ended or has another secret: it was signed in to again, or another factor was added.
+_ADD_FACTOR: Final = (
+    _INDEX
+    + """
 local stored = redis.call('GET', KEYS[1])
 if not stored or cjson.decode(stored).secret_sha256 ~= ARGV[1] then
     return 0
 end
 redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
+index(ARGV[3], ARGV[4], ARGV[5], ARGV[6])
 return 1
 """
-# KEYS: the session, the index of its user. ARGV: the id.
+)
+# KEYS: see above. ARGV: the id.
 _END: Final = """
 redis.call('DEL', KEYS[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
+for i = 2, #KEYS do redis.call('ZREM', KEYS[i], ARGV[1]) end
+"""
+# KEYS: an index. ARGV: prefix of sessions, the latest sign-in, how many to skip, how many to look at. Returns how many
+# it looked at, and the records of those that have not expired.
+_INDEXED: Final = """
+local ids = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[2], 'BYSCORE', 'LIMIT', ARGV[3], ARGV[4])
+local answer = {#ids}
+for _, id in ipairs(ids) do
+    local record = redis.call('GET', ARGV[1] .. id)
+    if record then answer[#answer + 1] = record else redis.call('ZREM', KEYS[1], id) end
+end
+return answer
 """
 # KEYS: the index of the user. ARGV: prefix of sessions, the earliest sign-in, number of sessions before the page, size
 # of the page. Returns how many sessions there are, and the records of the page.
@@ -113,6 +144,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
         return Authentication.of(self.factors, auth_time=self.signed_in_at, judged_valid_after=self.judged_valid_after)
 
     @property
+    def provider(self) -> AtProvider | None:
+        """The sign-in at a connector's provider, if it came through one."""
+        return self.authentication.provider
+
+    @property
     def is_remembered(self) -> bool:
         """Whether it outlives the browser's session."""
         return self.expires_at - self.signed_in_at > SESSION_TTL_S * 1000
@@ -153,6 +189,7 @@ class Sessions:
         address: str = "",
         user_agent: str = "",
         method: FactorMethod = "password",
+        provider: AtProvider | None = None,
     ) -> tuple[str, Session]:
         """Begin a session, or continue one of the same user; return the cookie and the session.
 
@@ -168,6 +205,7 @@ class Sessions:
             address: Of the browser.
             user_agent: Of the browser; printable.
             method: What the user signed in with; factors of the earlier sign-in do not count any more.
+            provider: What the provider said, if it was one.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -184,7 +222,7 @@ class Sessions:
             expires_at=min(now, signed_in_at) + ttl_s * 1000,  # never more than the TTL after the sign-in
             address=address[:_MAX_ADDRESS],
             user_agent=user_agent[:_MAX_USER_AGENT],
-            factors=(UsedFactor(method, signed_in_at),),
+            factors=(UsedFactor(method, signed_in_at, provider),),
             judged_valid_after=tokens_valid_after,
         )
         if earlier is not None and earlier.user_id == user_id:
@@ -195,7 +233,14 @@ class Sessions:
         await self._keep(session, "NX", ttl_s)
         return f"{session.id}.{secret}", session
 
-    async def add_factor(self, session: Session, method: FactorMethod) -> tuple[str, Session] | None:
+    async def add_factor(
+        self,
+        session: Session,
+        method: FactorMethod,
+        *,
+        provider: AtProvider | None = None,
+        tokens_valid_after: int = 0,
+    ) -> tuple[str, Session] | None:
         """Add a factor that the user has just used, under a new secret; return the cookie and the session.
 
         None if the session has ended meanwhile, or was changed by another request of the browser.
@@ -204,9 +249,13 @@ class Sessions:
             StoreUnavailable: Redis does not answer.
         """
         secret, earlier = new_secret(), session.authentication
-        factors = earlier.adding(UsedFactor(method, max(self._clock(), earlier.latest))).factors
-        added = msgspec.structs.replace(session, secret_sha256=_sha256(secret), factors=factors)
-        command = ("EVAL", _ADD_FACTOR, 1, self._key(session.id), session.secret_sha256, _encode(added))
+        factors = earlier.adding(UsedFactor(method, max(self._clock(), earlier.latest), provider)).factors
+        signed_in_at = max(session.signed_in_at, tokens_valid_after)
+        added = msgspec.structs.replace(
+            session, secret_sha256=_sha256(secret), factors=factors, signed_in_at=signed_in_at
+        )
+        keys, values = self._keys(added), (session.secret_sha256, _encode(added), *self._place(added))
+        command: list[Argument] = ["EVAL", _ADD_FACTOR, len(keys), *keys, *values]
         return (f"{session.id}.{secret}", added) if await self._commands.execute(*command) else None
 
     async def find(self, cookie: str | None) -> Session | None:
@@ -226,7 +275,7 @@ class Sessions:
             return None
         if not session.created_at:  # a replica of an earlier version wrote it, and no index
             values = (session.signed_in_at, session.id, REMEMBERED_TTL_S)
-            await self._commands.execute("EVAL", _ADOPT, 2, *self._keys(session), *values)
+            await self._commands.execute("EVAL", _ADOPT, 2, *self._keys(session)[:2], *values)
         return session
 
     async def of_user(self, user_id: str, session_id: str) -> Session | None:
@@ -270,15 +319,62 @@ class Sessions:
         Raises:
             StoreUnavailable: Redis or too many of its replicas did not answer: a failover might bring the session back.
         """
-        command = ("EVAL", _END, 2, *self._keys(session), session.id)
+        keys = self._keys(session)
+        command: list[Argument] = ["EVAL", _END, len(keys), *keys, session.id]
         await execute_on_replicas(self._redis, *command, replicas=self._replicas)
 
-    async def _keep(self, session: Session, condition: str, ttl_s: int) -> bool:
-        values = (_encode(session), ttl_s, condition, session.signed_in_at, session.id, REMEMBERED_TTL_S)
-        return bool(await self._commands.execute("EVAL", _KEEP, 2, *self._keys(session), *values))
+    async def end_through(self, through: Through) -> list[Session]:
+        """End the sessions that came through a connector, and return them.
 
-    def _keys(self, session: Session) -> tuple[str, str]:
-        return self._key(session.id), self._index(session.user_id)
+        Raises:
+            StoreUnavailable: Some may go on; try again.
+        """
+        if through.provider_session_id is not None:
+            index = self._at_provider(through.connector_id, through.provider_session_id)
+        elif through.user_id is not None:
+            index = self._index(through.user_id)
+        else:
+            index = self._through(through.connector_id)
+        latest = "+inf" if through.before is None else f"({through.before}"
+        ended: list[Session] = []
+        kept = 0
+        while True:
+            command = ("EVAL", _INDEXED, 1, index, self._key(""), latest, kept, _AT_ONCE)
+            looked_at, *records = await self._commands.execute(*command)
+            if not looked_at:
+                return ended
+            for session in map(_decode, records):
+                if _is_meant(session, through):
+                    await self.end(session)
+                    ended.append(session)
+                else:  # the index of its user, or it was signed in to in another way since
+                    kept += 1
+
+    async def _keep(self, session: Session, condition: str, ttl_s: int) -> bool:
+        keys, values = self._keys(session), (_encode(session), ttl_s, condition, *self._place(session))
+        return bool(await self._commands.execute("EVAL", _KEEP, len(keys), *keys, *values))
+
+    def _place(self, session: Session) -> tuple[int, str, int, int]:
+        """Return the arguments of the function ``index`` of the scripts."""
+        oldest = session.signed_in_at - REMEMBERED_TTL_S * 1000
+        return session.signed_in_at, session.id, REMEMBERED_TTL_S, oldest
+
+    def _keys(self, session: Session) -> tuple[str, ...]:
+        keys = (self._key(session.id), self._index(session.user_id))
+        provider = session.provider
+        if provider is None:
+            return keys
+        through = (*keys, self._through(provider.connector_id))
+        if provider.session_id is None:
+            return through
+        return (*through, self._at_provider(provider.connector_id, provider.session_id))
+
+    def _through(self, connector_id: str) -> str:
+        return f"identity:{self._tenant_id}:sessions-through:{connector_id}"
+
+    def _at_provider(self, connector_id: str, provider_session_id: str) -> str:
+        hashed = _sha256(f"{connector_id} {provider_session_id}")
+        return f"identity:{self._tenant_id}:sessions-at-provider:{hashed}"
 
     def _key(self, session_id: str) -> str:
         return f"identity:{self._tenant_id}:session:{session_id}"
@@ -289,3 +385,13 @@ class Sessions:
 
 def _sha256(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _is_meant(session: Session, through: Through) -> bool:
+    at = session.provider
+    return (
+        at is not None
+        and at.connector_id == through.connector_id
+        and through.user_id in {None, session.user_id}
+        and through.provider_session_id in {None, at.session_id}
+    )

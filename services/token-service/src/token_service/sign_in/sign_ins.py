@@ -2,7 +2,7 @@
 
 import msgspec
 
-from identity_common.authentication import FactorMethod
+from identity_common.authentication import AtProvider, FactorMethod
 from identity_common.clock import Clock, now_ms
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.factors import ArmedFactors
@@ -129,6 +129,7 @@ class SignIns:
         client_id: str,
         is_remembered: bool = False,
         method: FactorMethod = "password",
+        provider: AtProvider | None = None,
     ) -> Begun:
         """Begin a session of a user who has just used a first factor; see ``sign_in``.
 
@@ -142,7 +143,8 @@ class SignIns:
             device_cookie: The device cookie that the browser sent.
             client_id: The application to continue to, for the log.
             is_remembered: Whether the session outlives the browser's session.
-            method: The factor: a password, typed or just chosen, or a passkey.
+            method: The factor: a password, typed or just chosen, a passkey, or a provider.
+            provider: What the provider said, if it was one.
 
         Raises:
             SignInRefused: The user may not sign in.
@@ -157,6 +159,7 @@ class SignIns:
             address=origin.address,
             user_agent=origin.user_agent,
             method=method,
+            provider=provider,
         )
         who = await self._flow.signed_in(new_cookie, revision=revision)
         if who is None:
@@ -165,7 +168,13 @@ class SignIns:
             await self._flow.sign_out(earlier)
             self._audit.signed_out(earlier.user_id, client_id=client_id, origin=origin)
         self._attempts.succeeded()
-        self._audit.signed_in(user_id, client_id=client_id, origin=origin, amr=session.authentication.amr)
+        self._audit.signed_in(
+            user_id,
+            client_id=client_id,
+            origin=origin,
+            amr=session.authentication.amr,
+            connector_id=provider.connector_id if provider else None,
+        )
         _log.info("sign-in.succeeded", user_id=user_id, client_id=client_id)
         return self._begun(new_cookie, who, device_cookie)
 
@@ -178,6 +187,8 @@ class SignIns:
         origin: Origin,
         device_cookie: str | None,
         client_id: str,
+        provider: AtProvider | None = None,
+        tokens_valid_after: int = 0,
     ) -> Begun | None:
         """Continue the session of a user who has just used another factor, or set it up, under a new secret.
 
@@ -190,18 +201,28 @@ class SignIns:
             origin: Where the request came from.
             device_cookie: The device cookie that the browser sent.
             client_id: The application to continue to, for the log.
+            provider: What the provider said, if the factor is one: its identity has just been linked.
+            tokens_valid_after: The user's, if linking has changed it, milliseconds since the epoch.
 
         Raises:
             SignInRefused: The user may not sign in any more.
         """
-        added = await self._sessions.add_factor(who.session, method)
+        added = await self._sessions.add_factor(
+            who.session, method, provider=provider, tokens_valid_after=tokens_valid_after
+        )
         if added is None:
             return None
         new_cookie, session = added
         known = await self._flow.signed_in(new_cookie, revision=max(revision, who.revision))
         if known is None:
             raise await self._not_allowed(session, origin, client_id)
-        self._audit.factor_used(session.user_id, client_id=client_id, origin=origin, amr=session.authentication.amr)
+        self._audit.factor_used(
+            session.user_id,
+            client_id=client_id,
+            origin=origin,
+            amr=session.authentication.amr,
+            connector_id=provider.connector_id if provider else None,
+        )
         _log.info("sign-in.factor-added", user_id=session.user_id, method=method, client_id=client_id)
         return self._begun(new_cookie, known, device_cookie)
 

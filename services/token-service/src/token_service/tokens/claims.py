@@ -26,16 +26,16 @@ class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
     act: Actor | None = None
 
 
-class SignInClaims(msgspec.Struct, frozen=True, kw_only=True):
+class SignInClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What tokens say about a sign-in (RFC 9068 section 2.2.1, OpenID Connect Core 1.0 section 2).
 
     Attributes:
-        auth_time: When the first factor was used, seconds since the epoch.
+        auth_time: When the first factor was used, seconds since the epoch; None if a connector's provider does not say.
         amr: The methods (RFC 8176), sorted.
         acr: How strong it was.
     """
 
-    auth_time: int
+    auth_time: int | None = None
     amr: tuple[str, ...]
     acr: str
 
@@ -43,7 +43,7 @@ class SignInClaims(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, signed_in: Authentication, *, urn_namespace: str) -> SignInClaims:
         """Return the claims about a sign-in."""
         return cls(
-            auth_time=signed_in.auth_time // 1000,
+            auth_time=None if signed_in.auth_time is None else signed_in.auth_time // 1000,
             amr=signed_in.amr,
             acr=acr_of(signed_in.level, urn_namespace=urn_namespace),
         )

@@ -48,7 +48,8 @@ class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
         aud: The client: a single string.
         iat: Seconds since the epoch.
         exp: Seconds since the epoch.
-        auth_time: When the user used the first factor of the sign-in, seconds since the epoch.
+        auth_time: When the user used the first factor of the sign-in, seconds since the epoch; absent if that was at
+            a connector's provider, which does not say.
         amr: The methods of the sign-in (RFC 8176), sorted.
         acr: How strong the sign-in was.
         nonce: From the authorization request; absent after a refresh (section 12.2).
@@ -60,7 +61,7 @@ class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
     aud: str
     iat: int
     exp: int
-    auth_time: int
+    auth_time: int | UnsetType = UNSET
     amr: Sequence[str]
     acr: str
     nonce: str | UnsetType = UNSET

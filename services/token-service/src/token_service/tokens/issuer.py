@@ -136,7 +136,7 @@ class Issuer:
             aud=client_id,
             iat=issued_at_s,
             exp=issued_at_s + lifetime_s,
-            auth_time=signed_in.auth_time,
+            auth_time=UNSET if signed_in.auth_time is None else signed_in.auth_time,
             amr=signed_in.amr,
             acr=signed_in.acr,
             nonce=UNSET if nonce is None else nonce,

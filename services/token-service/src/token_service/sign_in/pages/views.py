@@ -67,6 +67,7 @@ def page(
     has_script: bool = False,
     uses_passkeys: bool = False,
     headers: dict[str, str] | None = None,
+    images: Sequence[str] = (),
     **values: Any,
 ) -> Response[str]:
     """Return a page.
@@ -80,6 +81,7 @@ def page(
         has_script: Whether the page loads the script for comfort.
         uses_passkeys: Whether it loads the script for passkeys.
         headers: Additional ones.
+        images: Addresses of foreign images, besides the application's logo.
         values: For the template.
     """
     logo = application.logo_uri if application else None
@@ -99,6 +101,6 @@ def page(
             **values,
         )
     )
-    protection = page_headers(logo=logo, nonce=nonce, leads_elsewhere=leads_elsewhere)
+    protection = page_headers(images=[*([logo] if logo else []), *images], nonce=nonce, leads_elsewhere=leads_elsewhere)
     answer = {**protection, "Content-Language": language, **(headers or {})}
     return Response(html, status_code=status, media_type=MediaType.HTML, headers=answer)
