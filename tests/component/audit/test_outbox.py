@@ -28,6 +28,7 @@ from tests.support.issuer import Issuer
 from tests.support.management_api import Management, revision_of, unique
 from tests.support.organizations import known_users
 from tests.support.provider import Provider
+from tests.support.published_sign_ins import provider_sign_ins
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
 from tests.support.waiting import WAIT_S
@@ -416,6 +417,24 @@ async def test_every_write_of_template_service_leaves_one_entry(
     message = {"message": "Countess"}
     await write("SendOrganizationInvitationMessage", f"{key}.send", "POST", f"{path}/message", message)
     await write("DeleteOrganizationInvitation", f"{key}.delete", "DELETE", path)
+
+    jit, joining = f"{of_organization}/jit", "organization.configure-joining"
+    people = (
+        await write("CreateOrganizationRole", "role.create", "POST", "organization-roles", {"name": unique("r")})
+    )["id"]
+    async with provider_sign_ins(template) as sign_ins:
+        connector = await sign_ins.connector()
+        group = {"ssoConnectorId": connector, "group": "Countesses", "organizationRoleIds": [people]}
+        for name, path, one, many, removed in (
+            ("EmailDomain", "email-domains", {"emailDomain": "id.test"}, {"emailDomains": []}, "id.test"),
+            ("Role", "roles", {"organizationRoleIds": [people]}, {"organizationRoleIds": []}, people),
+            ("SsoConnector", "sso-connectors", {"ssoConnectorIds": [connector]}, {"ssoConnectorIds": []}, connector),
+            ("Group", "groups", group, {"groups": []}, None),
+        ):
+            plural = "" if name in {"EmailDomain", "Group"} else "s"
+            added = await write(f"AddOrganizationJit{name}{plural}", joining, "POST", f"{jit}/{path}", one)
+            await write(f"RemoveOrganizationJit{name}", joining, "DELETE", f"{jit}/{path}/{removed or added['id']}")
+            await write(f"ReplaceOrganizationJit{name}s", joining, "PUT", f"{jit}/{path}", many)
 
     document = (await template.client.get("/api/organization-template")).json()
     document["permissions"].append({"name": unique("permission")})

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from identity_common.wire.events import Watermark
+from identity_common.wire.events import AppliedState, Watermark
 from provision import ServerAddresses
 from stead.event_types import (
     CloudEvent,
@@ -20,6 +20,7 @@ from stead.event_types import (
 )
 from tests.support.management_api import Management, unique
 from tests.support.organizations import APPLICATIONS, USERS, Organization, member_of_kind
+from tests.support.published_sign_ins import provider_sign_ins
 from tests.support.public_events import DOCUMENT, Captured, captured, channel_of, problems
 from tests.support.template_api import Template
 from tests.support.template_source import TemplateSource
@@ -35,6 +36,7 @@ STRUCTS = (
     MemberState,
     MemberPermissionsState,
     GrantedPermission,
+    AppliedState,
     Watermark,
 )
 STATES: dict[str, type[msgspec.Struct]] = {
@@ -43,6 +45,7 @@ STATES: dict[str, type[msgspec.Struct]] = {
     "organization": OrganizationState,
     "member": MemberState,
     "member-permissions": MemberPermissionsState,
+    "applied": AppliedState,
     "revision": Watermark,
 }
 
@@ -166,6 +169,7 @@ def every_event(source: TemplateSource) -> list[Record]:
             "updated",
             source.granted("o2", "a1", member_type="application", added=(read, write), permissions=(read, write)),
         ),
+        ("applied", ["management"], "updated", AppliedState(id="management", revision=7)),
         ("member", ["o1", "u1"], "deleted", MemberState(organization_id="o1", member_id="u1", deleted=True)),
         ("organization", ["o1"], "deleted", OrganizationState(id="o1", deleted=True)),
         ("role", ["r1"], "deleted", OrganizationRoleState(id="r1", deleted=True)),
@@ -205,6 +209,8 @@ async def test_every_message_of_the_running_service_is_as_described(management: 
         await template.client.patch(f"/api/organizations/{users.id}", json={"name": "Renamed"})
         await template.client.patch(f"/api/organization-roles/{role['id']}", json={"description": "again"})
         await users.remove(people[0])
+        async with provider_sign_ins(template) as sign_ins:
+            await sign_ins.sign_in(people[1], await sign_ins.connector())
         await own.client.delete(f"/api/users/{people[1]}")
         await template.caught_up()
         await machines.delete()

@@ -149,6 +149,7 @@ async def test_roles_are_assigned_by_id_and_by_name_replaced_and_removed(templat
             "name": name,
             "description": None,
             "type": kind.role_type,
+            "origins": ["manual"],
         }
         for role_id, name in zip((first, second, third), names, strict=True)
     ]

@@ -30,6 +30,7 @@ KEYS = {
     *(f"token.sign-in.{verb}" for verb in ("succeeded", "refused", "throttled")),
     *("token.factor.succeeded", "token.session.ended", "token.session.left"),
     *(f"token.consent.{verb}" for verb in ("create", "update", "imply", "delete")),
+    "template.provider-groups.apply",
     *(f"token.{key}-key.{verb}" for key in ("signing", "not-valid") for verb in ("rotate", "delete")),
 }
 """Keys of entries without an operation, and of those of subject tokens."""

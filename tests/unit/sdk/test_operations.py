@@ -64,12 +64,17 @@ OPERATIONS = [row for area in AREAS for row in area.ROWS]
 IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
 
 
+JUST_IN_TIME = ("EmailDomain", "Role", "SsoConnector", "Group")
 NOT_OFFERED = {
     "ExportAffectedMembers",  # a table for people
     *("ExportLogs", "ExportLogLeaves"),  # streams, which ``stead.audit`` reads from files
     *("ListLogKeys", "RotateLogKeys", "ListNotValidKeys", "RotateNotValidKeys"),
     *("ListPrivateKeys", "RotatePrivateKeys", "DeletePrivateKey"),
     *("GetUserCustomData", "UpdateUserCustomData", "UpdateApplicationCustomData"),  # members of what holds them
+    *(f"{verb}OrganizationJit{what}s" for verb in ("List", "Replace") for what in JUST_IN_TIME),
+    *(f"RemoveOrganizationJit{what}" for what in JUST_IN_TIME),
+    *("AddOrganizationJitEmailDomain", "AddOrganizationJitGroup"),
+    *("AddOrganizationJitRoles", "AddOrganizationJitSsoConnectors"),
     *("ReplaceRoleScopes", "ReplaceRoleUsers", "ReplaceRoleApplications"),
 }
 """Operations of the Management API without a method of the clients."""

@@ -20,6 +20,7 @@ from identity_common.serving import run_restoration
 from identity_common.stores import migrations
 from template_service.affected_members.routes import AffectedMembersController
 from template_service.document.routes import OrganizationTemplateController
+from template_service.just_in_time import routes as just_in_time
 from template_service.member_permissions.routes import readable_by_any_page, scopes_routes
 from template_service.members import routes as members
 from template_service.organization_invitations.routes import OrganizationInvitationController
@@ -50,6 +51,7 @@ _CONTROLLERS: Final[tuple[ControllerRouterHandler, ...]] = (
     AffectedMembersController,
     OrganizationController,
     *members.CONTROLLERS,
+    *just_in_time.CONTROLLERS,
     OrganizationInvitationController,
 )
 

@@ -2,7 +2,8 @@
 
 Every replica reads the stream. A batch is applied only if it continues from the stored position: for the second replica
 it is a no-op. A stream that was lost and recreated is read from its beginning. A deleted user or application is removed
-from every organization, a deleted scope from every role, in the same transaction.
+from every organization, a deleted scope from every role, in the same transaction. What sign-ins through connectors
+change is recorded in it too, and behind that, how far they have been applied.
 """
 
 from collections import defaultdict
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_follower import StreamFollower
 from identity_common.bus.stream_reader import Batch, StreamMessage, StreamPosition
+from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.projection.freshness import Freshness
@@ -25,6 +27,9 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import (
     STREAM_INTERNAL,
     ApplicationState,
+    AppliedState,
+    ConnectorState,
+    ProviderGroupsState,
     ResourceState,
     ScopeState,
     UserState,
@@ -37,20 +42,26 @@ from template_service.known import store
 from template_service.known.store import Known, Position
 from template_service.members.removal import remove_everywhere
 from template_service.organization_invitations.store import erase_accepted
+from template_service.provider_sign_ins.applying import apply_sign_ins
+from template_service.provider_sign_ins.store import end_identities, forget_users, put_identities
 from template_service.role_contents.events import record_roles, touch_roles
 from template_service.role_contents.store import lock_with_roles
 
 _log = get_logger(__name__)
 
+_SIGN_IN: Final = "provider-groups"
 _DECODE: Final[dict[str, Any]] = {
     "user": msgspec.json.Decoder(UserState).decode,
     "application": msgspec.json.Decoder(ApplicationState).decode,
     "resource": msgspec.json.Decoder(ResourceState).decode,
     "scope": msgspec.json.Decoder(ScopeState).decode,
+    "connector": msgspec.json.Decoder(ConnectorState).decode,
+    _SIGN_IN: msgspec.json.Decoder(ProviderGroupsState).decode,
     "revision": msgspec.json.Decoder(Watermark).decode,
 }
 _MEMBER_KINDS: Final = frozenset({"user", "application"})
-_MAX_DELETIONS: Final = 20
+_MOST: Final[dict[str, int]] = {"deletion": 20, "sign-in": 50}
+"""How many deletions of members, or sign-ins, are applied in one transaction."""
 
 
 class ManagementEvents:
@@ -61,14 +72,20 @@ class ManagementEvents:
         is_complete: Whether the first load has reached the end of the stream.
     """
 
-    def __init__(self, bus: Bus, engine: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
+    def __init__(
+        self, bus: Bus, engine: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms
+    ) -> None:
         self.freshness = Freshness("management")
         self.is_complete = False
         self._has_everything = False
         self._engine = engine
         self._changes = changes
         self._tenant_id = tenant_id
-        kinds = (("user", "*"), ("application", "*"), ("resource", "*"), ("scope", "*", "*"))
+        self._clock = clock
+        kinds = (
+            *((kind, "*") for kind in ("user", "application", "resource", "connector", _SIGN_IN)),
+            ("scope", "*", "*"),
+        )
         subjects = [event_subject("management", tenant_id, *kind) for kind in kinds]
         subjects.append(watermark_subject("management", tenant_id))
         self._follower = StreamFollower(
@@ -130,6 +147,11 @@ class ManagementEvents:
                 return stored
             new = [message for message in part.messages if message.sequence > stored.sequence]
             read_revision = max(stored.read_revision, await self._apply_messages(transaction, new))
+            signed_in = [message.revision for message in new if message.kind == _SIGN_IN]
+            applied_revision = max(stored.applied_revision, *signed_in) if signed_in else stored.applied_revision
+            if signed_in:
+                applied = AppliedState(id="management", revision=applied_revision)
+                transaction.record("applied", ("management",), "updated", applied)
             sequence = new[-1].sequence if new else stored.sequence
             # If another replica is ahead, only that one knows whether the stored position is the end of the stream.
             is_end = part.caught_up and sequence == (part.messages[-1].sequence if part.messages else read.sequence)
@@ -139,6 +161,7 @@ class ManagementEvents:
                 revision=max(stored.revision, read_revision) if is_end else stored.revision,
                 complete=stored.complete or (is_end and read_revision >= 0),
                 read_revision=read_revision,
+                applied_revision=applied_revision,
             )
             await store.store_position(transaction.connection, self._tenant_id, position)
         return position
@@ -177,9 +200,11 @@ class ManagementEvents:
         if resources and (appeared := await store.put_resources(connection, tenant_id, resources)):
             renamed += await store.scopes_of(connection, tenant_id, appeared)
         await self._rename(transaction, renamed)
+        await self._apply_connectors(transaction, known)
         if gone_users or gone_applications:
             await store.forget(connection, tenant_id, "user", gone_users)
             await store.forget(connection, tenant_id, "application", gone_applications)
+            await forget_users(connection, tenant_id, gone_users)
             await remove_everywhere(transaction, tenant_id, [*gone_users, *gone_applications])
             await erase_accepted(connection, tenant_id, gone_users)
         if gone_resources:
@@ -187,6 +212,21 @@ class ManagementEvents:
             await store.forget(connection, tenant_id, "resource", gone_resources)
         if gone_scopes:
             await self._revoke(transaction, gone_scopes)
+
+    async def _apply_connectors(self, transaction: Transaction, known: defaultdict[str, dict[str, Known]]) -> None:
+        connection, tenant_id = transaction.connection, self._tenant_id
+        connectors, gone_connectors = _split(known["connector"].values())
+        sign_ins, gone_identities = _split(known[_SIGN_IN].values())
+        if connectors:
+            await store.put_connectors(connection, tenant_id, connectors)
+        if gone_connectors:
+            await store.forget(connection, tenant_id, "connector", gone_connectors)
+        if sign_ins:
+            await put_identities(connection, tenant_id, sign_ins)
+        if gone_identities:
+            await end_identities(connection, tenant_id, gone_identities)
+        if sign_ins or gone_identities or known["user"]:  # a sign-in that arrived before its user is applied with it
+            await apply_sign_ins(transaction, tenant_id, now=self._clock())
 
     async def _rename(self, transaction: Transaction, scope_ids: list[str]) -> None:
         """Schedule recomputation for every holder of scopes that were renamed, or whose resource was."""
@@ -221,16 +261,31 @@ class _Part(NamedTuple):
 
 
 def _parts(batch: Batch) -> Iterator[_Part]:
-    """Split a batch so that no part has many deletions: a deleted user may be a member of very many organizations."""
+    """Split a batch so that no part has many deletions: a deleted user may be a member of very many organizations.
+
+    Nor has it many sign-ins, nor both: each takes its locks of members in one order.
+    """
     messages: list[_Message] = []
-    deletions = 0
+    heavy, count = "", 0
     for message in map(_decoded, batch.messages):
-        messages.append(message)
-        deletions += message.kind in _MEMBER_KINDS and message.state.deleted
-        if deletions == _MAX_DELETIONS:
+        kind = _heavy_kind(message)
+        if kind and count and kind != heavy:
             yield _Part(messages, caught_up=False)
-            messages, deletions = [], 0
+            messages, count = [], 0
+        messages.append(message)
+        if kind:
+            heavy, count = kind, count + 1
+            if count == _MOST[kind]:
+                yield _Part(messages, caught_up=False)
+                messages, count = [], 0
     yield _Part(messages, batch.caught_up)
+
+
+def _heavy_kind(message: _Message) -> str | None:
+    """Return whether a message changes members, which may be many: ``deletion``, ``sign-in`` or None."""
+    if message.kind == _SIGN_IN:
+        return "sign-in"
+    return "deletion" if message.kind in _MEMBER_KINDS and message.state.deleted else None
 
 
 def _decoded(message: StreamMessage) -> _Message:

@@ -13,8 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.outbox.changes import Transaction
 from identity_common.outbox.republication import BATCH, Step
+from identity_common.wire.events import AppliedState
 from stead.event_types import MemberState, OrganizationPermissionState, OrganizationState
 from template_service.fan_out.events import permissions_state, unchanged
+from template_service.known.store import lock_position
 from template_service.role_contents.events import record_roles
 from template_service.schema import members, organizations, permissions, published_permissions, roles
 
@@ -43,6 +45,7 @@ class WholeState:
             self._record_organizations,
             self._record_members,
             self._record_published_permissions,
+            self._record_applied,
         )
 
     async def _record_permissions(self, transaction: Transaction, after: str) -> str | None:
@@ -94,6 +97,13 @@ class WholeState:
             state = permissions_state(*key, row.member_type, row.version, "republished", unchanged(row.permissions))
             transaction.record("member-permissions", key, "updated", state)
         return _last(rows)
+
+    async def _record_applied(self, transaction: Transaction, _: str) -> None:
+        """Record how far management's sign-ins have been applied; not before the first."""
+        stored = await lock_position(transaction.connection, self._tenant_id)
+        if stored.applied_revision >= 0:
+            state = AppliedState(id="management", revision=stored.applied_revision)
+            transaction.record("applied", ("management",), "updated", state)
 
 
 async def _lock_batch(connection: AsyncConnection, table: Table, tenant_id: str, after: str) -> Sequence[Row[Any]]:

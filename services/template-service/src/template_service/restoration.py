@@ -11,6 +11,9 @@ from identity_common.outbox.restoration import Published
 from template_service.fan_out.events import NOTHING
 
 _PERMISSIONS: Final = "member-permissions"
+_KEPT: Final = frozenset({_PERMISSIONS, "applied"})
+"""Kinds of which nothing is deleted from the bus: their versions and revisions only increase."""
+
 _RAISE_VERSIONS: Final = tuple(
     text(f"UPDATE {table} SET version = :version WHERE tenant_id = :tenant")  # noqa: S608 - constants
     for table in ("permissions", "roles", "published_permissions")
@@ -25,7 +28,12 @@ _STORE_EMPTY: Final = text(
 # Whether an invitation was accepted after the lost changes is not known: its link must not work again.
 _END_LINKS: Final = text("UPDATE organization_invitations SET link_sha256 = NULL WHERE tenant_id = :tenant")
 # management-service publishes its whole state after its own restoration; here it is read from the beginning.
-_READ_AGAIN: Final = text("DELETE FROM projection_position WHERE tenant_id = :tenant")
+_READ_AGAIN: Final = text(
+    """
+    UPDATE projection_position SET stream = '', sequence = 0, revision = -1, complete = false, read_revision = -1
+    WHERE tenant_id = :tenant
+    """
+)
 
 
 async def mend(transaction: Transaction, unknown: Sequence[Published], *, revision: int, tenant_id: str) -> None:
@@ -38,7 +46,7 @@ async def mend(transaction: Transaction, unknown: Sequence[Published], *, revisi
     await transaction.connection.execute(_END_LINKS, {"tenant": tenant_id})
     await drop_queued(transaction.connection, tenant_id)
     await transaction.connection.execute(_READ_AGAIN, {"tenant": tenant_id})
-    transaction.changes += [published.deletion for published in unknown if published.kind != _PERMISSIONS]
+    transaction.changes += [published.deletion for published in unknown if published.kind not in _KEPT]
 
 
 async def _store_empty(transaction: Transaction, members: list[Published], *, version: int, tenant_id: str) -> None:

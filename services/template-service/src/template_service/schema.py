@@ -117,6 +117,8 @@ members = Table(
     Column("member_type", Text, nullable=False),
     Column("joined_at", BigInteger, nullable=False),
     Column("rejoined", Boolean, nullable=False, server_default="false"),
+    # It belongs to the organization for the groups that a provider names, and for nothing else: it goes with them.
+    Column("by_groups", Boolean, nullable=False, server_default="false"),
     # Copied from known_users or known_applications by triggers.
     Column("name", Key),
     Column("search_key", Key),
@@ -135,6 +137,8 @@ member_roles = Table(
     Column("organization_id", Key, primary_key=True),
     Column("member_id", Key, primary_key=True),
     Column("role_id", Key, primary_key=True),
+    # Why the member holds it: ``manual``, ``jit`` or ids of connectors; never empty.
+    Column("origins", ARRAY(Text), nullable=False, server_default="{manual}"),
     ForeignKeyConstraint(
         ["tenant_id", "organization_id", "member_id"],
         ["members.tenant_id", "members.organization_id", "members.member_id"],
@@ -193,6 +197,59 @@ organization_invitations = Table(
     Index("organization_invitations_by_address", "tenant_id", "invitee_key", "id"),
     Index("organization_invitations_by_organization", "tenant_id", "organization_id", "invitee_key", "id"),
     Index("organization_invitations_by_user", "tenant_id", "accepted_user_id"),
+)
+
+
+# Who joins an organization just in time, and with which roles.
+
+jit_email_domains = Table(
+    "jit_email_domains",
+    metadata,
+    tenant_id(),
+    Column("organization_id", Key, primary_key=True),
+    # In lower case, as ``ProviderGroupsState.email_domain`` is.
+    Column("email_domain", Key, primary_key=True),
+    reference("jit_email_domains", "organization_id", "organizations"),
+    Index("jit_email_domains_by_domain", "tenant_id", "email_domain", "organization_id"),
+)
+
+jit_sso_connectors = Table(
+    "jit_sso_connectors",
+    metadata,
+    tenant_id(),
+    Column("organization_id", Key, primary_key=True),
+    Column("connector_id", Key, primary_key=True),
+    reference("jit_sso_connectors", "organization_id", "organizations"),
+    reference("jit_sso_connectors", "connector_id", "known_connectors"),
+    Index("jit_sso_connectors_by_connector", "tenant_id", "connector_id", "organization_id"),
+)
+
+# As with the assignments of members, nothing refers to roles: the time to delete one must not depend on how many
+# organizations name it. Every read ignores the ids of deleted roles.
+jit_roles = Table(
+    "jit_roles",
+    metadata,
+    tenant_id(),
+    Column("organization_id", Key, primary_key=True),
+    Column("role_id", Key, primary_key=True),
+    reference("jit_roles", "organization_id", "organizations"),
+)
+
+jit_groups = Table(
+    "jit_groups",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("organization_id", Key, nullable=False),
+    Column("connector_id", Key, nullable=False),
+    # A value of the connector's claim of groups.
+    Column("group_value", Key, nullable=False),
+    # Some of them may be deleted by now.
+    Column("role_ids", ARRAY(Text), nullable=False),
+    reference("jit_groups", "organization_id", "organizations"),
+    reference("jit_groups", "connector_id", "known_connectors"),
+    UniqueConstraint("tenant_id", "connector_id", "group_value", "organization_id", name="jit_groups_group_unique"),
+    Index("jit_groups_by_organization", "tenant_id", "organization_id", "group_value", "id"),
 )
 
 
@@ -285,6 +342,34 @@ known_scopes = Table(
     Index("known_scopes_by_resource", "tenant_id", "resource_id", "id"),
 )
 
+known_connectors = Table(
+    "known_connectors",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    _revision(),
+)
+
+# What the last sign-in with each identity said. It may arrive before its user.
+known_identities = Table(
+    "known_identities",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("user_id", Key, nullable=False),
+    Column("connector_id", Key, nullable=False),
+    Column("email_domain", Key),
+    Column("groups", ARRAY(Text), nullable=False),
+    # Deleted; the row goes when it has been applied.
+    Column("is_gone", Boolean, nullable=False),
+    # Whether the memberships and roles of its user are what it says.
+    Column("is_applied", Boolean, nullable=False),
+    _revision(),
+    Index("known_identities_by_user", "tenant_id", "user_id", "connector_id"),
+    Index("known_identities_to_apply", "tenant_id", "id", postgresql_where=text("NOT is_applied")),
+)
+
 # The previous release reads a copy of the stream, at positions of its own. The next release drops it.
 directory_position = Table(
     "directory_position",
@@ -310,4 +395,6 @@ projection_position = Table(
     # The highest watermark read. It becomes the revision once the end of the stream is reached: the stream keeps one
     # message per aggregate, so the newer state of one may come after the watermark that covers its older state.
     Column("read_revision", BigInteger, nullable=False, server_default="-1"),
+    # Of the last sign-in through a connector that was applied; -1 before the first.
+    Column("applied_revision", BigInteger, nullable=False, server_default="-1"),
 )

@@ -14,7 +14,7 @@ RECORDED_PARAMETERS: Final = frozenset(
     {
         *("user_id", "application_id", "resource_id", "scope_id", "role_id"),
         *("organization_id", "organization_role_id", "permission_id", "impersonation_id", "key_id"),
-        *("session_id", "factor_id", "organization_invitation_id"),
+        *("session_id", "factor_id", "organization_invitation_id", "sso_connector_id", "group_id"),
     }
 )
 """Path parameters that hold ids. Others hold names, which may be personal: they are not recorded."""

@@ -17,7 +17,7 @@ from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.revisions import Source, note_revision
 from identity_common.stores.database import server_of
 from identity_common.telemetry.traceparent import TRACEPARENT
-from identity_common.wire.audit import AuditEntry
+from identity_common.wire.audit import MAX_AGGREGATES, AuditEntry
 from identity_common.wire.audit_entries import entry_json
 from identity_common.wire.events import event_subject
 from identity_common.write_condition import condition_of_write
@@ -83,6 +83,7 @@ class Transaction:
         connection: Connection for the statements of the use case.
         changes: The changes recorded so far.
         actions: The keys and aggregates of the actions recorded so far.
+        sign_ins: The keys, users and aggregates of what sign-ins did, recorded so far.
         revision: The source's revision after the commit; -1 before.
     """
 
@@ -90,6 +91,7 @@ class Transaction:
         self.connection = connection
         self.changes: list[Change] = []
         self.actions: list[tuple[str, str]] = []
+        self.sign_ins: list[tuple[str, str, Sequence[str]]] = []
         self.revision = -1
         self._source: Source = source
         self._tenant_id = tenant_id
@@ -122,6 +124,16 @@ class Transaction:
             verb: The action: ``create``.
         """
         self.actions.append((f"{self._source}.{kind}.{verb}", f"{kind}/{'/'.join(ids)}"))
+
+    def record_sign_in(self, kind: str, user_id: str, aggregates: Sequence[str]) -> None:
+        """Record what a user's sign-in, which another service has handled, changed here, for the audit trail.
+
+        Args:
+            kind: Kind of what the sign-in published.
+            user_id: The user.
+            aggregates: What changed, as kind and ids.
+        """
+        self.sign_ins.append((f"{self._source}.{kind}.apply", user_id, aggregates))
 
     async def deleted(self, kind: str, ids: Collection[tuple[str, ...]]) -> set[tuple[str, ...]]:
         """Return which of these aggregates were deleted and have not returned yet."""
@@ -179,12 +191,12 @@ class Changes:
         """Run the body in one transaction; then number and record its changes, commit, and await their publication.
 
         Changes made by a request to the Management API get an entry of the audit trail in the same statement, or
-        several if there are over a hundred, and one for each action. A transaction with neither gets none. A condition
-        of the request is decided after the body, when it holds the locks of its rows; other transactions that change
-        them wait.
+        several if there are over a hundred, and one for each action; so does what a sign-in changed. Other transactions
+        get none. A condition of the request is decided after the body, when it holds the locks of its rows; other
+        transactions that change them wait.
 
         Args:
-            await_publication: False for background work: it would wait for itself, and has no audit entry or condition.
+            await_publication: False for background work: it would wait for itself, and handles no request.
         """
         condition = condition_of_write() if await_publication else None
         async with self._engine.begin() as connection:
@@ -240,6 +252,7 @@ class Changes:
             await self._forget_deletions(transaction)
         now = self._clock()
         entries = [] if request is None else self._entries(request, changes, actions, now)
+        entries += self._entries_of_sign_ins(transaction.sign_ins, now)
         return await self._record(transaction.connection, changes, entries, now)
 
     async def _record(
@@ -280,6 +293,24 @@ class Changes:
             tenant_id=self._tenant_id,
             occurred_at=now,
         )
+
+    def _entries_of_sign_ins(self, sign_ins: Sequence[tuple[str, str, Sequence[str]]], now: int) -> list[AuditEntry]:
+        return [
+            msgspec.structs.replace(
+                entry_of_write(
+                    None,
+                    log=self._source,
+                    key=key,
+                    aggregates=aggregates[begin : begin + MAX_AGGREGATES],
+                    tenant_id=self._tenant_id,
+                    occurred_at=now,
+                ),
+                user_id=user_id,
+                aggregate_count=len(aggregates),
+            )
+            for key, user_id, aggregates in sign_ins
+            for begin in range(0, len(aggregates), MAX_AGGREGATES)
+        ]
 
     async def _forget_deletions(self, transaction: Transaction) -> None:
         """Forget the deletion of aggregates that exist again: a republication would publish it again."""

@@ -247,12 +247,12 @@ async def process_batch(transaction: Transaction, tenant_id: str, *, limit: int 
     Raises:
         BatchTooLargeError: The events are too large for one transaction.
     """
-    await transaction.connection.execute(_BEGIN, {"tenant": tenant_id})
+    await lock_out_others(transaction.connection, tenant_id)
     causes: Causes = {}
     await _take_named(transaction.connection, tenant_id, causes, limit)
     await _take_reached(transaction, tenant_id, causes, limit)
     if causes:
-        await _publish_differences(transaction, tenant_id, causes)
+        await publish_differences(transaction, tenant_id, causes)
 
 
 async def _take_named(connection: AsyncConnection, tenant_id: str, causes: Causes, limit: int) -> None:
@@ -318,8 +318,22 @@ async def _unassign(transaction: Transaction, part: Mapping[str, str], keys: Col
         transaction.record("member", (row.organization_id, row.member_id), "updated", state)
 
 
-async def _publish_differences(transaction: Transaction, tenant_id: str, causes: Causes) -> None:
-    """Record an event for every member whose permissions differ from the published ones; increment its version."""
+async def lock_out_others(connection: AsyncConnection, tenant_id: str) -> None:
+    """Take the tenant's fan-out lock until the transaction ends; before any lock of a member."""
+    await connection.execute(_BEGIN, {"tenant": tenant_id})
+
+
+async def publish_differences(transaction: Transaction, tenant_id: str, causes: Causes) -> None:
+    """Record an event for every member whose permissions differ from the published ones; increment its version.
+
+    Args:
+        transaction: Holds the fan-out lock; to be rolled back when this raises.
+        tenant_id: The tenant.
+        causes: The members.
+
+    Raises:
+        BatchTooLargeError: The events are too large for one transaction.
+    """
     rows = (await transaction.connection.execute(_HELD, {"tenant": tenant_id, **_columns(causes)})).all()
     comparison = _Comparison(rows)
     found: list[tuple[MemberKey, str, int, str]] = []

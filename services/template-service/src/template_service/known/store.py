@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
 from identity_common.search import search_key
-from identity_common.wire.events import ApplicationState, ResourceState, ScopeState, UserState
-from template_service.schema import known_applications, known_resources, known_scopes, known_users
+from identity_common.wire.events import ApplicationState, ConnectorState, ResourceState, ScopeState, UserState
+from template_service.schema import known_applications, known_connectors, known_resources, known_scopes, known_users
 
-Kind = Literal["user", "application", "resource", "scope"]
+Kind = Literal["user", "application", "resource", "scope", "connector"]
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -24,6 +24,7 @@ class Position(msgspec.Struct, frozen=True):
         revision: Management's watermark; -1 before the first.
         complete: Whether the first load has reached the end of the stream.
         read_revision: The highest watermark read; it becomes ``revision`` at the end of the stream.
+        applied_revision: Of the last sign-in through a connector that was applied; -1 before the first.
     """
 
     stream: str = ""
@@ -31,6 +32,7 @@ class Position(msgspec.Struct, frozen=True):
     revision: int = -1
     complete: bool = False
     read_revision: int = -1
+    applied_revision: int = -1
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -53,20 +55,21 @@ _TENANT: Final = bindparam("tenant", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 
 _READ_POSITION: Final = text(
-    "SELECT stream, sequence, revision, complete, read_revision FROM projection_position WHERE tenant_id = :tenant"
+    "SELECT stream, sequence, revision, complete, read_revision, applied_revision FROM projection_position "
+    "WHERE tenant_id = :tenant"
 )
 _LOCK_POSITION: Final = text(
     """
     INSERT INTO projection_position AS held (tenant_id, stream, sequence, revision, complete)
     VALUES (:tenant, '', 0, -1, false)
     ON CONFLICT (tenant_id) DO UPDATE SET stream = held.stream
-    RETURNING stream, sequence, revision, complete, read_revision
+    RETURNING stream, sequence, revision, complete, read_revision, applied_revision
     """
 )
 _STORE_POSITION: Final = text(
     """
     UPDATE projection_position SET stream = :stream, sequence = :sequence, revision = :revision, complete = :complete,
-        read_revision = :read_revision
+        read_revision = :read_revision, applied_revision = :applied_revision
     WHERE tenant_id = :tenant
     """
 )
@@ -128,6 +131,14 @@ _PUT_SCOPES: Final = text(
     SELECT put.id FROM put JOIN before USING (id) WHERE put.name <> before.name
     """
 ).bindparams(_TENANT, *_arrays(ids=str, revisions=int, resources=str, names=str))
+_PUT_CONNECTORS: Final = text(
+    """
+    INSERT INTO known_connectors AS known (tenant_id, id, revision, name)
+    SELECT :tenant, * FROM unnest(:ids, :revisions, :names)
+    ON CONFLICT (tenant_id, id) DO UPDATE SET revision = excluded.revision, name = excluded.name
+    WHERE known.revision <= excluded.revision
+    """
+).bindparams(_TENANT, *_arrays(ids=str, revisions=int, names=str))
 _SCOPES_OF: Final = text(
     "SELECT id FROM known_scopes WHERE tenant_id = :tenant AND resource_id = ANY(:ids)"
 ).bindparams(_TENANT, _IDS)
@@ -137,6 +148,7 @@ _TABLES: Final = (
     ("application", known_applications),
     ("resource", known_resources),
     ("scope", known_scopes),
+    ("connector", known_connectors),
 )
 _FORGET: Final = {
     kind: delete(table).where(table.c.tenant_id == _TENANT, table.c.id == any_(_IDS)) for kind, table in _TABLES
@@ -222,6 +234,18 @@ async def put_scopes(connection: AsyncConnection, tenant_id: str, given: Sequenc
         "names": [scope.name for scope in scopes],
     }
     return list(await connection.scalars(_PUT_SCOPES, values))
+
+
+async def put_connectors(connection: AsyncConnection, tenant_id: str, given: Sequence[Known]) -> None:
+    """Store the states of connectors."""
+    connectors: list[ConnectorState] = [each.state for each in given]
+    values = {
+        "tenant": tenant_id,
+        "revisions": [each.revision for each in given],
+        "ids": [connector.id for connector in connectors],
+        "names": [connector.name for connector in connectors],
+    }
+    await connection.execute(_PUT_CONNECTORS, values)
 
 
 async def scopes_of(connection: AsyncConnection, tenant_id: str, resource_ids: Collection[str]) -> list[str]:

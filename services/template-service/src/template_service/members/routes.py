@@ -31,7 +31,7 @@ from template_service.members.rules import (
     UserAssignments,
 )
 from template_service.members.service import Members
-from template_service.members.store import Member, Membership, decode_application, decode_user
+from template_service.members.store import Member, Membership, RoleOfMember, decode_application, decode_user
 from template_service.organizations.routes import OrganizationAnswer, organization_answer
 from template_service.roles.routes import OrganizationRoleAnswer, organization_role_answer
 from template_service.roles.store import Named
@@ -73,6 +73,17 @@ class ApplicationMemberAnswer(Answer):
     organization_roles: tuple[Named, ...]
 
 
+class MemberRoleAnswer(OrganizationRoleAnswer):
+    """An organization role of a member, and why it holds it.
+
+    Attributes:
+        origins: Why it holds the role: ``manual`` if an administrator or an invitation gave it, ``jit`` if joining just
+            in time did, and the id of each connector whose groups give it.
+    """
+
+    origins: tuple[str, ...]
+
+
 class MembershipAnswer(OrganizationAnswer):
     """An organization, and the roles that a member holds in it.
 
@@ -100,6 +111,10 @@ def _application_answer(member: Member, tenant_id: str) -> ApplicationMemberAnsw
         custom_data=state.custom_data,
         organization_roles=member.roles,
     )
+
+
+def _member_role_answer(held: RoleOfMember) -> MemberRoleAnswer:
+    return MemberRoleAnswer(origins=held.origins, **structs.asdict(organization_role_answer(held.role)))
 
 
 def _membership_answer(membership: Membership) -> MembershipAnswer:
@@ -257,7 +272,7 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             "/",
             operation_id=f"ListOrganization{name}Roles",
             summary=f"List the roles of {one} in an organization",
-            description=f"List the organization roles that {one} holds in an organization, by name.",
+            description=f"List the organization roles that {one} holds in an organization, by name, and why it does.",
             opt=documented(refuses=(422,)),
         )
         async def list_roles(
@@ -266,9 +281,9 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             member_id: NamedDependency[str],
             listing: NamedDependency[Listing],
             members: NamedDependency[Members],
-        ) -> Response[list[OrganizationRoleAnswer]]:
+        ) -> Response[list[MemberRoleAnswer]]:
             found, total = await members.list_roles(kind.member_type, organization_id, member_id, listing.page)
-            return listing.answer([organization_role_answer(role) for role in found], total)
+            return listing.answer([_member_role_answer(held) for held in found], total)
 
         @post(
             "/",
@@ -294,7 +309,7 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             "/",
             operation_id=f"ReplaceOrganization{name}Roles",
             summary=f"Replace the roles of {one} in an organization",
-            description=f"Replace the organization roles of {one}; roles are named by id or by name.",
+            description=f"Replace the organization roles of {one}, by id or by name; those that groups give it stay.",
             status_code=204,
         )
         async def replace_roles(
@@ -312,7 +327,7 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             "/{organization_role_id:str}",
             operation_id=f"RemoveOrganization{name}Role",
             summary=f"Remove a role from {one} in an organization",
-            description=f"Remove an organization role from {one}.",
+            description=f"Remove an organization role from {one}; 404 for a role that groups alone give it.",
             status_code=204,
             opt=documented(refuses=(422,)),
         )

@@ -24,8 +24,7 @@ from stead.event_types import MemberState, MemberType
 from template_service.fan_out.requests import request_member_fan_out
 from template_service.members import store
 from template_service.members.rules import MAX_ASSIGNMENTS, ROLE_TYPE_OF
-from template_service.members.store import Member, Membership
-from template_service.roles.store import OrganizationRole
+from template_service.members.store import Member, Membership, RoleOfMember
 
 
 def require_membership() -> Conflict:
@@ -91,7 +90,7 @@ class Members:
 
     async def list_roles(
         self, member_type: MemberType, organization_id: str, member_id: str, page: Page
-    ) -> tuple[list[OrganizationRole], int]:
+    ) -> tuple[list[RoleOfMember], int]:
         """Return a page of a member's roles, and their total.
 
         Raises:
@@ -182,7 +181,7 @@ class Members:
         role_ids: Collection[str],
         role_names: Collection[str] = (),
     ) -> None:
-        """Assign exactly these roles to a member.
+        """Assign exactly these roles to a member; it also keeps those that a connector gives it.
 
         Raises:
             Conflict: It is not a member, or a role is unknown or of the wrong type.
@@ -214,16 +213,16 @@ class Members:
 
     @retry_on_conflict
     async def remove_role(self, member_type: MemberType, organization_id: str, member_id: str, role_id: str) -> None:
-        """Remove a role from a member.
+        """Remove a role from a member; it keeps it if a connector gives it too.
 
         Raises:
-            NotFound: It does not hold the role.
+            NotFound: It does not hold the role, or for its groups alone.
             Conflict: It is not a member.
         """
         async with self._changes.transaction() as transaction:
             members = await self._lock(transaction, organization_id, member_type, [member_id])
             [held] = await members.held_roles([member_id])
-            if role_id not in held.role_ids:
+            if role_id not in (await members.assigned(member_id)).intersection(held.role_ids):
                 raise missing_by_id("entity.not_found")
             await members.unassign(member_id, [role_id])
             await self._record_changed(transaction, organization_id, member_type, {member_id})
@@ -295,6 +294,8 @@ class Members:
     ) -> None:
         """Add those that are not members yet. They have no roles, so they need no fan-out."""
         now, members = self._clock(), self._members(transaction, organization_id, member_type)
+        if member_type == "user":
+            await members.stay(wanted)
         joined = await members.add(wanted, now=now)
         # A statement of its own, with a later snapshot: the previous one may have waited for a removal.
         deleted = await transaction.deleted("member", [(organization_id, member_id) for member_id in joined])

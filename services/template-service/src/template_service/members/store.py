@@ -70,6 +70,17 @@ class HeldRoles(NamedTuple):
     role_ids: tuple[str, ...]
 
 
+class RoleOfMember(NamedTuple):
+    """A role that a member holds.
+
+    Attributes:
+        origins: Why, sorted: ``manual``, ``jit``, ids of connectors.
+    """
+
+    role: OrganizationRole
+    origins: tuple[str, ...]
+
+
 class Membership(NamedTuple):
     """An organization, and the roles that a member holds in it, by name."""
 
@@ -128,6 +139,16 @@ _ADD: Final = text(
     ON CONFLICT DO NOTHING RETURNING member_id
     """
 ).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS, bindparam("now", type_=BigInteger))
+_STAY: Final = text(
+    """
+    UPDATE members SET by_groups = false WHERE ctid = ANY (ARRAY(
+        SELECT found.ctid FROM unnest(:ids) AS requested (id), LATERAL (
+            SELECT ctid FROM members WHERE tenant_id = :tenant AND organization_id = :organization
+                AND member_id = requested.id AND member_type = :type AND by_groups FOR NO KEY UPDATE
+        ) AS found
+    ))
+    """
+).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS)
 _MARK_REJOINED: Final = text(
     """
     UPDATE members SET rejoined = true
@@ -184,28 +205,38 @@ _LOCK_ROLES: Final = text(
 _ASSIGN: Final = text(
     """
     WITH added AS (
-        INSERT INTO member_roles (tenant_id, organization_id, member_id, role_id)
-        SELECT :tenant, :organization, member_id, role_id FROM unnest(:ids) AS member_id, unnest(:roles) AS role_id
-        ON CONFLICT DO NOTHING RETURNING member_id
+        INSERT INTO member_roles AS held (tenant_id, organization_id, member_id, role_id, origins)
+        SELECT :tenant, :organization, member_id, role_id, ARRAY['manual']
+        FROM unnest(:ids) AS member_id, unnest(:roles) AS role_id
+        ON CONFLICT (tenant_id, organization_id, member_id, role_id)
+            DO UPDATE SET origins = held.origins || excluded.origins WHERE NOT 'manual' = ANY(held.origins)
+        RETURNING member_id
     )
     SELECT DISTINCT member_id FROM added
     """
 ).bindparams(_TENANT, _ORGANIZATION, _IDS, _ROLES)
+# What administrators gave, and what joining gave once.
+_GIVEN: Final = "origins && ARRAY['manual', 'jit']"
 _ASSIGNED: Final = text(
-    """
+    f"""
     SELECT role_id FROM member_roles
-    WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = :member
-    """
+    WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = :member AND {_GIVEN}
+    """  # noqa: S608 - a constant
 ).bindparams(_TENANT, _ORGANIZATION, _MEMBER)
 _UNASSIGN: Final = text(
-    """
-    DELETE FROM member_roles WHERE ctid = ANY (ARRAY(
-        SELECT found.ctid FROM unnest(:roles) AS requested (id), LATERAL (
-            SELECT ctid FROM member_roles WHERE tenant_id = :tenant AND organization_id = :organization
-                AND member_id = :member AND role_id = requested.id FOR UPDATE
-        ) AS found
-    ))
-    """
+    f"""
+    WITH found AS (
+        SELECT held.ctid, held.by_connectors FROM unnest(:roles) AS requested (id), LATERAL (
+            SELECT ctid, array_remove(array_remove(origins, 'manual'), 'jit') AS by_connectors FROM member_roles
+            WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = :member
+                AND role_id = requested.id AND {_GIVEN} FOR UPDATE
+        ) AS held
+    ), kept AS (
+        UPDATE member_roles SET origins = found.by_connectors
+        FROM found WHERE member_roles.ctid = found.ctid AND found.by_connectors <> '{{}}'
+    )
+    DELETE FROM member_roles USING found WHERE member_roles.ctid = found.ctid AND found.by_connectors = '{{}}'
+    """  # noqa: S608 - a constant
 ).bindparams(_TENANT, _ORGANIZATION, _MEMBER, _ROLES)
 _HELD_ROLES: Final = text(
     """
@@ -288,6 +319,10 @@ class Members:
         """Add members; return the new ones."""
         return list(await self._connection.scalars(_ADD, {**self._values, "ids": sorted(ids), "now": now}))
 
+    async def stay(self, ids: Collection[str]) -> None:
+        """Let members stay that were in the organization for their groups at a provider alone."""
+        await self._connection.execute(_STAY, {**self._values, "ids": sorted(ids)})
+
     async def mark_rejoined(self, ids: Collection[str]) -> None:
         """Store that these members were members before."""
         await self._connection.execute(_MARK_REJOINED, {**self._values, "ids": sorted(ids)})
@@ -301,16 +336,16 @@ class Members:
         return list(await self._connection.scalars(_LOCK, {**self._values, "ids": sorted(ids)}))
 
     async def assign(self, ids: Collection[str], role_ids: Collection[str]) -> list[str]:
-        """Assign each of these roles to each of these members; return the members that did not hold all of them."""
+        """Assign each of these roles to each of these members; return those that administrators had not given all."""
         values = {**self._values, "ids": sorted(ids), "roles": sorted(role_ids)}
         return list(await self._connection.scalars(_ASSIGN, values))
 
     async def assigned(self, member_id: str) -> set[str]:
-        """Return the ids of the roles assigned to a member, deleted roles included."""
+        """Return the ids of the roles that a member holds otherwise than by groups alone, deleted roles included."""
         return set(await self._connection.scalars(_ASSIGNED, {**self._values, "member": member_id}))
 
     async def unassign(self, member_id: str, role_ids: Collection[str]) -> None:
-        """Remove roles from a member."""
+        """Remove roles from a member; it keeps those that a connector gives it."""
         await self._connection.execute(_UNASSIGN, {**self._values, "member": member_id, "roles": sorted(role_ids)})
 
     async def held_roles(self, ids: Collection[str]) -> list[HeldRoles]:
@@ -380,7 +415,7 @@ _MEMBERS: Final = (
 _MATCHES: Final = func.strpos(members.c.search_key, bindparam("term", type_=Text)) > 0
 _ROLE_OF_MEMBER: Final = _by_key(roles, "role", member_roles.c.role_id)
 _LIST_ROLES: Final = PagedList(
-    select(*(_ROLE_OF_MEMBER.c[name] for name in OrganizationRole.__struct_fields__))
+    select(*(_ROLE_OF_MEMBER.c[name] for name in OrganizationRole.__struct_fields__), member_roles.c.origins)
     .select_from(member_roles.join(_ROLE_OF_MEMBER, true()))
     .where(
         member_roles.c.tenant_id == _TENANT,
@@ -474,11 +509,11 @@ async def list_members(
 
 async def list_roles(
     connection: AsyncConnection, tenant_id: str, organization_id: str, member_id: str, page: Page
-) -> tuple[list[OrganizationRole], int]:
+) -> tuple[list[RoleOfMember], int]:
     """Return a page of a member's roles by name, and their total."""
     values = {"tenant": tenant_id, "organization": organization_id, "member": member_id}
     rows, total = await _LIST_ROLES.fetch(connection, values, page)
-    return [OrganizationRole(*row) for row in rows], total
+    return [RoleOfMember(OrganizationRole(*columns), tuple(sorted(origins))) for *columns, origins in rows], total
 
 
 async def list_memberships(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from template_service.affected_members.service import TemplatePreview
 from template_service.document.service import OrganizationTemplate
+from template_service.just_in_time.service import JustInTime
 from template_service.organizations.service import Organizations
 from template_service.parts.shared import Shared
 from template_service.permissions.service import OrganizationPermissions
@@ -37,5 +38,6 @@ def use_cases(settings: Settings, shared: Shared) -> Mapping[str, object]:
         "template_preview": TemplatePreview(reader, template, tenant_id=tenant_id),
         "organizations": Organizations(reader, lookups, changes, tenant_id=tenant_id),
         "members": shared.members,
+        "just_in_time": JustInTime(reader, changes, fresh_reads, tenant_id=tenant_id),
         "invitations": shared.invitations,
     }
