@@ -3,6 +3,7 @@
 import itertools
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -148,20 +149,20 @@ class FuzzedSystem:
         for name, (at, body) in chain.items():
             if name in names and set(re.findall(r"{(\w+)}", at)) <= found.keys():
                 found[name] = self._existing(name, at.format(**found), body)
-        if "key_id" in names:
-            found["key_id"] = self._http.get("/api/configs/oidc/private-keys").json()[0]["id"]
-        if "log_id" in names:
-            found["log_id"] = self._log_id()
-        if "impersonation_id" in names:
-            found["impersonation_id"] = self._impersonation_id()
-        if "session_id" in names:
-            found["session_id"] = self._session_id(found.get("user_id", ""))
+        made_otherwise: dict[str, Callable[[], str]] = {
+            "key_id": lambda: str(self._http.get("/api/configs/oidc/private-keys").json()[0]["id"]),
+            "log_id": self._log_id,
+            "impersonation_id": self._impersonation_id,
+            "session_id": lambda: self._session_id(found.get("user_id", "")),
+            "email_domain": lambda: self._email_domain(found["organization_id"]),
+        }
+        found |= {name: make() for name, make in made_otherwise.items() if name in names}
         if names & {"connector_id", "identity_id"}:
             settings = self._stack._stack.management
             made = connector_of_a_system(settings, found.get("user_id"))
             found["connector_id"], found["identity_id"] = made
-        if "factor_id" in names:
-            found["factor_id"] = new_id()  # none: a browser makes them
+        # None: a browser makes factors, and template-service knows connectors by events alone.
+        found |= {name: new_id() for name in names & {"factor_id", "sso_connector_id", "group_id"}}
         unknown = names - found.keys() - {"scope_id"}  # the path of a role's scope does not name its resource
         assert not unknown, f"{path}: how is one made?"
         self._relate(found)
@@ -188,6 +189,12 @@ class FuzzedSystem:
             key = f"identity:{settings.tenant_id}:session:{session.id}"
             store.set(key, msgspec.json.encode(session), ex=3600)
         return session.id
+
+    def _email_domain(self, organization_id: str) -> str:
+        """Return a domain whose people join an organization."""
+        domain, path = "id.test", f"organizations/{organization_id}/jit/email-domains"
+        self._http.put(f"/api/{path}", json={"emailDomains": [domain]}).raise_for_status()
+        return domain
 
     def _ensure_claims_function(self) -> None:
         """Save a function, unless one is active."""

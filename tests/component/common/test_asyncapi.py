@@ -20,8 +20,8 @@ from stead.event_types import (
 )
 from tests.support.management_api import Management, unique
 from tests.support.organizations import APPLICATIONS, USERS, Organization, member_of_kind
-from tests.support.published_sign_ins import provider_sign_ins
 from tests.support.public_events import DOCUMENT, Captured, captured, channel_of, problems
+from tests.support.published_sign_ins import provider_sign_ins
 from tests.support.template_api import Template
 from tests.support.template_source import TemplateSource
 

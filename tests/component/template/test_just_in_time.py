@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import asyncpg
 import msgspec
 import nats
 import pytest
@@ -13,7 +14,7 @@ from identity_common.wire.audit import audit_subject
 from identity_common.wire.events import AppliedState, ProviderGroupsState
 from stead.event_types import MemberState
 from tests.support.audit_entries import entries_on_the_bus
-from tests.support.management_api import unique
+from tests.support.management_api import issues, refusal, unique
 from tests.support.published_sign_ins import ProviderSignIns, provider_sign_ins
 from tests.support.template_api import Template
 from tests.support.template_tables import TemplateTables
@@ -274,6 +275,93 @@ async def test_a_sign_in_that_is_read_again_changes_nothing(
     await template.caught_up()
     assert await organization.origins() == {one: [connector]}
     assert await tables.events("member", organization.id, user) == before
+
+
+async def test_what_joining_gives_is_configured_by_organization(
+    template: Template, sign_ins: ProviderSignIns, organization: Organization
+) -> None:
+    client, path = template.client, f"{organization.path}/jit"
+    role, connector = await template.role(), await sign_ins.connector("Acme")
+    machines = await template.role(type="MachineToMachine")
+    domain = {"tenantId": template.tenant_id, "organizationId": organization.id, "emailDomain": "xn--bcher-kva.example"}
+    added = await client.post(f"{path}/email-domains", json={"emailDomain": "Bücher.example"})
+    assert (added.status_code, added.json()) == (201, domain)
+    again = await client.post(f"{path}/email-domains", json={"emailDomain": "XN--BCHER-KVA.example"})
+    assert refusal(again) == (422, "entity.unique_integrity_violation")
+    assert issues(await client.post(f"{path}/email-domains", json={"emailDomain": "a@b"})) == {"emailDomain"}
+    many = await client.put(f"{path}/email-domains", json={"emailDomains": ["id.test", "a b"]})
+    assert issues(many) == {"emailDomains[1]"}
+    assert (await client.get(f"{path}/email-domains")).json() == [domain]
+    assert (await client.delete(f"{path}/email-domains/bücher.example")).status_code == 204
+    assert (await client.delete(f"{path}/email-domains/bücher.example")).status_code == 404
+
+    one = group_of(connector, "support", [role["id"], role["id"]])
+    made = await client.post(f"{path}/groups", json=one)
+    assert made.json() == {**one, "id": made.json()["id"], "organizationRoleIds": [role["id"]]}
+    assert refusal(await client.post(f"{path}/groups", json=one)) == (422, "entity.unique_integrity_violation")
+    kept = await client.put(f"{path}/groups", json={"groups": [one, group_of(connector, "Support", [role["id"]])]})
+    assert kept.status_code == 204
+    listed = (await client.get(f"{path}/groups")).json()
+    assert [(each["group"], each["organizationRoles"]) for each in listed] == [
+        (group, [{"id": role["id"], "name": role["name"]}]) for group in ("Support", "support")
+    ]
+    assert listed[1]["id"] == made.json()["id"]
+    assert issues(await client.put(f"{path}/groups", json={"groups": [one, one]})) == {"groups[1].group"}
+
+    unknown, wrong = (422, "entity.relation_foreign_key_not_found"), (422, "entity.db_constraint_violated")
+    for at, body, expected in (
+        ("roles", {"organizationRoleIds": ["none"]}, unknown),
+        ("roles", {"organizationRoleIds": [machines["id"]]}, wrong),
+        ("sso-connectors", {"ssoConnectorIds": ["none"]}, unknown),
+        ("groups", group_of("none", "a", [role["id"]]), unknown),
+        ("groups", group_of(connector, "a", [role["id"], "none"]), unknown),
+        ("groups", group_of(connector, "a", [machines["id"]]), wrong),
+    ):
+        assert refusal(await client.post(f"{path}/{at}", json=body)) == expected
+        members = {"groups": [body]} if at == "groups" else body
+        assert refusal(await client.put(f"{path}/{at}", json=members)) == expected
+        assert refusal(await client.delete(f"{path}/{at}/none")) == (404, "entity.not_found")
+    assert (await client.post(f"{path}/sso-connectors", json={"ssoConnectorIds": [connector]})).status_code == 201
+    assert (await client.get(f"{path}/sso-connectors")).json() == [
+        {"tenantId": template.tenant_id, "id": connector, "connectorName": "Acme"}
+    ]
+    assert (await client.post(f"{path}/roles", json={"organizationRoleIds": [role["id"]]})).status_code == 201
+    assert [each["id"] for each in (await client.get(f"{path}/roles")).json()] == [role["id"]]
+    elsewhere = await client.post("/api/organizations/none/jit/roles", json={"organizationRoleIds": [role["id"]]})
+    assert refusal(elsewhere) == (404, "entity.not_exists_with_id")
+
+
+@pytest.mark.heavy
+async def test_a_sign_in_whose_transaction_is_killed_is_applied_whole_afterwards(
+    template: Template, tables: TemplateTables, sign_ins: ProviderSignIns, organization: Organization
+) -> None:
+    """The connection of the projection dies after it has joined the member, while it waits for the member's role."""
+    [role] = await roles_of(template, 1)
+    connector, user = await sign_ins.connector(), organization.user
+    await organization.groups(connector, a=[role])
+    holding = await asyncpg.connect(template.settings.database_url.replace("+asyncpg", ""))
+    try:
+        async with holding.transaction():
+            await holding.fetch(
+                "SELECT FROM roles WHERE tenant_id = $1 AND id = $2 FOR UPDATE", template.tenant_id, role
+            )
+            signing_in = asyncio.create_task(sign_ins.sign_in(user, connector, "a"))
+            async with asyncio.timeout(WAIT_S):
+                while not await holding.fetchval(  # noqa: ASYNC110 - seen from outside
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                    "WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+                ):
+                    await asyncio.sleep(0.01)
+            assert await organization.origins() is None
+        revision = await signing_in
+    finally:
+        await holding.close()
+    assert await organization.origins() == {role: [connector]}
+    events = await tables.events(">")
+    told = [msgspec.json.decode(each.data, type=AppliedState) for each in events if each.type == "applied.updated"]
+    assert [each.revision for each in told].count(revision) == 1
+    joined = await tables.events("member", organization.id, user)
+    assert [each.type for each in joined] == ["member.created"]
 
 
 async def test_a_sign_in_gives_what_200_groups_say_in_many_organizations(
