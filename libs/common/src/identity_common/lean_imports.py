@@ -11,7 +11,8 @@ def without(module: str) -> Generator[None]:
     if module in sys.modules:
         yield
         return
-    sys.modules[module] = None  # type: ignore[assignment] - how the import system marks what must not be found
+    # How the import system marks what must not be found.
+    sys.modules[module] = None  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """Password hashes in PostgreSQL, looked up by sign-in identifier."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Executable, bindparam, column, select, table, union_all, update
@@ -92,7 +92,10 @@ async def find_password_hash_of(connection: AsyncConnection, tenant_id: str, use
 
 async def _find(connection: AsyncConnection, statement: Executable, values: dict[str, str]) -> PasswordHash | None:
     row = (await connection.execute(statement, values)).first()
-    return None if row is None else PasswordHash(*row[:_OWN_COLUMNS], WayIn(*row[_OWN_COLUMNS:]))
+    if row is None:
+        return None
+    own: tuple[Any, ...] = row[:_OWN_COLUMNS]
+    return PasswordHash(*own, way_in=WayIn(*row[_OWN_COLUMNS:]))
 
 
 async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:

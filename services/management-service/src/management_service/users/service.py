@@ -108,8 +108,8 @@ def _checked(body: rules.UserCreation | rules.MovedUser | rules.UserUpdate) -> d
     problems = [Issue(path=path, message=message) for path, message in rules.problems(body)]
     if problems:
         raise invalid_input(*problems)
-    given = {name: getattr(body, name, UNSET) for name in rules.UserUpdate.__struct_fields__}
-    given = {name: value for name, value in given.items() if value is not UNSET}
+    members = {name: getattr(body, name, UNSET) for name in rules.UserUpdate.__struct_fields__}
+    given: dict[str, Any] = {name: value for name, value in members.items() if value is not UNSET}
     for name in ("custom_data", "profile"):
         if name in given:
             given[name] = free_form_text(given[name])
