@@ -1,0 +1,135 @@
+"""A company whose people sign in at an OpenID provider of its own, through a connector, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import asyncpg
+import httpx2 as httpx
+
+from tests.support.at_a_browser import Form, Person
+from tests.support.provider import CLIENT, SECRET, Provider
+from tests.support.waiting import eventually
+from tests.support.world import Client, World
+
+
+class Company:
+    """A connector to a provider; a context manager that deletes it, since it changes everyone's sign-in page.
+
+    Attributes:
+        domain: Of the addresses of its people.
+    """
+
+    def __init__(self, world: World, client: Client, **members: Any) -> None:
+        self.world = world
+        self.client = client
+        self.provider = Provider()
+        self.domain = f"{secrets.token_hex(5)}.test"
+        self._members = members
+        access = world.stack.credentials.management_api
+        form = {"grant_type": "client_credentials", "resource": access.resource, "scope": "all"}
+        answer = world.stack.token_request(form, auth=(access.client_id, access.client_secret))
+        self._authorization = {"Authorization": f"Bearer {answer.json()['access_token']}"}
+
+    def __enter__(self) -> Self:
+        self.provider.__enter__()
+        members = {
+            "providerName": "OIDC",
+            "connectorName": f"Provider {secrets.token_hex(4)}",
+            "config": {"issuer": self.provider.issuer, "clientId": CLIENT, "clientSecret": SECRET},
+            "domains": [self.domain],
+            **self._members,
+        }
+        created = self.request("POST", "/api/sso-connectors", **members)
+        assert created.status_code == 201, created.text
+        self.connector = str(created.json()["id"])
+        self.until(is_open=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.request("DELETE", f"/api/sso-connectors/{self.connector}")
+        self.until(is_open=False)
+        self.provider.__exit__()
+
+    def request(self, method: str, path: str, **body: Any) -> httpx.Response:
+        return self.world.stack.http.request(method, path, headers=self._authorization, json=body or None)
+
+    def change(self, **members: Any) -> None:
+        answer = self.request("PATCH", f"/api/sso-connectors/{self.connector}", **members)
+        assert answer.status_code == 200, answer.text
+
+    def until(self, *, is_open: bool) -> None:
+        """Wait until token-service knows whether it is open: then it sends browsers there."""
+        asked = {"direct_sign_in": f"sso:{self.connector}"}
+        with Employee(self).browser as browser:
+            employee = Employee(self, browser)
+
+            def is_sent() -> bool:
+                answer = employee.authorize(self.client, **asked)
+                return answer.headers["Location"].startswith(self.provider.issuer)
+
+            eventually(lambda: is_sent() is is_open)
+
+    def opened_long_ago(self) -> None:
+        """Let older sign-ins count, too."""
+
+        async def update() -> None:
+            database = await asyncpg.connect(self.world.stack.addresses.management_database_url.replace("+asyncpg", ""))
+            try:
+                await database.execute("UPDATE connectors SET closed_at = 1 WHERE id = $1", self.connector)
+            finally:
+                await database.close()
+
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, update()).result()
+        self.change(sessionMaxAgeS=3600)  # publishes it, too
+
+    def address(self, name: str) -> str:
+        return f"{name}@{self.domain}"
+
+    def hire(self, **claims: Any) -> Employee:
+        """Let someone new sign in at the provider from now on."""
+        name = secrets.token_hex(5)
+        self.provider.person = {"sub": name, "email": self.address(name), "email_verified": True, **claims}
+        return Employee(self)
+
+
+class Employee(Person):
+    """A person with a browser, and an account at the provider alone."""
+
+    def __init__(self, company: Company, browser: httpx.Client | None = None) -> None:
+        self.world = company.world
+        self.company = company
+        self.username = ""
+        self.browser = browser or self.new_browser()
+
+    def press(self, page: httpx.Response, company: Company | None = None) -> httpx.Response:
+        """Press the button of a connector on the sign-in page."""
+        values = {**Form(page.text).values, "connector": (company or self.company).connector}
+        return self.browser.post("/sign-in/provider", data=values)
+
+    def begin(self, client: Client, **changes: Any) -> str:
+        """Return where the provider sends the browser after a sign-in for a new authorization request."""
+        answer = self.authorize(client, direct_sign_in=f"sso:{self.company.connector}", **changes)
+        return self.at_provider(answer)
+
+    def at_provider(self, sent: httpx.Response) -> str:
+        """Sign in at the provider that the browser is sent to; return where that sends it."""
+        assert sent.status_code == 303, sent.text
+        assert sent.headers["Location"].startswith(self.company.provider.issuer), sent.headers["Location"]
+        answer = httpx.get(sent.headers["Location"])
+        assert answer.status_code == 303, answer.text
+        return str(answer.headers["Location"])
+
+    def arrive(self, url: str, **changes: str) -> httpx.Response:
+        """Open the callback, with changed parameters, and the page that it leads to."""
+        parts = urlsplit(url)
+        query = urlencode({**dict(parse_qsl(parts.query)), **changes})
+        answer = self.browser.get(f"{parts.path}?{query}")
+        if answer.has_redirect_location and "/sign-in" in answer.headers["Location"]:
+            return self.browser.get(answer.headers["Location"])
+        return answer
