@@ -18,7 +18,7 @@ EDGES = re.compile(  # what speaks HTTP, or builds what does
     r"|management_service\.subject_tokens\.caller"
     r"|template_service\.(?:member_permissions\.access|members\.guards)"
     r"|token_service\.(?:endpoints|openapi|sign_in\.pages)\..+"
-    r"|token_service\.sign_in\.(?:invitation|\w+_pages|recovery|registration|sign_out|verification)"
+    r"|token_service\.sign_in\.(?:backchannel_logout|invitation|\w+_pages?|recovery|registration|sign_out|verification)"
 )
 
 

@@ -64,7 +64,7 @@ class Company:
 
     def until(self, *, is_open: bool) -> None:
         """Wait until token-service knows whether it is open: then it sends browsers there."""
-        asked = {"direct_sign_in": f"sso:{self.connector}"}
+        asked: dict[str, Any] = {"direct_sign_in": f"sso:{self.connector}"}
         with Employee(self).browser as browser:
             employee = Employee(self, browser)
 

@@ -29,6 +29,7 @@ _SIGN_IN_OUTCOMES: Final = (
     "not-allowed",
     "provider-denied",
     "provider-refused",
+    "provider-unavailable",
     "unavailable",
 )
 

@@ -65,6 +65,12 @@ class Attempts:
         """Take an attempt back that was right, or could not be judged."""
         await self._throttle.forgive(origin.address)
 
+    async def provider_unavailable(self, origin: Origin) -> SignInRefused:
+        """Take a visit to a provider back that could not be judged, and return the refusal."""
+        await self.forgive(origin)
+        self._outcomes.labels("provider-unavailable").inc()
+        return SignInRefused("provider-unavailable")
+
     async def unavailable(self, origin: Origin, retry_after_s: int) -> SignInRefused:
         """Take an attempt back that could not be judged, and return the refusal."""
         await self.forgive(origin)

@@ -100,7 +100,7 @@ class ProviderChecks:
         try:
             answer = await self._providers.ask(question, ProviderAddress)
         except TemporarilyUnavailable:
-            raise await self._unavailable(origin) from None
+            raise await self._attempts.provider_unavailable(origin) from None
         if isinstance(answer, NotAccepted):
             raise self._not_accepted(answer, connector.id, origin, request.client_id)
         visit = ProviderVisit(
@@ -132,7 +132,7 @@ class ProviderChecks:
         """
         code, error = answer.get("code"), answer.get("error")
         if error in _UNAVAILABLE:
-            raise await self._unavailable(origin)
+            raise await self._attempts.provider_unavailable(origin)
         if error is not None or code is None:
             problem: Problem = "provider-denied" if error == "access_denied" else "provider-refused"
             self._attempts.refused(problem, origin, client_id, connector_id=visit.connector_id)
@@ -154,7 +154,7 @@ class ProviderChecks:
             found: ProviderPerson | AccountFound | NotAccepted
             found = await self._providers.ask(question, (ProviderPerson, AccountFound))
         except TemporarilyUnavailable:
-            raise await self._unavailable(origin) from None
+            raise await self._attempts.provider_unavailable(origin) from None
         if isinstance(found, NotAccepted):
             raise self._not_accepted(found, visit.connector_id, origin, client_id)
         await self._attempts.forgive(origin)
@@ -184,10 +184,6 @@ class ProviderChecks:
 
     def _callback(self, connector_id: str) -> str:
         return f"{self._base_url}{CALLBACK}/{connector_id}"
-
-    async def _unavailable(self, origin: Origin) -> SignInRefused:
-        await self._attempts.unavailable(origin, 1)
-        return SignInRefused("provider-unavailable")
 
     def _not_accepted(
         self, answer: NotAccepted, connector_id: str, origin: Origin, client_id: str, *, user_id: str | None = None
