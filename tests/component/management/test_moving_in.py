@@ -19,6 +19,9 @@ import pytest
 from nats.aio.client import Client
 
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from management_service.users import store
+from tests.component.audit.test_erasure import scans
+from tests.component.audit.test_reading import plan_of
 from tests.support.captured_logs import captured_logs
 from tests.support.hashing_cost import has_current_cost
 from tests.support.management_api import Management, issues, refusal, unique
@@ -391,6 +394,33 @@ async def test_an_import_gives_no_default_role_beyond_the_scopes_of_its_caller(m
     async with management.client_with(management.token(scope="users:read")) as client:
         answer = await client.post("/api/users/import", content=body, headers=headers)
     assert refusal(answer) == (403, "auth.forbidden")
+
+
+async def test_a_batch_reads_none_of_the_other_users_whatever_the_statistics(management: Management) -> None:
+    """Those of an import are counted a minute later; until then each batch read all users before it."""
+    database, tenant = management.database, unique("young")
+    keys = [f"{tenant}-{number}" for number in range(200)]
+    names = {"external_id": keys, "username_key": keys, "primary_email_key": keys, "primary_phone_key": keys}
+    filled = database.transaction()
+    await filled.start()
+    try:
+        await database.execute(
+            """
+            INSERT INTO users (tenant_id, id, username, username_key, primary_email, primary_email_key, primary_phone,
+                primary_phone_key, external_id, is_email_verified, is_suspended, tokens_valid_after, custom_data, profile,
+                search_key, created_at, updated_at)
+            SELECT $1, key, key, key, key, key, key, key, key, false, false, 0, '{}', '{}', key, 0, 0
+            FROM generate_series(0, 2999) AS number, concat($1::text, '-', number) AS key
+            """,
+            tenant,
+        )
+        for statement in (store.BY_EXTERNAL_ID, store.KEYS_IN_USE):
+            plan = await plan_of(database, statement.params(tenant=tenant, **names))
+            found = [scan for scan in scans(plan) if scan.get("Relation Name") == "users"]
+            assert {scan["Actual Loops"] for scan in found} == {200}
+            assert {scan.get("Rows Removed by Filter", 0) for scan in found} == {0}
+    finally:
+        await filled.rollback()
 
 
 @asynccontextmanager

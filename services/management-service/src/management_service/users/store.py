@@ -24,6 +24,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
     union_all,
     update,
 )
@@ -134,19 +135,29 @@ _GRANTED_TO_MANY: Final = (
 _INSERT_MANY: Final = select(_ADDED_OF_MANY.c.id, _GRANTED_TO_MANY.c.role_id).outerjoin(
     _GRANTED_TO_MANY, _GRANTED_TO_MANY.c.user_id == _ADDED_OF_MANY.c.id
 )
-_BY_EXTERNAL_ID: Final = select(users.c.external_id, users.c.id).where(
-    users.c.tenant_id == bindparam("tenant"), users.c.external_id == any_(bindparam("external_ids", type_=ARRAY(Text)))
-)
+
+
+def _having_one_of(name: str) -> Select[Any]:
+    """Return the statement that finds the ids of the users with one of these unique keys, each by a look-up.
+
+    With ``= ANY``, PostgreSQL reads all users for each batch of an import until the table is analyzed: only equality
+    with a whole unique key tells it, without statistics, that it finds one row.
+    """
+    keys = func.unnest(bindparam(name, type_=ARRAY(Text))).table_valued("key").render_derived()
+    of_key = select(users.c.id).where(users.c.tenant_id == bindparam("tenant"), users.c[name] == keys.c.key)
+    found = of_key.limit(literal_column("1")).lateral()
+    return select(keys.c.key, found.c.id).join_from(keys, found, true())
+
+
+BY_EXTERNAL_ID: Final = _having_one_of("external_id")
 _UNIQUE_KEYS: Final[Mapping[str, str]] = {
     "users_username_unique": "username_key",
     "users_primary_email_unique": "primary_email_key",
     "users_primary_phone_unique": "primary_phone_key",
 }
-_KEYS_IN_USE: Final = union_all(
+KEYS_IN_USE: Final = union_all(
     *(
-        select(literal(constraint).label("constraint"), users.c[name].label("key")).where(
-            users.c.tenant_id == bindparam("tenant"), users.c[name] == any_(bindparam(name, type_=ARRAY(Text)))
-        )
+        _having_one_of(name).add_columns(literal(constraint).label("constraint"))
         for constraint, name in _UNIQUE_KEYS.items()
     )
 )
@@ -269,16 +280,16 @@ async def find_by_external_ids(
     connection: AsyncConnection, tenant_id: str, external_ids: Sequence[str]
 ) -> dict[str, str]:
     """Return the ids of the users with these external ids, by external id."""
-    rows = await connection.execute(_BY_EXTERNAL_ID, {"tenant": tenant_id, "external_ids": list(external_ids)})
-    return {row.external_id: row.id for row in rows}
+    rows = await connection.execute(BY_EXTERNAL_ID, {"tenant": tenant_id, "external_id": list(external_ids)})
+    return {row.key: row.id for row in rows}
 
 
 async def find_conflicts(connection: AsyncConnection, tenant_id: str, refused: Sequence[User]) -> dict[str, str]:
     """Return the constraint that keeps each of these users, by id, from being stored; without those that none does."""
     keys = {user.id: _keys(user) for user in refused}
     given = {name: [each[name] for each in keys.values() if each[name] is not None] for name in _UNIQUE_KEYS.values()}
-    rows = await connection.execute(_KEYS_IN_USE, {"tenant": tenant_id, **given})
-    in_use = {(constraint, key) for constraint, key in rows}
+    rows = await connection.execute(KEYS_IN_USE, {"tenant": tenant_id, **given})
+    in_use = {(row.constraint, row.key) for row in rows}
     return {
         user_id: constraint
         for user_id, of_user in keys.items()
