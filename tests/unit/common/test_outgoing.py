@@ -4,7 +4,9 @@ import asyncio
 import re
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -106,16 +108,15 @@ async def test_nothing_is_sent_to_this_machine_in_any_notation(host: str) -> Non
 async def test_a_name_is_resolved_once_and_the_judged_address_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """DNS may answer differently a moment later: the second answer would be this machine."""
     async with serving(Server(OK)) as server:
-        loop = asyncio.get_running_loop()
         answers = [["203.0.113.9"], ["127.0.0.1"], ["10.0.0.1", "127.0.0.1"]]  # the first is of no network: refused
         asked: list[str] = []
 
-        async def resolving(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        def resolving(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
             asked.append(host)
             found = answers.pop(0)
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in found]
 
-        monkeypatch.setattr(loop, "getaddrinfo", resolving)
+        monkeypatch.setattr(socket, "getaddrinfo", resolving)
         calls = OutgoingCalls(networks=())
         url = f"https://idp.example.com:{server.port}/"
         for _ in range(3):
@@ -130,14 +131,36 @@ async def test_the_addresses_that_may_be_called_are_tried_in_turn_and_the_others
 ) -> None:
     async with serving(Server(OK)) as server:
 
-        async def resolving(_: str, port: int, **__: Any) -> list[tuple[Any, ...]]:
+        def resolving(_: str, port: int, **__: Any) -> list[tuple[Any, ...]]:
             found = ("127.0.0.2", "127.0.0.9", "127.0.0.1")
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in found]
 
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolving)
+        monkeypatch.setattr(socket, "getaddrinfo", resolving)
         calls = OutgoingCalls(networks=["127.0.0.1/32", "127.0.0.2/32"])
         answer = await calls.get(f"http://idp.example.com:{server.port}/")
     assert answer == OutgoingAnswer(200, b"{}")
+
+
+async def test_a_name_that_takes_long_to_resolve_holds_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of the loop resolve the names of the databases, too."""
+    loop, started, ended = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def resolving(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        loop.call_soon_threadsafe(started.set)
+        ended.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolving)
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    waiting = asyncio.create_task(OutgoingCalls(networks=()).get("https://idp.example.com/"))
+    try:
+        async with asyncio.timeout(outgoing.DEADLINE_S):
+            await started.wait()
+            assert not await asyncio.to_thread(ended.is_set)
+    finally:
+        ended.set()
+    with pytest.raises(OutgoingCallError, match="no public address"):
+        await waiting
 
 
 async def test_a_form_goes_to_a_named_network_with_its_headers() -> None:

@@ -8,6 +8,8 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -20,6 +22,9 @@ from identity_common.uris import is_usable_uri
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 DEADLINE_S: Final = 5.0
 """For everything: resolving the name, connecting, TLS, and the whole answer."""
+
+_RESOLVING_AT_ONCE: Final = 8
+"""In threads of their own, which stay busy for longer than a call if a name server does not answer."""
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -60,6 +65,7 @@ class OutgoingCalls:
     def __init__(self, *, networks: Sequence[str], context: ssl.SSLContext | None = None) -> None:
         self._networks = tuple(ip_network(each) for each in networks)
         self._context = context or ssl.create_default_context()
+        self._resolvers = ThreadPoolExecutor(_RESOLVING_AT_ONCE, thread_name_prefix="outgoing-names")
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> OutgoingAnswer:
         """Read an address.
@@ -83,7 +89,7 @@ class OutgoingCalls:
         if problem := url_problem(url):
             raise OutgoingCallError(problem)
         only_loopback = urlsplit(url).scheme == "http"
-        backend = _JudgingBackend(self._networks, only_loopback=only_loopback)
+        backend = _JudgingBackend(self._networks, self._resolvers, only_loopback=only_loopback)
         sent = [("Accept", "application/json"), ("Accept-Encoding", "identity"), *headers.items()]
         try:
             async with (
@@ -95,10 +101,10 @@ class OutgoingCalls:
         except TimeoutError as error:
             raise OutgoingCallError(f"It did not answer within {DEADLINE_S:.0f} seconds.") from error
         except ssl.SSLCertVerificationError as error:
-            raise OutgoingCallError(f"Its certificate is not valid: {error.verify_message}.") from error
+            raise OutgoingCallError(f"Its certificate is not valid: {error.verify_message.rstrip('.')}.") from error
         except (OSError, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
             if isinstance(cause := error.__cause__ or error.__context__, ssl.SSLCertVerificationError):
-                raise OutgoingCallError(f"Its certificate is not valid: {cause.verify_message}.") from error
+                raise OutgoingCallError(f"Its certificate is not valid: {cause.verify_message.rstrip('.')}.") from error
             raise OutgoingCallError("It cannot be reached.") from error
 
 
@@ -149,8 +155,9 @@ async def _whole(response: httpcore2.Response) -> OutgoingAnswer:
 class _JudgingBackend(httpcore2.AsyncNetworkBackend):
     """Connects to addresses that were judged after the name was resolved."""
 
-    def __init__(self, networks: tuple[Network, ...], *, only_loopback: bool) -> None:
+    def __init__(self, networks: tuple[Network, ...], resolvers: Executor, *, only_loopback: bool) -> None:
         self._networks = networks
+        self._resolvers = resolvers
         self._only_loopback = only_loopback
         self._connections = httpcore2.AnyIOBackend()
 
@@ -171,8 +178,9 @@ class _JudgingBackend(httpcore2.AsyncNetworkBackend):
         raise refused or httpcore2.ConnectError("no address")
 
     async def _judged(self, host: str, port: int) -> list[Address]:
+        resolve = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(self._resolvers, resolve)
         except (socket.gaierror, UnicodeError) as error:
             raise OutgoingCallError(f"The name {host} cannot be resolved.") from error
         addresses = dict.fromkeys(_address(each) for each in found)
