@@ -8,7 +8,10 @@ from typing import Any
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from jwt.algorithms import RSAAlgorithm
+from jwt.utils import base64url_encode
 
 from identity_common import outgoing
 from identity_common.outgoing import OutgoingCalls
@@ -20,6 +23,7 @@ from tests.support.provider import KEYS, METADATA, Provider
 ISSUER = "https://idp.example.com"
 NOW = 1_800_000_000
 KEY = Ed25519PrivateKey.generate()
+RSA = RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 2048).public_key(), as_dict=True)
 INFINITE = float("inf")
 SURROGATE = "\ud800"
 
@@ -77,14 +81,24 @@ async def test_an_address_of_keys_that_is_garbage_is_named_so(
         {"kty": "EC", "crv": []},
         {"kty": "RSA", "n": 5, "e": None},
         {"kty": "OKP", "crv": "Ed25519", "x": []},
+        {**RSA, "alg": "none"},
+        {**RSA, "n": base64url_encode(b"\x80" + b"\1" * 1024).decode()},
+        {**RSA, "e": base64url_encode(b"\1" * 200).decode()},
     ],
 )
-async def test_keys_that_are_garbage_are_named_so(
+async def test_keys_that_are_garbage_or_cost_too_much_are_named_so(
     provider: Provider, providers: Providers, key: dict[str, Any]
 ) -> None:
     provider.answers[KEYS] = json.dumps({"keys": [key]}).encode()
     with pytest.raises(ProviderError):
         await providers.check(provider.issuer)
+
+
+async def test_a_key_that_cannot_be_used_does_not_spoil_the_others(provider: Provider, providers: Providers) -> None:
+    keys = [{**provider.public("first", kid="none"), "alg": "none"}, provider.public("first")]
+    provider.answers[KEYS] = json.dumps({"keys": keys}).encode()
+    assert await providers.key(provider.issuer, "first") is not None
+    assert await providers.key(provider.issuer, "none") is None
 
 
 async def test_issuers_that_were_only_tried_are_not_kept(providers: Providers) -> None:

@@ -32,6 +32,9 @@ _MAX_KEYS: Final = 50
 _MAX_WAITING: Final = 64
 """How many tokens may wait for one provider: a slow one must not hold up those of others."""
 _MIN_RSA_BITS: Final = 2048
+_MAX_RSA_BITS: Final = 8192
+_MAX_EXPONENT_BITS: Final = 32
+"""Longer ones make a verification cost a hundred times as much, and no provider has them."""
 _EC_ALGORITHMS: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
@@ -264,7 +267,7 @@ def _require_sign_in(metadata: Metadata, client: Client) -> None:
 
 
 def _usable_key(described: dict[str, Any]) -> ProviderKey | None:
-    """Return a public key for signatures; None if it is another kind of key, or too weak.
+    """Return a public key for signatures; None if it is another kind of key, too weak, or too costly.
 
     Source:
         RFC 7518 sections 3.3 and 3.5 (RSA keys of 2,048 bits or more); RFC 8725 section 3.1 (an algorithm belongs to
@@ -273,7 +276,7 @@ def _usable_key(described: dict[str, Any]) -> ProviderKey | None:
     if described.get("use", "sig") != "sig" or described.get("kty") not in ("RSA", "EC", "OKP") or "d" in described:
         return None
     try:
-        key = jwt.PyJWK(described).key
+        key = jwt.PyJWK({**described, "alg": None}).key
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
     algorithms = _algorithms(key)
@@ -285,7 +288,9 @@ def _usable_key(described: dict[str, Any]) -> ProviderKey | None:
 def _algorithms(key: Any) -> tuple[str, ...]:
     match key:
         case RSAPublicKey():
-            return _RSA_ALGORITHMS if key.key_size >= _MIN_RSA_BITS else ()
+            is_usable = _MIN_RSA_BITS <= key.key_size <= _MAX_RSA_BITS
+            is_quick = key.public_numbers().e.bit_length() <= _MAX_EXPONENT_BITS
+            return _RSA_ALGORITHMS if is_usable and is_quick else ()
         case EllipticCurvePublicKey():
             algorithm = _EC_ALGORITHMS.get(key.curve.name)
             return () if algorithm is None else (algorithm,)
