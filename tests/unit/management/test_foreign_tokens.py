@@ -16,6 +16,7 @@ from jwt.utils import base64url_encode
 from identity_common import outgoing
 from identity_common.outgoing import OutgoingCalls
 from management_service.connectors import id_tokens
+from management_service.connectors import providers as connected
 from management_service.connectors.id_tokens import NotAcceptableError
 from management_service.connectors.providers import ProviderError, ProviderKey, Providers
 from tests.support.provider import KEYS, METADATA, Provider
@@ -99,6 +100,16 @@ async def test_a_key_that_cannot_be_used_does_not_spoil_the_others(provider: Pro
     provider.answers[KEYS] = json.dumps({"keys": keys}).encode()
     assert await providers.key(provider.issuer, "first") is not None
     assert await providers.key(provider.issuer, "none") is None
+
+
+async def test_metadata_and_keys_together_take_no_longer_than_one_call(
+    provider: Provider, providers: Providers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "DEADLINE_S", 30)
+    monkeypatch.setattr(connected, "_DEADLINE_S", 0.3)
+    provider.pause_s = 0.2
+    with pytest.raises(ProviderError, match="did not answer"):
+        await asyncio.wait_for(providers.key(provider.issuer, "first"), 5)
 
 
 async def test_issuers_that_were_only_tried_are_not_kept(providers: Providers) -> None:

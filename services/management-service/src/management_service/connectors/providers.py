@@ -20,12 +20,15 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from identity_common.outgoing import OutgoingCallError, OutgoingCalls, url_problem
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.actor_tokens import ACTOR_TOKEN_TIMEOUT_S
 
 _log = get_logger(__name__)
 
 _FRESH_S: Final = 600.0
 _USABLE_S: Final = 3600.0
 """How old keys may be while the provider does not answer."""
+_DEADLINE_S: Final = ACTOR_TOKEN_TIMEOUT_S - 1
+"""For metadata and keys together, so that token-service still waits when known keys have to do."""
 _AGAIN_S: Final = 10.0
 """How soon the provider is asked again, because a token names an unknown key or it did not answer."""
 _MAX_KEYS: Final = 50
@@ -200,8 +203,12 @@ class Providers:
         self._known[issuer] = await self._fetched(issuer)
 
     async def _fetched(self, issuer: str) -> _Known:
-        metadata = await self._metadata(issuer)
-        return _Known(metadata, await self._keys(metadata.jwks_uri), time.monotonic())
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                metadata = await self._metadata(issuer)
+                return _Known(metadata, await self._keys(metadata.jwks_uri), time.monotonic())
+        except TimeoutError as error:
+            raise ProviderError(f"The provider did not answer within {_DEADLINE_S:.0f} seconds.") from error
 
     async def _metadata(self, issuer: str) -> Metadata:
         what = "metadata"
