@@ -23,15 +23,19 @@ DEFAULT_SCOPE: Final = "openid profile email"
 
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*")  # RFC 6749 section 3.3
 _CLAIM_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
-# What its owner, or a directory's administrator, can give to another person.
+# What its owner, or a directory's administrator, can give to another person; in lower case.
 _CHANGEABLE: Final = frozenset(
-    {"email", "preferred_username", "upn", "unique_name", "name", "nickname", "given_name", "family_name"}
-    | {"phone_number", "verified_primary_email", "verified_secondary_email", "picture", "profile", "website"}
+    {"email", "email_verified", "mail", "preferred_username", "username", "user_name", "login", "upn", "unique_name"}
+    | {"name", "nickname", "given_name", "middle_name", "family_name", "gender", "birthdate", "address", "zoneinfo"}
+    | {"phone_number", "phone_number_verified", "verified_primary_email", "verified_secondary_email", "locale"}
+    | {"picture", "profile", "website", "updated_at"}
 )
 # What says something about the token instead of its subject.
 _OF_TOKENS: Final = frozenset(
     {"iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp", "acr", "amr", "auth_time", "at_hash", "c_hash", "sid"}
+    | {"typ", "ver", "events", "scope", "scp", "client_id"}
 )
+_OF_MANY: Final = frozenset({"tid", "hd", "groups", "roles"})
 
 ProviderName = Literal["OIDC"]
 Issuer = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ISSUER)]
@@ -232,7 +236,7 @@ def problems(body: ConnectorCreation | ConnectorUpdate) -> Iterator[tuple[str, s
         yield from _config_problems(body.config)
     if isinstance(body.match_claim, str):
         yield from _claim_problems("matchClaim", body.match_claim)
-        if body.match_claim in _CHANGEABLE:
+        if body.match_claim.lower() in _CHANGEABLE | _OF_MANY:
             yield "matchClaim", "must be a claim that never belongs to another person"
     if isinstance(body.groups_claim, str):
         yield from _claim_problems("groupsClaim", body.groups_claim)
@@ -254,7 +258,7 @@ def _config_problems(config: ConnectorConfig | ConnectorConfigUpdate) -> Iterato
 def _claim_problems(path: str, claim: str) -> Iterator[tuple[str, str]]:
     if not _CLAIM_NAME.fullmatch(claim):
         yield path, "must be the name of a claim"
-    elif claim in _OF_TOKENS:
+    elif claim.lower() in _OF_TOKENS:
         yield path, "must be a claim about a person"
 
 
