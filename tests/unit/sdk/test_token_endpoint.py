@@ -49,6 +49,17 @@ def test_an_actor_can_be_known_by_the_id_token_of_another_provider(service: Serv
     assert sent.form["actor_token_type"] == ["urn:ietf:params:oauth:token-type:id_token"]
 
 
+@pytest.mark.parametrize(
+    "actor",
+    [{"actor_token": ""}, {"actor_id_token": ""}, {"actor_token": ACTOR_TOKEN, "actor_id_token": ACTOR_TOKEN}],
+)
+def test_an_actor_whose_token_is_missing_is_not_left_out(service: Service, actor: dict[str, str]) -> None:
+    """The token would not say then who acts."""
+    with pytest.raises(ValueError, match="actor"):
+        exchange(service, **actor)
+    assert service.received == []
+
+
 def test_a_confidential_client_sends_basic_an_actor_and_everything_else(service: Service) -> None:
     exchange(
         service,

@@ -161,7 +161,8 @@ def exchange_subject_token(
         OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent;
             ``requires_sign_in`` if the actor must sign in again first.
         Unavailable: The service did not answer, or asked for a later retry.
-        ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
+        ValueError: ``base_url`` is not an http or https URL, ``revision`` is malformed, or the token of an actor is
+            empty or given twice.
     """
     operation = request_exchange(
         client_id=client_id,
@@ -226,7 +227,8 @@ async def async_exchange_subject_token(
         OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent;
             ``requires_sign_in`` if the actor must sign in again first.
         Unavailable: The service did not answer, or asked for a later retry.
-        ValueError: ``base_url`` is not an http or https URL, or ``revision`` is malformed.
+        ValueError: ``base_url`` is not an http or https URL, ``revision`` is malformed, or the token of an actor is
+            empty or given twice.
     """
     operation = request_exchange(
         client_id=client_id,
@@ -274,7 +276,15 @@ def request_exchange(
     actor_id_token: str | None = None,
     revision: str | None = None,
 ) -> Operation[TokenResponse]:
-    """Return the operation of ``exchange_subject_token``."""
+    """Return the operation of ``exchange_subject_token``.
+
+    Raises:
+        ValueError: An actor's token is empty, as after a failed sign-in, or there are two: it is not left out.
+    """
+    if "" in (actor_token, actor_id_token):
+        raise ValueError("the actor's token must not be empty; None stands for no actor")
+    if actor_token and actor_id_token:
+        raise ValueError("actor_token and actor_id_token exclude each other")
     actor_type = _TYPE_ACCESS_TOKEN if actor_token else _TYPE_ID_TOKEN
     form = {
         "grant_type": _GRANT_TOKEN_EXCHANGE,
