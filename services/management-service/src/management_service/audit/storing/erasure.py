@@ -82,11 +82,11 @@ async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> None:
 
     The work of a call is bounded, however many entries the user has: entries are stored and signed between calls.
     """
+    pending = await connection.fetchrow(_PENDING, tenant_id)
+    if pending is None:
+        return
+    user_id, *position = pending
     async with connection.transaction():
-        pending = await connection.fetchrow(_PENDING, tenant_id)
-        if pending is None:
-            return
-        user_id, *position = pending
         rows = await connection.fetch(_ENTRIES, tenant_id, user_id, *position, _AT_ONCE)
         await connection.executemany(_ERASE, [(tenant_id, *_erased(row)) for row in rows if row["salt"] is not None])
         is_pending = len(rows) == _AT_ONCE
