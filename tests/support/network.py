@@ -36,6 +36,12 @@ class Machine:
             yield
 
     @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Lose every packet that arrives and leaves during the body, silently: clients do not reach it either."""
+        with self._filtered({chain: "drop" for chain, _, _ in _HOOKS}):
+            yield
+
+    @contextmanager
     def losing(self, percent: int) -> Iterator[None]:
         """Lose so many of the packets that arrive and leave during the body."""
         with self._filtered({chain: f"numgen random mod 100 < {percent} drop" for chain, _, _ in _HOOKS}):

@@ -12,7 +12,7 @@ from identity_common.database_address import DatabaseAddress
 from identity_common.failures import StoreUnavailable
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.stores.database import create_database_engine, database_answers
-from identity_common.stores.database_servers import DatabaseServers
+from identity_common.stores.database_servers import DatabaseServers, database_servers
 from identity_common.stores.lookups import KeyLookup, Lookups
 from tests.support.databases import new_database
 from tests.support.management_api import Management
@@ -89,6 +89,22 @@ async def test_a_cancelled_attempt_does_not_wait_for_the_same_server_again(
     assert silent.accepted == 1
 
 
+@pytest.mark.heavy
+async def test_each_attempt_tries_every_server(management: Management, silent: TcpProxy) -> None:
+    """Also when another one begins meanwhile, and leaves the first server to the attempt after it."""
+    url = management.settings.database_url
+    servers = DatabaseServers(DatabaseAddress.parse(with_hosts(url, host(silent.url), host(url))))
+    async with asyncio.timeout(WAIT_S):
+        attempt = asyncio.create_task(servers.connect())
+        while not silent.accepted:  # noqa: ASYNC110 - the proxy has no event
+            await asyncio.sleep(0.01)
+        other = asyncio.create_task(servers.connect())
+        await asyncio.sleep(0)
+        other.cancel()
+        await (await attempt).close()
+    assert silent.accepted == 1
+
+
 async def test_a_server_that_accepts_no_writes_is_not_used(management: Management) -> None:
     async with new_database(management.addresses, management.settings.database_url) as url:
         name = urlsplit(url).path[1:]
@@ -122,7 +138,10 @@ async def test_a_session_that_finds_itself_on_a_standby_leaves_it(management: Ma
 
 @pytest.mark.heavy
 async def test_sessions_leave_a_server_that_falls_silent(management: Management, talking: TcpProxy) -> None:
-    """One waits for the answer to a statement, one for that to a COMMIT, and an idle one for notifications."""
+    """One waits for the answer to a statement, one for that to a COMMIT, and an idle one for notifications.
+
+    The first one that finds another server takes all others along.
+    """
     url = management.settings.database_url
     several = with_hosts(url, host(talking.url), host(url))
     reading, writing = (
@@ -141,6 +160,7 @@ async def test_sessions_leave_a_server_that_falls_silent(management: Management,
     idle = asyncio.create_task(ActiveWorker(work, several, lock="silent", channel="tests", tenant_id="tests").run())
     async with asyncio.timeout(WAIT_S):
         await holds.wait()
+        kept = await database_servers(several).connect()
         async with reading.connect() as one:
             await one.execute(text("SELECT 1"))
         with pytest.raises(StoreUnavailable) as unanswered, database_answers():
@@ -151,12 +171,14 @@ async def test_sessions_leave_a_server_that_falls_silent(management: Management,
         with pytest.raises(StoreUnavailable), database_answers():
             async with reading.connect() as one:
                 await one.execute(text("SELECT 1"))
+        with pytest.raises(TimeoutError):
+            await idle
+        assert not kept.is_closed()
         for engine in (reading, writing):
             async with engine.connect() as one:
                 assert await one.scalar(text("SELECT 1")) == 1
             await engine.dispose()
-        with pytest.raises(TimeoutError):
-            await idle
+        assert kept.is_closed()
 
 
 async def test_a_wrong_password_is_not_tried_at_every_server(management: Management) -> None:

@@ -20,6 +20,9 @@ _ANSWER_S: Final = 5.0
 
 _CHECK_S: Final = 1.0
 _SILENCE_S: Final = 2.0
+_IS_THERE_S: Final = 3.0
+"""How long an idle session's server may take to say that it is there: changes wait for the relay to leave it."""
+
 _STANDBY_S: Final = 0.5
 _EARLY_S: Final = 0.002
 """How much too early a timer may fire: without it, the pause would end in several tiny ones."""
@@ -67,7 +70,7 @@ class LockHolder:
             async with asyncio.timeout(min(_CHECK_S, self._due - time.monotonic())):
                 await self._wake.wait()
         if time.monotonic() >= self._check_at:
-            await require_primary(self.connection, within_s=_ANSWER_S)
+            await require_primary(self.connection, within_s=_IS_THERE_S)
             self._check_at = time.monotonic() + _SILENCE_S
 
 

@@ -5,13 +5,12 @@ success: the transaction is then committed on this server only, visible to all, 
 """
 
 import asyncio
-from collections.abc import MutableSet
-from typing import Any, Final, Self
-from weakref import WeakSet
+from typing import Any, Final
 
 import asyncpg
 
 _COMMIT: Final = "COMMIT;"
+_CLOSE_S: Final = 0.5
 _LOST: Final = (
     OSError,  # TimeoutError as well
     asyncpg.InterfaceError,
@@ -30,16 +29,13 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     Attributes:
         answer: Of the server to a COMMIT that no caller waits for any more; done also when the connection is lost.
-        set_aside: Contains the connection while it waits for this answer.
     """
 
     answer: "asyncio.Future[None] | None"
-    set_aside: MutableSet[Self]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.answer = None
-        self.set_aside = WeakSet()
         self._is_committing = False
 
     @property
@@ -64,9 +60,14 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
             self._is_committing = False
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """Close the connection, unless it is set aside."""
-        if not self.is_set_aside:
-            await super().close(timeout=timeout)
+        """Close the connection, unless it is set aside. A silent server is not waited for."""
+        if self.is_set_aside:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await super().close(timeout=timeout)
+        except TimeoutError:
+            self.terminate()
 
     def _cancel_current_command(self, sent: "asyncio.Future[None]", answer: "asyncio.Future[None]") -> None:
         """Send a request to cancel, as the driver does after a timeout or a cancellation; but not for a COMMIT."""
@@ -75,9 +76,4 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
             return
         sent.set_result(None)
         self.answer = answer
-        self.set_aside.add(self)
-        answer.add_done_callback(self._end)
-
-    def _end(self, _: "asyncio.Future[None]") -> None:
-        self.set_aside.discard(self)
-        self.terminate()
+        answer.add_done_callback(lambda _: self.terminate())

@@ -5,7 +5,6 @@ libpq's variables, such as ``PGSSLMODE``, which asyncpg reads by itself.
 """
 
 import functools
-from collections.abc import MutableSet
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -38,14 +37,14 @@ class DatabaseServers:
     """The servers of a database.
 
     The one that was connected last is tried first. Whatever ends an attempt, also its cancellation, the next one begins
-    with the server after it: a frozen server delays one connection, and not all. Once another server accepts writes,
-    what was committed on the one before is decided: connections that wait for it there are given up.
+    with the server after it: a frozen server delays one connection, and not all. Once a server accepts writes, the
+    others do not: every connection to them is terminated, so that no pool or worker waits for a silent one by itself.
     """
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.address = address
         self._preferred = 0
-        self._set_aside: list[MutableSet[Connection]] = [WeakSet() for _ in address.hosts]
+        self._open: list[WeakSet[Connection]] = [WeakSet() for _ in address.hosts]
 
     async def connect(self, **options: Any) -> Connection:
         """Return a connection to the first server that accepts writes; each may take two seconds.
@@ -58,26 +57,28 @@ class DatabaseServers:
                 several failures, the last one.
         """
         failure: Exception = ConnectionRefusedError()
-        for _ in self.address.hosts:
-            tried = self._preferred
-            self._preferred = (tried + 1) % len(self.address.hosts)
+        first, count = self._preferred, len(self.address.hosts)
+        for tried in ((first + number) % count for number in range(count)):  # others move the preferred one meanwhile
+            self._preferred = (tried + 1) % count
             try:
                 connection = await self._connect(tried, options)
             except _NEXT as error:
                 failure = error
             else:
                 self._preferred = tried
-                self._give_up_at_others(tried)
+                self._open[tried].add(connection)
+                self._leave_others(tried)
                 return connection
         if isinstance(failure, asyncpg.TargetServerAttributeNotMatched):
             raise ConnectionRefusedError("the server does not accept writes")
         raise failure
 
-    def _give_up_at_others(self, number: int) -> None:
-        for each in range(len(self._set_aside)):
+    def _leave_others(self, number: int) -> None:
+        for each, connections in enumerate(self._open):
             if each != number:
-                for connection in list(self._set_aside[each]):
+                for connection in list(connections):
                     connection.terminate()
+                connections.clear()
 
     async def _connect(self, number: int, options: dict[str, Any]) -> Connection:
         host = self.address.hosts[number]
@@ -92,7 +93,6 @@ class DatabaseServers:
             connection_class=Connection,
             **options,
         )
-        connection.set_aside = self._set_aside[number]
         return connection
 
 

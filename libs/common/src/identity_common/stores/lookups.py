@@ -85,12 +85,15 @@ class Lookups:
         try:
             async with asyncio.timeout(_TIMEOUT_S), self._slots:
                 return await self._fetch(lookup, values)
+        except TimeoutError as error:  # the server may be silent: each other connection would be waited for as well
+            while self._idle:
+                self._discard(self._idle.pop())
+            raise StoreUnavailable("postgresql", type(error).__name__) from None
         except (
             asyncpg.PostgresError,
             asyncpg.InterfaceError,
             asyncpg.InternalClientError,  # the server was closing this connection
             OSError,
-            TimeoutError,
         ) as error:
             raise StoreUnavailable("postgresql", type(error).__name__) from None
 
@@ -100,11 +103,14 @@ class Lookups:
         try:
             rows: list[asyncpg.Record] = await connection.fetch(lookup, *values)
         except BaseException:
-            self._open.discard(connection)
-            connection.terminate()
+            self._discard(connection)
             raise
         self._idle.append(connection)
         return rows
+
+    def _discard(self, connection: asyncpg.Connection) -> None:
+        self._open.discard(connection)
+        connection.terminate()
 
     async def _acquire(self) -> asyncpg.Connection:
         while self._idle:
