@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from stead import OrganizationInvitation
+from tests.pages.test_factors import CONFIRM, FactorPerson
 from tests.support.administrator import CONSOLE, Administrator, errors
 from tests.support.at_a_browser import PASSWORD, Form, Person, application, is_signed_in
 from tests.support.at_a_browser import heading as heading_of
@@ -160,6 +162,23 @@ async def test_an_account_with_an_unverified_address_has_to_sign_in(
     assert heading(invited.person.send(page)) == f"You are a member of {invited.organization.name}"
     assert invited.membership() == {user: [invited.role.id]}
     assert world.management.users.get(user).is_email_verified
+
+
+async def test_a_sign_in_that_lacks_its_second_factor_is_none(world: World, invited: Invited, ours: Client) -> None:
+    """Who knows the password alone would otherwise join, and have the address verified."""
+    person = FactorPerson(world)
+    await asyncio.to_thread(person.with_passkey, ours)
+    invited.person = person
+    user = invited.has()
+    await invited.mailed()
+    person.leaves()
+    assert heading(person.arrive(ours)) == CONFIRM
+    page = invited.opened()
+    assert ("<form" in page.text, "Sign in to the account" in page.text) == (False, True)
+    forged = person.browser.post(PATH, data={"link": invited.link})
+    assert "This account cannot join" in forged.text
+    assert (invited.membership(), invited.status()) == ({}, "Pending")
+    assert not world.management.users.get(user).is_email_verified
 
 
 async def test_a_link_that_is_only_opened_changes_nothing_and_stays_out_of_pages(

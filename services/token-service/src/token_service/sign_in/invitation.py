@@ -55,7 +55,7 @@ class InvitationPages:
         """Show the form; this changes nothing."""
         if link is None:
             return self._pages.not_valid(browser)
-        who = await self._flow.signed_in(browser.session_cookie)
+        who = await self._signed_in(browser)
         found = await self._links.ask(ReadInvitation(link=link, user_id=_id_of(who)), InvitationFound)
         if isinstance(found, Refused):
             return self._refused(browser, found)
@@ -76,7 +76,7 @@ class InvitationPages:
         link, name, password = (form.get(field) or "" for field in ("link", "name", "password"))
         if password != (form.get("repeated") or ""):
             return await self._show(browser, link, name=name, problem="mismatch")
-        who = await self._flow.signed_in(browser.session_cookie)
+        who = await self._signed_in(browser)
         question = JoinOrganization(
             link=link, user_id=_id_of(who), name=name, password=password, visitor=visitor(browser)
         )
@@ -87,6 +87,11 @@ class InvitationPages:
         shown = page("invitation_accepted.html", language, organization=organization, sign_in=None)
         shown.cookies.append(self._pages.cookies.clear(INVITATION))
         return shown
+
+    async def _signed_in(self, browser: Browser) -> SignedIn | None:
+        """Return the user signed in at this browser, as strongly as each sign-in must be: not by half of it."""
+        who = await self._flow.signed_in(browser.session_cookie)
+        return who if who is not None and self._flow.is_usual(who) else None
 
     def _refused(self, browser: Browser, refused: Refused) -> Response[str]:
         if refused.reason == "account-not-accepted":
