@@ -311,6 +311,22 @@ def test_a_page_that_is_not_needed_leads_on(person: FactorPerson, ours: Client) 
     assert (shown(odd), "is on its way" in odd.text) == ((200, "Protect your account"), False)
 
 
+def test_a_reload_of_what_a_form_has_led_to_changes_nothing(person: FactorPerson, ours: Client) -> None:
+    """A browser sends the form once more: what was refused is refused again, and what was done is not done twice."""
+    choice = person.arrive(ours, MFA)
+    code, shown_app = person.mailed_code(choice), person.page(choice, "Set up an authenticator app")
+    (secret,) = re.findall('<code class="key">([A-Z2-7]+)</code>', shown_app.text)
+    action, typed = "/sign-in/set-up/authenticator", {"current": AuthenticatorApp(secret).earlier()}
+    for _ in range(2):
+        refused = person.submit(shown_app, action, current="000", enrolment_code=code)
+        assert (shown(refused), "The code" in refused.text) == ((200, "Set up an authenticator app"), True)
+    assert heading(person.submit(shown_app, action, **typed, enrolment_code=code)) == "Keep your recovery codes"
+    again = person.submit(shown_app, action, **typed, enrolment_code=code)
+    assert callback(again)["code"], "it is needed no more"
+    factors = person.world.management.users.factors(person.user_id)
+    assert ([each.type for each in factors.factors], factors.recovery_codes) == (["authenticator"], 10)
+
+
 def test_every_way_says_that_a_code_was_mailed(person: FactorPerson, ours: Client) -> None:
     sent = person.follow(person.send(person.arrive(ours, MFA)))
     for link in ("Create a passkey", "Set up an authenticator app"):
