@@ -311,6 +311,7 @@ def test_a_page_that_is_not_needed_leads_on(person: FactorPerson, ours: Client) 
     assert (shown(odd), "is on its way" in odd.text) == ((200, "Protect your account"), False)
 
 
+@pytest.mark.heavy
 def test_a_reload_of_what_a_form_has_led_to_changes_nothing(person: FactorPerson, ours: Client) -> None:
     """A browser sends the form once more: what was refused is refused again, and what was done is not done twice."""
     choice = person.arrive(ours, MFA)

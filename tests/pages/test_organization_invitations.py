@@ -164,6 +164,7 @@ async def test_an_account_with_an_unverified_address_has_to_sign_in(
     assert world.management.users.get(user).is_email_verified
 
 
+@pytest.mark.heavy
 async def test_a_sign_in_that_lacks_its_second_factor_is_none(world: World, invited: Invited, ours: Client) -> None:
     """Who knows the password alone would otherwise join, and have the address verified."""
     person = FactorPerson(world)

@@ -98,6 +98,7 @@ def test_signing_in_over_another_users_session_ends_that_session(world: World, p
     assert is_alive(later, spa, tokens)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("end", ["set_password", "suspend", "reset_factors"])
 def test_a_sign_in_that_was_judged_before_a_reset_does_not_survive_it(world: World, spa: Client, end: str) -> None:
     """The factor is accepted, the reset follows, the session begins: by a clock that is ahead, after the reset."""

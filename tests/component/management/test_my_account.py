@@ -60,6 +60,7 @@ async def person(management: Management) -> Person:
     return await created(management)
 
 
+@pytest.mark.heavy
 async def test_administrators_change_how_they_sign_in_by_a_recent_sign_in_alone(management: Management) -> None:
     """A stolen session of the console would otherwise take over the account that it is of."""
     own, other = await created(management), await created(management)
