@@ -8,6 +8,7 @@ import pytest_asyncio
 from identity_common.rights.scopes import SCOPE_ALL, implied
 from management_service.attainable_scopes import missing_scopes
 from tests.component.management.test_administrators import role_granting, scope_of
+from tests.support.connectors import stored_connector
 from tests.support.management_api import Management, unique
 
 PASSWORD = "a good password"
@@ -56,6 +57,7 @@ async def objects(own: Management) -> Objects:
             "machine": applications[1],
             "console": await _console(own),
             "shop": (await _application(own))["id"],
+            "connector": await stored_connector(own.database, own.tenant_id),
         },
     )
 
@@ -92,6 +94,7 @@ WAYS = [
     ("PATCH", "users/{suspended}/is-suspended", {"isSuspended": False}),
     ("POST", "users/{auditor}/invitation", {}),
     ("POST", "users/{auditor}/sign-in-attempts/clear", None),
+    ("POST", "users/{auditor}/identities", {"connectorId": "{connector}", "value": "{new}"}),
     ("POST", "applications/{exporter}/secrets", {"name": "{new}"}),
     ("PATCH", "applications/{exporter}", {"customClientMetadata": {"corsAllowedOrigins": ["https://a.example.com"]}}),
     ("PATCH", "roles/{auditors}", {"isDefault": True}),
@@ -116,6 +119,7 @@ async def test_a_write_that_gives_or_takes_over_a_scope_needs_it(
         assert allowed.is_success or allowed.json()["code"] in {
             "entity.unique_integrity_violation",  # the second time
             "application.secret_name_exists",
+            "identity.in_use",
         }, allowed.text
     if "isDefault" in (body or {}):
         refused = await lacking.post("/api/users", json={"username": unique("late")})
