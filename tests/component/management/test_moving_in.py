@@ -407,8 +407,8 @@ async def test_a_batch_reads_none_of_the_other_users_whatever_the_statistics(man
         await database.execute(
             """
             INSERT INTO users (tenant_id, id, username, username_key, primary_email, primary_email_key, primary_phone,
-                primary_phone_key, external_id, is_email_verified, is_suspended, tokens_valid_after, custom_data, profile,
-                search_key, created_at, updated_at)
+                primary_phone_key, external_id, is_email_verified, is_suspended, tokens_valid_after, custom_data,
+                profile, search_key, created_at, updated_at)
             SELECT $1, key, key, key, key, key, key, key, key, false, false, 0, '{}', '{}', key, 0, 0
             FROM generate_series(0, 2999) AS number, concat($1::text, '-', number) AS key
             """,

@@ -83,7 +83,13 @@ def test_a_failover_refuses_for_ten_seconds_at_most(
         print({k: v for k, v in sorted(last.items(), key=lambda x: x[1])[-8:]})
         for s in servers.sentinels:
             if s not in lost:
-                print([l.split(" # ")[-1].strip()[:70] + " @" + l.split()[4] for l in s.log.read_text().splitlines() if "+" in l or "-fail" in l][-30:])
+                print(
+                    [
+                        l.split(" # ")[-1].strip()[:70] + " @" + l.split()[4]
+                        for l in s.log.read_text().splitlines()
+                        if "+" in l or "-fail" in l
+                    ][-30:]
+                )
         for process in lost:
             if fault is killed:
                 process.start()

@@ -36,7 +36,7 @@ class PasswordHash(msgspec.Struct, frozen=True):
         return f"PasswordHash({self.id})"
 
 
-_OWN_COLUMNS: Final = len(PasswordHash.__struct_fields__) - 1
+_OWN_COLUMNS: Final = PasswordHash.__struct_fields__[:-1]
 _REVISION: Final = table("source_revision", column("tenant_id"), column("revision"))
 _HASHES: Final = (
     select(
@@ -94,8 +94,8 @@ async def _find(connection: AsyncConnection, statement: Executable, values: dict
     row = (await connection.execute(statement, values)).first()
     if row is None:
         return None
-    own: tuple[Any, ...] = row[:_OWN_COLUMNS]
-    return PasswordHash(*own, way_in=WayIn(*row[_OWN_COLUMNS:]))
+    own: dict[str, Any] = dict(zip(_OWN_COLUMNS, row, strict=False))
+    return PasswordHash(**own, way_in=WayIn(*row[len(own) :]))
 
 
 async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:
