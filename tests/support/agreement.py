@@ -10,10 +10,11 @@ import asyncpg
 import msgspec
 import redis
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.standing_subscription import StandingSubscription
-from identity_common.bus.stream_reader import StreamReader
+from identity_common.bus.stream_reader import ReadingInterrupted, StreamReader
 from identity_common.revisions import Source
 from identity_common.wire.events import STREAM_STATE, AssignmentState, ResourceState, UserState, event_subject
 from provision import ServerAddresses
@@ -124,20 +125,30 @@ async def _require_order(addresses: ServerAddresses, database: Database) -> None
     bus = Bus(addresses.token_nats_url, service="token")
     bus.start()
     try:
-        await bus.connected()
-        revisions: list[int] = []
-        watermarks: list[int] = []
-        reader = StreamReader(bus, STREAM_STATE, ["identity-internal.default.>"])
-        async with asyncio.timeout(WAIT_S), contextlib.aclosing(reader.read_after(0)) as batches:
-            async for batch in batches:
-                for message in batch.messages:
-                    (watermarks if ".revision." in message.subject else revisions).append(message.event.revision)
-                if watermarks and watermarks[-1] >= database.revision:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                await bus.connected()
+                with contextlib.suppress(ReadingInterrupted, NatsError):  # a cluster may still be choosing leaders
+                    revisions = await _revisions(bus, database)
                     break
     finally:
         await bus.stop()
     assert revisions == sorted(set(revisions))
     assert revisions[-1] >= database.revision
+
+
+async def _revisions(bus: Bus, database: Database) -> list[int]:
+    """Return the revisions in the stream, up to the watermark after the last change."""
+    revisions: list[int] = []
+    watermarks: list[int] = []
+    reader = StreamReader(bus, STREAM_STATE, ["identity-internal.default.>"])
+    async with contextlib.aclosing(reader.read_after(0)) as batches:
+        async for batch in batches:
+            for message in batch.messages:
+                (watermarks if ".revision." in message.subject else revisions).append(message.event.revision)
+            if watermarks and watermarks[-1] >= database.revision:
+                break
+    return revisions
 
 
 def _require_in_redis_directory_is(database: Database, addresses: ServerAddresses) -> None:

@@ -14,7 +14,7 @@ import httpx2 as httpx
 from provision import ServerAddresses
 from stead import AccessTokenVerifier, Unavailable
 from tests.support.agreement import require_agreement
-from tests.support.impersonation import RESOURCE, cycle_works, make_machine, set_up
+from tests.support.impersonation import RESOURCE, Impersonation, cycle_works, make_machine, set_up
 from tests.support.processes import Deployment, ServiceProcess
 from tests.support.random_writes import UserWriter, make_roles, writing
 from tests.support.waiting import eventually
@@ -69,13 +69,19 @@ class MixedLoad:
     Args:
         deployment: Its services.
         addresses: Returns where the stores are now.
+        impersonation: What is impersonated; by default a new one, of which there can be one only.
 
     Attributes:
         management: A client of the Management API, whose answers do not count.
         answers: Every answer that the clients got.
     """
 
-    def __init__(self, deployment: Deployment, addresses: Callable[[], ServerAddresses]) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        addresses: Callable[[], ServerAddresses],
+        impersonation: Impersonation | None = None,
+    ) -> None:
         self._deployment = deployment
         self._addresses = addresses
         self.answers: list[Answer] = []
@@ -86,7 +92,7 @@ class MixedLoad:
         self._revoked: list[str] = []
         self.management = deployment.management_client()
         self._bearer = {"Authorization": f"Bearer {deployment.management_access_token()}"}
-        self._impersonation = set_up(self.management)
+        self._impersonation = impersonation or set_up(self.management)
         self._machine = make_machine(self.management, self._impersonation)
         self._http = httpx.Client(transport=Watched(httpx.HTTPTransport(), self.answers), timeout=_TIMEOUT_S)
         self._watched = [deployment.management_client(Watched(deployment.edge(), self.answers)) for _ in range(4)]

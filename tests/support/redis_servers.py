@@ -112,7 +112,7 @@ class RedisServers:
             ("sentinel", f"auth-user {MASTER} {REDIS_ADMIN}"),
             ("sentinel", f"auth-pass {MASTER} {self._passwords[REDIS_ADMIN]}"),
             ("sentinel", f"down-after-milliseconds {MASTER} 2000"),
-            ("sentinel", f"failover-timeout {MASTER} 5000"),
+            ("sentinel", f"failover-timeout {MASTER} 3000"),
         ]
 
     def __enter__(self) -> Self:
@@ -201,6 +201,14 @@ class RedisServers:
     def replicas(self) -> list[ValkeyProcess]:
         """The other servers."""
         return [server for server in self.servers if server is not self.primary]
+
+    def watches(self) -> bool:
+        """Whether every sentinel acts; one that was frozen only looks on for half a minute (TILT)."""
+        tilted = []
+        for sentinel in self.sentinels:
+            with self._asking(sentinel) as client:
+                tilted.append(client.info("sentinel")["sentinel_tilt"])
+        return tilted == [0] * len(tilted)
 
     def is_whole(self) -> bool:
         """Whether the sentinels agree, and the primary has both replicas, without lag."""

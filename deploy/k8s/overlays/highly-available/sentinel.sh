@@ -14,8 +14,9 @@ learnt=$(grep -E "$learnt" "$configuration" 2>/dev/null || echo "sentinel monito
   echo "sentinel announce-hostnames yes"
   echo "sentinel announce-ip $HOSTNAME.redis"
   echo "$learnt"
-  echo "sentinel down-after-milliseconds stead 3000"
-  echo "sentinel failover-timeout stead 10000"
+  echo "sentinel down-after-milliseconds stead 2000"
+  # Two sentinels that stand for election at once both lose, and may stand again after twice this time.
+  echo "sentinel failover-timeout stead 3000"
   cat /run/secrets/stead/sentinel.conf
 } >"$configuration.new"
 mv "$configuration.new" "$configuration"
