@@ -332,7 +332,7 @@ def _role(management: ManagementClient, resource: Resource, name: str, scopes: t
 
 def _application(management: ManagementClient, base_url: str, name: str, kind: str, *, may_exchange: bool) -> str:
     """Return the id of an application that redirects to this address."""
-    oidc = OidcClientMetadata(redirect_uris=[redirect_uri(base_url)], post_logout_redirect_uris=[f"{base_url}/demo"])
+    oidc = OidcClientMetadata(redirect_uris=[redirect_uri(base_url)], post_logout_redirect_uris=[f"{base_url}/"])
     application = _first(management.applications.list(), lambda each: each.name == name and each.type == kind)
     if application is None:
         return management.applications.create(
@@ -341,7 +341,7 @@ def _application(management: ManagementClient, base_url: str, name: str, kind: s
             oidc_client_metadata=oidc,
             custom_client_metadata=CustomClientMetadata(allow_token_exchange=may_exchange),
         ).id
-    if application.oidc_client_metadata.redirect_uris != oidc.redirect_uris:
+    if application.oidc_client_metadata != oidc:
         management.applications.update(application.id, oidc_client_metadata=oidc)
     return application.id
 
