@@ -419,6 +419,8 @@ async def test_many_sign_ins_are_applied_and_the_audit_trail_says_what_each_did(
     await sign_ins.sign_in_all(states)
     assert {user: await organization.origins(user) for user in users} == {user: {role: [connector]} for user in users}
     await sign_ins.sign_in(users[0], connector, "a", identity=states[0].id)  # changes nothing
+    await sign_ins.end_identity(states[1].id)  # is no sign-in
+    assert await organization.origins(users[1]) is None
     await sign_ins.sign_in(users[0], connector, identity=states[0].id)
 
     expected = {(user, (f"member/{organization.id}/{user}",)) for user in users}

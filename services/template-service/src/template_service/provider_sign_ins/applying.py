@@ -24,7 +24,7 @@ Roles = dict[str, frozenset[str]]
 
 
 async def apply_sign_ins(transaction: Transaction, tenant_id: str, *, now: int) -> None:
-    """Apply what was stored of sign-ins and is to be applied."""
+    """Apply what was stored of sign-ins, and of identities that have gone, and is to be applied."""
     sources = await store.to_apply(transaction.connection, tenant_id)
     if sources:
         await _Application(transaction, tenant_id, sources, now=now).run()
@@ -36,14 +36,17 @@ class _Application:
     Locks are taken in the order of ``Members``, behind that of the fan-out: organization, member, roles.
     """
 
-    def __init__(self, transaction: Transaction, tenant_id: str, sources: Sequence[Source], *, now: int) -> None:
+    def __init__(self, transaction: Transaction, tenant_id: str, sources: Mapping[Source, bool], *, now: int) -> None:
         self._transaction = transaction
         self._tenant_id = tenant_id
         self._sign_ins = SignIns(transaction.connection, tenant_id, sources)
         self._now = now
         self._connectors_of: dict[str, set[str]] = defaultdict(set)
-        for user_id, connector_id in sources:
+        self._signed_in: set[str] = set()
+        for (user_id, connector_id), has_signed_in in sources.items():
             self._connectors_of[user_id].add(connector_id)
+            if has_signed_in:
+                self._signed_in.add(user_id)
 
     async def run(self) -> None:
         sign_ins = self._sign_ins
@@ -138,7 +141,8 @@ class _Application:
             state = MemberState(organization_id=key.organization_id, member_id=key.member_id, deleted=True)
             self._transaction.record("member", key, "deleted", state)
             causes[key] = "member-removed"
-        for user_id in sorted({key.member_id for key in causes}):
+        # What ended an identity has an entry of its own, in management-service.
+        for user_id in sorted(self._signed_in.intersection(key.member_id for key in causes)):
             members = [f"member/{key.organization_id}/{user_id}" for key in sorted(causes) if key.member_id == user_id]
             self._transaction.record_sign_in(_KIND, user_id, members)
         await self._publish(causes)

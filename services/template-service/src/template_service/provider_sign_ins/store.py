@@ -48,9 +48,10 @@ _FORGET_USERS: Final = text(
 ).bindparams(_TENANT, *_texts("ids"))
 _TO_APPLY: Final = text(
     """
-    SELECT DISTINCT user_id, connector_id FROM known_identities AS identity
+    SELECT user_id, connector_id, bool_or(NOT is_gone) AS has_signed_in FROM known_identities AS identity
     WHERE tenant_id = :tenant AND NOT is_applied
         AND EXISTS (SELECT FROM known_users WHERE tenant_id = :tenant AND id = identity.user_id OFFSET 0)
+    GROUP BY user_id, connector_id
     """
 ).bindparams(_TENANT)
 _APPLIED: Final = text(
@@ -238,9 +239,14 @@ async def forget_users(connection: AsyncConnection, tenant_id: str, user_ids: Co
     await connection.execute(_FORGET_USERS, {"tenant": tenant_id, "ids": list(user_ids)})
 
 
-async def to_apply(connection: AsyncConnection, tenant_id: str) -> list[Source]:
-    """Return whose sign-ins through what are to be applied, of the users that are known."""
-    return sorted(Source(*row) for row in await connection.execute(_TO_APPLY, {"tenant": tenant_id}))
+async def to_apply(connection: AsyncConnection, tenant_id: str) -> dict[Source, bool]:
+    """Return what is to be applied of the users that are known.
+
+    Returns:
+        Whose sign-ins through what, and whether there was one; else an identity has gone.
+    """
+    rows = await connection.execute(_TO_APPLY, {"tenant": tenant_id})
+    return {Source(*source): has_signed_in for *source, has_signed_in in rows}
 
 
 class SignIns:
@@ -249,7 +255,7 @@ class SignIns:
     Rows are locked, added and removed in the order of their keys, so that transactions do not deadlock.
     """
 
-    def __init__(self, connection: AsyncConnection, tenant_id: str, sources: Sequence[Source]) -> None:
+    def __init__(self, connection: AsyncConnection, tenant_id: str, sources: Collection[Source]) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._of_sources = {
