@@ -1,11 +1,13 @@
 """One running Management API and template-service for all tests of this directory, in their own tenant."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 
 import httpx2 as httpx
 import pytest
 import pytest_asyncio
+from sqlalchemy import Connection, Engine, event
 
 from provision import ServerAddresses
 from tests.support.issuer import Issuer
@@ -15,6 +17,20 @@ from tests.support.template_tables import TemplateTables
 from tests.support.waiting import WAIT_S
 
 _running: list[Template] = []
+_WRITES = re.compile(r"\b(?:INSERT INTO|DELETE FROM|UPDATE (?:ONLY )?\w+ (?:AS \w+ )?SET)\b", re.IGNORECASE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def reads_only_in_autocommit_mode() -> Iterator[None]:
+    """Let a write outside a transaction fail: a cancellation would commit it on the primary alone (decision 51)."""
+
+    def refuse_writes(connection: Connection, _: object, statement: str, *__: object) -> None:
+        is_autocommit = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        assert not (is_autocommit and _WRITES.search(statement)), statement
+
+    event.listen(Engine, "before_cursor_execute", refuse_writes)
+    yield
+    event.remove(Engine, "before_cursor_execute", refuse_writes)
 
 
 @pytest_asyncio.fixture(scope="module", autouse=True)

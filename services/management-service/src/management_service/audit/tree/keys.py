@@ -52,7 +52,8 @@ async def signing_key(connection: asyncpg.Connection, keys: SealedKeys, tenant_i
     if row is None:
         made = new_key()
         sealed = keys.seal(made.kid, made.key.private_bytes_raw())
-        await connection.execute(_INSERT, tenant_id, made.kid, sealed, now_ms())
+        async with connection.transaction():  # no head may be signed with a key that a failover can lose
+            await connection.execute(_INSERT, tenant_id, made.kid, sealed, now_ms())
         return made
     return HeadKey(row["kid"], Ed25519PrivateKey.from_private_bytes(keys.open(row["kid"], row["private_key"])))
 
