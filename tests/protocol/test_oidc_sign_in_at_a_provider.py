@@ -16,13 +16,16 @@ from sqlalchemy import text
 
 from identity_common.authentication import AtProvider, UsedFactor
 from identity_common.clock import now_ms
+from identity_common.stores.redis import RedisCommands
 from stead.verify.feed.entries import entry_of
-from tests.support.at_a_browser import PASSWORD, Form, application, callback, heading, is_signed_in
-from tests.support.authorizing import Stores, Verifier, in_stores
+from tests.support.at_a_browser import PASSWORD, Form, application, callback, heading, is_signed_in, plant
+from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, in_stores
 from tests.support.company import Company, Employee
 from tests.support.signing_in import SignIn
 from tests.support.waiting import eventually
 from tests.support.world import Client, World, outcome
+from token_service.sign_in.pages.cookies import SESSION
+from token_service.sign_in.sessions import Sessions
 
 MFA = "urn:service:acr:mfa"
 
@@ -279,15 +282,52 @@ class TestTheEnd:
 
     def test_a_connector_asks_again_after_its_time(self, company: Company, world: World, ours: Client) -> None:
         company.opened_long_ago()
-        at = now_ms() - 61_000
-        factors = (UsedFactor("provider", at, AtProvider(connector_id=company.connector, revision=1)),)
+        at, employee = now_ms() - 61_000, company.hire()
+        provider = AtProvider(connector_id=company.connector, revision=1)
+        factors = (UsedFactor("provider", at, provider),)
+
+        async def session(stores: Stores) -> str:
+            tenant_id, commands = world.stack.tenant_id, RedisCommands(stores.redis)
+            sessions = Sessions(commands, stores.redis, tenant_id=tenant_id, replicas=0)
+            cookie, _ = await sessions.sign_in(
+                world.customer, judged_at=at, tokens_valid_after=0, method="provider", provider=provider
+            )
+            return cookie
 
         def sign_in() -> SignIn:
             return SignIn(world, ours, auth_time=at, factors=factors, resource_scopes={})
 
         eventually(lambda: sign_in().redeem().status_code == 200)
+        plant(employee.browser, SESSION, in_stores(world.stack.token_settings, session))
         signed_in = sign_in()
         refresh_token = signed_in.tokens()["refresh_token"]
+        assert is_signed_in(employee, ours)
         company.change(sessionMaxAgeS=60)
         eventually(lambda: outcome(signed_in.refresh(refresh_token)) == (400, "invalid_grant"))
+        assert not is_signed_in(employee, ours)
+        assert employee.at_provider(employee.authorize(ours)), "without a page"
         company.change(sessionMaxAgeS=None)
+
+
+def test_a_group_gives_a_role_that_the_first_token_has(company: Company, world: World, ours: Client) -> None:
+    """The code waits for template-service."""
+    company.change(groupsClaim="groups")
+    organization, role = world.template.organization(), world.organization_role("read:invoices")
+    answer = company.request(
+        "POST",
+        f"/api/organizations/{organization}/jit/groups",
+        ssoConnectorId=company.connector,
+        group="support",
+        organizationRoleIds=[role],
+    )
+    assert answer.is_success, answer.text
+    employee = company.hire(groups=["support"])
+    permission = world.permission("read:invoices")
+    scope = f"openid urn:service:scope:organizations {permission}"
+    verifier = Verifier()
+    asked = {"scope": scope, "resource": "urn:service:resource:organizations", "verifier": verifier}
+    code = callback(employee.arrive(employee.begin(ours, **asked)))["code"]
+    form = {"grant_type": "authorization_code", "client_id": ours.id, "code": code, "redirect_uri": REDIRECT_URI}
+    answer = world.stack.token_request({**form, "code_verifier": verifier.secret, "organization_id": organization})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["scope"] == permission

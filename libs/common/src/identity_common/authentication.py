@@ -27,7 +27,8 @@ class AtProvider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         connector_id: The connector.
-        revision: Management's revision that includes the sign-in: the user, the identity, the groups.
+        revision: Management's revision that includes the sign-in: the user, the identity, the groups; 0 while the
+            identity is not linked yet.
         level: How strong it was, by what the connector is trusted for.
         amr: The methods that the provider is trusted to name.
         auth_time: When the person signed in there, as far as the provider says it, milliseconds since the epoch.
@@ -47,7 +48,8 @@ class UsedFactor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         at: When, milliseconds since the epoch; of a provider: when it sent the browser back.
-        provider: What the provider said, if the method is ``provider``.
+        provider: What the provider said, if the method is ``provider``; or the connector whose identity this sign-in
+            was to be linked to, with which it ends.
     """
 
     method: FactorMethod
@@ -99,7 +101,7 @@ class Authentication(msgspec.Struct, frozen=True):
     @property
     def provider(self) -> AtProvider | None:
         """The sign-in at a provider, if it came through one."""
-        return next((each.provider for each in self.factors if each.provider is not None), None)
+        return next((each.provider for each in reversed(self.factors) if each.provider is not None), None)
 
     @property
     def latest(self) -> int:

@@ -31,7 +31,14 @@ class FactorChecks:
         self._devices = devices
 
     async def passkey(
-        self, pending_id: str, credential: str, *, user_id: str | None, origin: Origin, client_id: str
+        self,
+        pending_id: str,
+        credential: str,
+        *,
+        user_id: str | None,
+        origin: Origin,
+        client_id: str,
+        link: str | None = None,
     ) -> FactorAccepted:
         """Check the browser's response to the challenge of a page, which is spent.
 
@@ -41,6 +48,7 @@ class FactorChecks:
             user_id: The user that must own the passkey; None: it says who signs in.
             origin: Where the request came from.
             client_id: The application to continue to, for the log.
+            link: That of an identity at a provider which the sign-in is to confirm, if there is one.
 
         Raises:
             SignInRefused: It is not acceptable, there were too many attempts, or nothing answers.
@@ -56,6 +64,7 @@ class FactorChecks:
             user_id=user_id,
             rp_id=self._challenges.rp_id,
             visitor=visitor_of(origin),
+            link=link,
         )
         return await self._verdict(question, "wrong-passkey", user_id, origin, client_id)
 

@@ -460,7 +460,7 @@ class SignInFlow:
             Refusal: ``temporarily_unavailable``.
         """
         at = who.session.provider
-        if at is None:
+        if at is None or not at.revision:
             return
         deadline = time.monotonic() + _GROUPS_WAIT_S
         if not await self._directory.in_memory.applied.reach({"management": at.revision}, deadline=deadline):

@@ -39,7 +39,13 @@ class PasswordCheck:
         self._subject = password_check_subject(tenant_id)
 
     async def check(
-        self, identifier: str, password: str, devices: tuple[KnownDevice, ...] = (), *, address: str = ""
+        self,
+        identifier: str,
+        password: str,
+        devices: tuple[KnownDevice, ...] = (),
+        *,
+        address: str = "",
+        link: str | None = None,
     ) -> PasswordAnswer:
         """Check a password; the result has no user unless the name and password match one.
 
@@ -48,13 +54,14 @@ class PasswordCheck:
             password: As typed.
             devices: The users that the browser is known to.
             address: The browser's address.
+            link: That of an identity at a provider which the sign-in is to confirm, if there is one.
 
         Raises:
             PasswordsUnavailable: There was no reply, or management-service is busy.
         """
         if not self._bus.is_connected:
             raise PasswordsUnavailable
-        question = PasswordQuestion(identifier, password, devices, _REPLY_TIMEOUT_MS, address)
+        question = PasswordQuestion(identifier, password, devices, _REPLY_TIMEOUT_MS, address, link)
         try:
             reply = await ask(self._bus, self._subject, _encode(question), name="password-check", timeout_s=_TIMEOUT_S)
             answer = _decode(reply)

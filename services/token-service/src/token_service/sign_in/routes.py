@@ -54,7 +54,7 @@ from token_service.sign_in.request import (
     state_of,
 )
 from token_service.sign_in.sign_in_page import PASSKEY, SignInPage, problem_of
-from token_service.sign_in.sign_ins import Begun, SignIns
+from token_service.sign_in.sign_ins import Begun, SignIns, linked_to
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"
@@ -223,6 +223,7 @@ class AuthorizationPages:
                 device_cookie=browser.device_cookie,
                 client_id=application.id,
                 is_remembered=is_remembered,
+                link=pending.link,
             )
         except SignInRefused as refused:
             return await self._sign_in_page.show(
@@ -237,7 +238,12 @@ class AuthorizationPages:
         origin, credential, judged_at = browser.origin, form.get("credential") or "", self._clock()
         try:
             accepted = await self._checks.passkey(
-                pending_id, credential, user_id=None, origin=origin, client_id=application.id
+                pending_id,
+                credential,
+                user_id=None,
+                origin=origin,
+                client_id=application.id,
+                link=pending.link.link if pending.link else None,
             )
             begun = await self._sign_ins.begin(
                 accepted.user_id,
@@ -250,6 +256,7 @@ class AuthorizationPages:
                 client_id=application.id,
                 is_remembered=form.get("remember") is not None,
                 method=accepted.method,
+                provider=linked_to(pending.link, judged_at),
             )
         except SignInRefused as refused:
             return await self._sign_in_page.show(browser, pending_id, pending, application, "", refused)

@@ -11,6 +11,7 @@ from token_service.sign_in.attempts import Attempts, SignInRefused, too_many_att
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
+from token_service.sign_in.pending import PendingLink
 from token_service.sign_in.sessions import Session, Sessions
 
 _log = get_logger(__name__)
@@ -71,6 +72,7 @@ class SignIns:
         device_cookie: str | None,
         client_id: str,
         is_remembered: bool,
+        link: PendingLink | None = None,
     ) -> Begun:
         """Begin a session, or continue the browser's own under a new secret.
 
@@ -82,6 +84,7 @@ class SignIns:
             device_cookie: The device cookie that the browser sent.
             client_id: The application to continue to, for the log.
             is_remembered: Whether the session outlives the browser's session.
+            link: The identity at a provider that the sign-in is to confirm.
 
         Raises:
             SignInRefused: Wrong password, too many attempts, a user who may not sign in, or the password cannot be
@@ -93,7 +96,9 @@ class SignIns:
         devices = self._devices.read(device_cookie)
         judged_at = self._clock()
         try:
-            known = await self._passwords.check(identifier, password, devices, address=origin.address)
+            known = await self._passwords.check(
+                identifier, password, devices, address=origin.address, link=link.link if link else None
+            )
         except PasswordsUnavailable as unavailable:
             raise await self._attempts.unavailable(origin, unavailable.retry_after_s) from None
         if known.retry_after_s:  # still counted for the address, which bounds attempts at a locked account too
@@ -113,6 +118,7 @@ class SignIns:
             device_cookie=device_cookie,
             client_id=client_id,
             is_remembered=is_remembered,
+            provider=linked_to(link, judged_at),
         )
         return msgspec.structs.replace(begun, factors=known.factors)
 
@@ -144,7 +150,7 @@ class SignIns:
             client_id: The application to continue to, for the log.
             is_remembered: Whether the session outlives the browser's session.
             method: The factor: a password, typed or just chosen, a passkey, or a provider.
-            provider: What the provider said, if it was one.
+            provider: What the provider said, if it was one; or the result of ``linked_to``.
 
         Raises:
             SignInRefused: The user may not sign in.
@@ -240,3 +246,10 @@ class SignIns:
         await self._flow.sign_out(session)
         self._attempts.refused("not-allowed", origin, client_id, user_id=session.user_id)
         return SignInRefused("blocked")
+
+
+def linked_to(link: PendingLink | None, signed_in_at: int) -> AtProvider | None:
+    """Return what ties a sign-in to the connector whose identity it confirms, so that it ends with the connector."""
+    if link is None:
+        return None
+    return AtProvider(connector_id=link.connector_id, revision=0, auth_time=signed_in_at)
