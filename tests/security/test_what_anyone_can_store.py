@@ -16,6 +16,7 @@ import pytest
 from provision import ServerAddresses
 from tests.support.administrator import ACCOUNT, CONSOLE, Administrator
 from tests.support.at_a_browser import Form, Person, application
+from tests.support.company import Company, Employee
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -98,6 +99,12 @@ def world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="module")
 def spa(world: World) -> Client:
     return application(world, "SPA")
+
+
+@pytest.fixture(scope="module")
+def company(world: World, spa: Client) -> Iterator[Company]:
+    with Company(world, spa, domains=[]) as company:
+        yield company
 
 
 @pytest.fixture
@@ -343,8 +350,19 @@ def test_requests_for_links(world: World, address: str) -> None:
     assert_bounded(world, stored_by(world, row, send), number=ATTEMPTS, size=row.bytes)
 
 
+def test_visits_to_providers(world: World, spa: Client, company: Company, address: str) -> None:
+    row, employee = ROWS["provider-visit:*"], Employee(company)
+    employee.browser.headers["X-Forwarded-For"] = address
+
+    def send() -> None:
+        for _ in range(PENDING + MORE):
+            employee.authorize(spa, direct_sign_in=f"sso:{company.connector}", login_hint="h" * 512)
+
+    assert_bounded(world, stored_by(world, row, send), number=PENDING, size=row.bytes)
+
+
 @pytest.mark.parametrize("counted", [keys for keys in ROWS if ":address:" in keys or ":client:" in keys])
-def test_the_counts_themselves(world: World, spa: Client, address: str, counted: str) -> None:
+def test_the_counts_themselves(world: World, spa: Client, company: Company, address: str, counted: str) -> None:
     row, person = ROWS[counted], Person(world)
     person.browser.headers["X-Forwarded-For"] = address
 
@@ -354,6 +372,8 @@ def test_the_counts_themselves(world: World, spa: Client, address: str, counted:
             person.send(page, identifier=f"unknown-{secrets.token_hex(4)}", password="wrong")
             person.browser.post("/sign-in/forgotten", data={"address": "unknown@id.test"})
         for _ in range(PENDING + MORE):
+            person.browser.post("/sign-in/provider", data={**Form(page.text).values, "connector": company.connector})
+            person.browser.post(f"/sign-in/backchannel-logout/{company.connector}", data={"logout_token": "x"})
             person.authorize(spa)
             person.browser.get(CONSOLE)
             person.browser.get("/account")

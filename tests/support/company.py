@@ -69,6 +69,8 @@ class Company:
             employee = Employee(self, browser)
 
             def is_sent() -> bool:
+                # Each address has a limit, where there are proxies.
+                browser.headers["X-Forwarded-For"] = f"2001:db8:ffff:{secrets.randbelow(2**16):x}::1"
                 answer = employee.authorize(self.client, **asked)
                 return answer.headers["Location"].startswith(self.provider.issuer)
 

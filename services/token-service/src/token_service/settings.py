@@ -31,9 +31,10 @@ class Settings(ApiSettings, frozen=True, kw_only=True):
         webauthn_rp_id: Domain that passkeys belong to, if not the host of ``base_url``; as for management-service.
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one IPv4 address or IPv6 /64
             that wait for a sign-in or a consent; one counts once for every 6 KiB begun. At least 11, the count of the
-            largest request.
+            largest request. Likewise of browsers that are sent to the providers of connectors, counted by themselves.
         client_failures_per_address: Limit per 15 minutes of failed client authentications from one IPv4 address or
-            IPv6 /64; then they get 429, while right credentials go on working.
+            IPv6 /64; then they get 429, while right credentials go on working. Likewise of refused logout tokens of
+            connectors' providers, counted by themselves.
         client_failures_per_client: Likewise, of one application from one address.
         client_requests_per_minute: Limit of token requests of one application that authenticates; 0 for none.
         audit_backlog: How many entries of the audit trail may wait in Redis for the bus; then exchanges get 503.
