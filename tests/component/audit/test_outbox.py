@@ -223,6 +223,11 @@ async def test_every_write_of_management_service_leaves_one_entry(
         body, identities = {"connectorId": connector, "value": "agent-7"}, f"{of_user}/identities"
         identity = (await write("CreateUserIdentity", "identity.create", "POST", identities, body))["id"]
         await write("DeleteUserIdentity", "identity.delete", "DELETE", f"{identities}/{identity}")
+        own = (await write("CreateUserIdentity", "identity.create", "POST", identities, body))["id"]
+        by_administrator, token = history.client, management.own_token(user, issued_at=time.time() + 2)
+        async with management.client_with(token) as history.client:
+            await write("DeleteOwnIdentity", "identity.delete", "DELETE", f"my-account/identities/{own}")
+        history.client = by_administrator
         await write("DeleteConnector", "connector.delete", "DELETE", path)
     path = f"{of_user}/verification-email"
     await write("SendUserVerificationEmail", "email-verification.create", "POST", path)

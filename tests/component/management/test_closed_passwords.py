@@ -1,6 +1,7 @@
 """A connector's people sign in at its provider: passwords, recovery and registration are closed to them."""
 
 import secrets
+import time
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -84,9 +85,39 @@ async def test_an_account_is_signed_in_to_with_its_password_once_to_link_it(comp
     assert await company.check(colleague, found.link) == PasswordAnswer()
     assert await company.check(employee, "x") == PasswordAnswer()
     assert (await company.check(employee, found.link)).user_id == employee["id"]
-    linked = await company.sign_ins.ask(LinkIdentity(link=found.link, user_id=employee["id"]))
+    linked = await company.sign_ins.ask(LinkIdentity(link=found.link, user_id=employee["id"], language="de"))
     assert isinstance(linked, ProviderPerson)
     assert await company.check(employee) == PasswordAnswer()
+    [mail] = await company.pages.sent(employee["primaryEmail"])
+    assert (mail.kind, mail.language) == ("factor-added", "de")
+
+
+async def test_people_remove_their_identities_but_the_last_way_in(company: Company) -> None:
+    management, sign_ins = company.management, company.sign_ins
+    owner = await company.pages.user(isEmailVerified=True, allowsPassword=True)
+    await sign_ins.connect(domains=[company.domain], branding={"displayName": "Company"})
+    only = await sign_ins.signed_in(sub="person-1")
+    await management.created(f"users/{owner['id']}/identities", connectorId=sign_ins.connector, value="person-2")
+    await sign_ins.signed_in(sub="person-2")
+    for user_id, expected in ((only.user_id, 422), (owner["id"], 204)):
+        async with management.client_with(management.own_token(user_id)) as client:
+            path = "/api/my-account/identities"
+            [identity] = (await client.get(path)).json()
+            shown = {"id": identity["id"], "providerName": "Company"}
+            assert identity == shown | {name: identity[name] for name in ("createdAt", "lastUsedAt")}
+            answer = await client.delete(f"{path}/{identity['id']}")
+            assert answer.status_code == expected, answer.text
+            assert len((await client.get(path)).json()) == (0 if expected == 204 else 1)
+            assert (await client.delete(f"{path}/{identity['id']}x")).status_code == 404
+        old = management.own_token(user_id, auth_time=int(time.time()) - 3600)
+        async with management.client_with(old) as client:
+            assert (await client.delete(f"{path}/{identity['id']}")).status_code == 401
+    [mail] = await company.pages.sent(owner["primaryEmail"])
+    assert (mail.kind, mail.values["provider"]) == ("factor-removed", "Company")
+    await management.client.patch(f"/api/users/{only.user_id}", json={"username": f"u{secrets.token_hex(5)}"})
+    [identity] = (await management.client.get(f"/api/users/{only.user_id}/identities")).json()
+    path = f"/api/users/{only.user_id}/identities/{identity['id']}"
+    assert (await management.client.delete(path)).status_code == 204, "an administrator may"
 
 
 async def test_no_link_sets_a_password_or_registers_an_address(company: Company) -> None:

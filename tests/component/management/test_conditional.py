@@ -15,7 +15,12 @@ ELSEWHERE |= {"/api/logs/figures", "/api/logs/jwks"}  # the first key is made wi
 ELSEWHERE |= {"/api/users/{user_id}/effective-permissions"}  # which needs template-service
 ELSEWHERE |= {"/api/search"}  # which needs a parameter
 ELSEWHERE |= {"/api/impersonations", "/api/impersonations/{impersonation_id}", "/oidc/me/impersonations"}
-ELSEWHERE |= {"/api/my-account", "/api/my-account/factors", "/api/my-account/impersonations"}  # another token
+ELSEWHERE |= {
+    "/api/my-account",
+    "/api/my-account/factors",
+    "/api/my-account/impersonations",
+    "/api/my-account/identities",
+}  # another token
 
 
 async def paths(management: Management) -> list[str]:

@@ -26,8 +26,9 @@ LISTS = (
     "configs/jwt-customizer/access-token/versions",
     "mail/failures",
 )
-WITH_MORE = {"/api/users/{user_id}/effective-permissions"}
-"""Pages with something besides; ``common/test_effective_permissions.py`` counts its statements."""
+WITH_MORE = {"/api/users/{user_id}/effective-permissions", "/api/my-account/identities"}
+"""Pages with something besides: ``common/test_effective_permissions.py`` counts the statements of the first, and the
+second, which takes another token, has the names of providers."""
 ITEMS = 21
 """One more than a page has by default."""
 

@@ -36,6 +36,7 @@ KEYS = {
 """Keys of entries without an operation, and of those of subject tokens."""
 BY_PAGES = {
     *("RecoverPassword", "ConfirmEmailAddress", "JoinOrganization", "Register"),
+    *("SignInAtProvider", "LinkIdentity"),
     *("AddPasskey", "VerifyPasskey", "SendEnrolmentCode", "AddAuthenticator", "RenewRecoveryCodes", "UseRecoveryCode"),
 }
 """What people do on pages for signing in and through links in mails, without the API."""

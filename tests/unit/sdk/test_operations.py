@@ -75,6 +75,7 @@ NOT_OFFERED = {
     *(f"RemoveOrganizationJit{what}" for what in JUST_IN_TIME),
     *("AddOrganizationJitEmailDomain", "AddOrganizationJitGroup"),
     *("AddOrganizationJitRoles", "AddOrganizationJitSsoConnectors"),
+    *("ListOwnIdentities", "DeleteOwnIdentity"),
     *("ReplaceRoleScopes", "ReplaceRoleUsers", "ReplaceRoleApplications"),
 }
 """Operations of the Management API without a method of the clients."""

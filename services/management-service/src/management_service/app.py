@@ -16,7 +16,7 @@ from management_service.api_reference.routes import reference_router, status, sw
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.audit.routes import LogController, LogKeyController, audit_jwks
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
-from management_service.connectors.routes import ConnectorController, IdentityController
+from management_service.connectors.routes import ConnectorController, IdentityController, OwnIdentityController
 from management_service.effective_permissions.routes import EffectivePermissionController
 from management_service.factors.routes import FactorController, OwnFactorController
 from management_service.impersonation_policy.routes import ImpersonationPolicyController
@@ -85,7 +85,12 @@ _CONTROLLERS: Final = (
     MailController,
     SearchController,
 )
-_OWN_CONTROLLERS: Final = (MyAccountController, MyImpersonationController, OwnFactorController)
+_OWN_CONTROLLERS: Final = (
+    MyAccountController,
+    MyImpersonationController,
+    OwnFactorController,
+    OwnIdentityController,
+)
 
 
 def create_app(settings: Settings) -> Litestar:

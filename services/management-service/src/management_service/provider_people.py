@@ -79,10 +79,16 @@ def is_at_provider(address: str | None, domains: Sequence[str]) -> bool:
     return bool(domains) and address is not None and domain_of(address) in domains
 
 
+async def find_way_in(connection: AsyncConnection, tenant_id: str, user_id: str) -> WayIn | None:
+    """Return what decides whether a user signs in at a provider; None without such a user."""
+    row = (await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id})).one_or_none()
+    return None if row is None else WayIn(*row)
+
+
 async def signs_in_at_provider(connection: AsyncConnection, tenant_id: str, user_id: str) -> bool:
     """Return whether passwords are closed to a user."""
-    row = (await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id})).one_or_none()
-    return row is not None and WayIn(*row).is_at_provider
+    way_in = await find_way_in(connection, tenant_id, user_id)
+    return way_in is not None and way_in.is_at_provider
 
 
 async def belongs_to_provider(connection: AsyncConnection, tenant_id: str, address: str) -> bool:

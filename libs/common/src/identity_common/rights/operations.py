@@ -12,7 +12,7 @@ OPEN: Final = frozenset({"AcceptInvitation", "GetLogKeys", "GetStatus", "GetSwag
 OWN: Final = frozenset(
     {
         *("GetOwnAccount", "UpdateOwnAccount", "UpdateOwnProfile", "UpdateOwnPassword", "UpdateOwnPrimaryEmail"),
-        *("DeleteOwnFactor", "GetOwnFactors", "UpdateOwnFactor"),
+        *("DeleteOwnFactor", "GetOwnFactors", "UpdateOwnFactor", "DeleteOwnIdentity", "ListOwnIdentities"),
         *("EndOwnSession", "ListOwnConsents", "ListOwnSessions", "WithdrawOwnConsent"),
         *("ListOwnAccountImpersonations", "EndOwnAccountImpersonation"),
     }

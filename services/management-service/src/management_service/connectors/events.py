@@ -15,7 +15,7 @@ def connector_state(connector: Connector) -> ConnectorState:
     """Return the state of a connector for its event."""
     return ConnectorState(
         id=connector.id,
-        name=connector.display_name or connector.name,
+        name=connector.shown_name,
         is_open=connector.is_open,
         domains=connector.domains,
         logo_uri=connector.logo_uri,

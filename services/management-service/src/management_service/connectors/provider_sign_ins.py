@@ -17,9 +17,10 @@ from identity_common.email_addresses import is_same_mailbox
 from identity_common.failures import Conflict
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.outbox.mail import MailOutbox
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.account_links import Visitor
+from identity_common.wire.account_links import LinkContext, Visitor
 from identity_common.wire.provider_sign_in import (
     PROVIDER_TIMEOUT_S,
     AccountFound,
@@ -36,6 +37,7 @@ from management_service.connectors import id_tokens, people, store
 from management_service.connectors.clients import Clients
 from management_service.connectors.events import record_groups
 from management_service.connectors.id_tokens import NotAcceptableError
+from management_service.connectors.notices import identity_notice
 from management_service.connectors.people import Person
 from management_service.connectors.providers import Client, ProviderError, Providers
 from management_service.connectors.service import REFUSALS
@@ -79,6 +81,7 @@ class ProviderSignIns:
         endpoints: Their token endpoints.
         clients: The clients there.
         tickets: Tickets for links.
+        mail: Tells of new links.
         open_enrolment: Lets a new user set up a first factor.
         tenant_id: The tenant.
         clock: Clock, for tests.
@@ -93,6 +96,7 @@ class ProviderSignIns:
         endpoints: TokenEndpoints,
         clients: Clients,
         tickets: LinkTickets,
+        mail: MailOutbox,
         open_enrolment: Callable[[AsyncConnection, str, str], Awaitable[None]],
         *,
         tenant_id: str,
@@ -105,6 +109,7 @@ class ProviderSignIns:
         self._endpoints = endpoints
         self._clients = clients
         self._tickets = tickets
+        self._mail = mail
         self._open_enrolment = open_enrolment
         self._tenant_id = tenant_id
         self._clock = clock
@@ -177,7 +182,7 @@ class ProviderSignIns:
         if ticket.user_id != question.user_id:
             raise NotAcceptedError("another-account", ticket.user_id)
         try:
-            return await self._link(ticket, question.visitor)
+            return await self._link(ticket, question)
         except Conflict:
             raise NotAcceptedError("link-expired", "the identity is taken") from None
 
@@ -283,6 +288,8 @@ class ProviderSignIns:
                     raise NotAcceptedError("not-allowed", objection)
                 account = await self._account(connection, person)
                 if isinstance(account, User):
+                    if await store.find_identity(connection, connector, person.value) is not None:
+                        raise _AgainError  # the account was made for this identity just now
                     return AccountFound(
                         link=self._tickets.issue(connector.id, account, person), identifier=account.identifier or ""
                     )
@@ -293,7 +300,7 @@ class ProviderSignIns:
         return _answer(user, person, transaction.revision, is_new=is_new)
 
     @retry_on_conflict
-    async def _link(self, ticket: LinkTicket, visitor: Visitor) -> ProviderPerson:
+    async def _link(self, ticket: LinkTicket, question: LinkIdentity) -> ProviderPerson:
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             user = await lock_user(connection, self._tenant_id, ticket.user_id)
@@ -307,11 +314,14 @@ class ProviderSignIns:
             )
             if not is_first or await store.find_identity(connection, connector, ticket.person.value) is not None:
                 raise NotAcceptedError("link-expired", "it was used, or the identity is taken")
-            audit_visitor("LinkIdentity", user.id, visitor)
+            audit_visitor("LinkIdentity", user.id, question.visitor)
             identity = await self._add_identity(transaction, connector, user, ticket.person)
             if connector.sync_profile:
-                user = await self._follow(transaction, user, ticket.person, visitor)
+                user = await self._follow(transaction, user, ticket.person, question.visitor)
             await self._record(transaction, identity, ticket.person)
+            context = LinkContext(language=question.language, application_id=question.application_id)
+            notice = identity_notice(user, "factor-added", connector.shown_name, context)
+            await self._mail.queue(connection, notice)
         _log.info("provider-sign-in.linked", user_id=user.id, connector_id=connector.id)
         return _answer(user, ticket.person, transaction.revision, is_new=True)
 

@@ -6,9 +6,11 @@ from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from identity_common.access.own_sign_in import recent_if_own
+from identity_common.access.management_api import admitted_caller
+from identity_common.access.own_sign_in import ACCOUNT, ACCOUNT_SIGN_IN, own_id, recent_if_own
 from identity_common.access.parents import parent_exists
 from identity_common.fields import Answer
+from identity_common.http.json_body import JsonRequest
 from identity_common.http.listing import WHOLE, Listing
 from identity_common.http.openapi.declarations import PUBLISHES_NOTHING, documented
 from management_service.connectors.rules import (
@@ -19,7 +21,7 @@ from management_service.connectors.rules import (
     RequiredClaim,
     TrustedFactor,
 )
-from management_service.connectors.service import Connectors
+from management_service.connectors.service import Connectors, OwnIdentity
 from management_service.connectors.store import Connector, Identity
 
 _NEW_CONNECTOR: Final = {
@@ -118,13 +120,33 @@ class IdentityAnswer(Answer):
         id: Id of the identity.
         connector_id: Id of the connector to the provider.
         value: Value of the connector's ``matchClaim`` in the person's tokens.
+        groups: The groups of the person at the last sign-in with it.
         created_at: Time of creation, milliseconds since the epoch.
+        last_used_at: Time of the last sign-in with it, milliseconds since the epoch; null if there was none.
     """
 
     id: str
     connector_id: str
     value: str
+    groups: list[str]
     created_at: int
+    last_used_at: int | None
+
+
+class OwnIdentityAnswer(Answer):
+    """An identity of the person at a provider.
+
+    Attributes:
+        id: Id of the identity.
+        provider_name: Name of the provider.
+        created_at: Time of creation, milliseconds since the epoch.
+        last_used_at: Time of the last sign-in with it, milliseconds since the epoch; null if there was none.
+    """
+
+    id: str
+    provider_name: str
+    created_at: int
+    last_used_at: int | None
 
 
 def _connector(connector: Connector) -> ConnectorAnswer:
@@ -155,7 +177,22 @@ def _connector(connector: Connector) -> ConnectorAnswer:
 
 def _identity(identity: Identity) -> IdentityAnswer:
     return IdentityAnswer(
-        id=identity.id, connector_id=identity.connector_id, value=identity.value, created_at=identity.created_at
+        id=identity.id,
+        connector_id=identity.connector_id,
+        value=identity.value,
+        groups=list(identity.groups),
+        created_at=identity.created_at,
+        last_used_at=identity.signed_in_at,
+    )
+
+
+def _own_identity(own: OwnIdentity) -> OwnIdentityAnswer:
+    identity = own.identity
+    return OwnIdentityAnswer(
+        id=identity.id,
+        provider_name=own.provider,
+        created_at=identity.created_at,
+        last_used_at=identity.signed_in_at,
     )
 
 
@@ -251,3 +288,40 @@ class IdentityController(Controller):
     ) -> None:
         """Let a user no longer be known by an identity."""
         await connectors.remove_identity(user_id, identity_id)
+
+
+class OwnIdentityController(Controller):
+    """The identities at providers of the person who is signed in."""
+
+    path = "/my-account/identities"
+    tags = ("My account",)
+    dependencies = WHOLE
+
+    @get(
+        "/",
+        operation_id="ListOwnIdentities",
+        summary="List the person's own identities",
+        opt=documented(own_sign_in=ACCOUNT),
+    )
+    async def list_identities(
+        self, request: JsonRequest, listing: NamedDependency[Listing], connectors: NamedDependency[Connectors]
+    ) -> Response[list[OwnIdentityAnswer]]:
+        """List the providers at which the person can sign in, in the order in which they were linked."""
+        found, total = await connectors.list_own_identities(own_id(request), listing.page)
+        return listing.answer([_own_identity(each) for each in found], total)
+
+    @delete(
+        "/{identity_id:str}",
+        operation_id="DeleteOwnIdentity",
+        summary="Remove one of the person's own identities",
+        status_code=204,
+        opt=documented(own_sign_in=ACCOUNT_SIGN_IN, refuses=(422,)),
+    )
+    async def delete_identity(
+        self, identity_id: FromPath[str], request: JsonRequest, connectors: NamedDependency[Connectors]
+    ) -> None:
+        """Let the person no longer sign in at a provider. The only way to sign in is refused.
+
+        The person is told by mail.
+        """
+        await connectors.remove_own_identity(admitted_caller(request), identity_id)

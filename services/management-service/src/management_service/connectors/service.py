@@ -6,22 +6,27 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.access.callers import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.email_domains import canonical_domains
 from identity_common.failures import UNKNOWN_RELATION, Conflict, Issue, duplicate, invalid_input, missing_by_id
 from identity_common.identifiers import new_id
 from identity_common.names import accepted_name
 from identity_common.outbox.changes import Changes, Transaction
+from identity_common.outbox.mail import MailOutbox
 from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.wire.account_links import LinkContext
 from identity_common.wire.events import ConnectorState
 from management_service.attainable_scopes import AttainableScopes
 from management_service.connectors import rules, store
 from management_service.connectors.clients import Clients
 from management_service.connectors.events import CONNECTOR, record_connector, record_groups_deleted
+from management_service.connectors.notices import identity_notice
 from management_service.connectors.providers import ProviderError, Providers
 from management_service.connectors.store import Connector, Identity
-from management_service.users.store import lock_user
+from management_service.provider_people import find_way_in
+from management_service.users.store import User, lock_user
 
 IDENTITY: Final = "identity"
 REFUSALS: Final = {
@@ -34,6 +39,22 @@ REFUSALS: Final = {
 }
 
 
+def _last_way_in() -> Conflict:
+    message = "It is the only way to sign in to the account: set up another one first."
+    return Conflict("user.last_way_in", message)
+
+
+class OwnIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """An identity as its user sees it.
+
+    Attributes:
+        provider: Name of the connector.
+    """
+
+    identity: Identity
+    provider: str
+
+
 class Connectors:
     """Connectors and identities.
 
@@ -43,6 +64,7 @@ class Connectors:
         providers: Checks that a provider can be used before it is stored.
         clients: Seals the secrets of clients.
         attainable: Refuses callers who lack what the user of an identity holds.
+        mail: Tells users of removed identities.
         tenant_id: The tenant.
         clock: Clock, for tests.
     """
@@ -54,6 +76,7 @@ class Connectors:
         providers: Providers,
         clients: Clients,
         attainable: AttainableScopes,
+        mail: MailOutbox,
         *,
         tenant_id: str,
         clock: Clock = now_ms,
@@ -63,6 +86,7 @@ class Connectors:
         self._providers = providers
         self._clients = clients
         self._attainable = attainable
+        self._mail = mail
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -219,8 +243,43 @@ class Connectors:
             Refused: The caller lacks scopes that the user holds.
         """
         async with self._changes.transaction() as transaction:
-            await self._lock_user(transaction, user_id)
-            await remove_identity(transaction, self._tenant_id, user_id, identity_id)
+            user = await self._lock_user(transaction, user_id)
+            await self._remove(transaction, user, identity_id, LinkContext())
+
+    @retry_on_conflict
+    async def remove_own_identity(self, caller: Caller, identity_id: str) -> None:
+        """Let the person who is signed in no longer be known by an identity.
+
+        Raises:
+            Conflict: Nothing would remain to sign in with.
+        """
+        async with self._changes.transaction() as transaction:
+            user = await self._lock_user(transaction, caller.user_id or "")
+            await self._remove(transaction, user, identity_id, LinkContext(application_id=caller.application_id))
+            way_in = await find_way_in(transaction.connection, self._tenant_id, user.id)
+            has_other = (user.has_password and user.identifier is not None) or "passkey" in user.second_factors
+            if way_in is None or not (way_in.has_identity or (has_other and not way_in.is_at_provider)):
+                raise _last_way_in()
+
+    async def list_own_identities(self, user_id: str, page: Page) -> tuple[list[OwnIdentity], int]:
+        """Return a page of a person's identities, with the names of their providers, and their total."""
+        async with self._reader.connect() as connection:
+            found, total = await store.list_identities(connection, self._tenant_id, user_id, page)
+            names = await store.shown_names(connection, self._tenant_id, [each.connector_id for each in found])
+        return [OwnIdentity(identity=each, provider=names.get(each.connector_id, "")) for each in found], total
+
+    async def _remove(self, transaction: Transaction, user: User, identity_id: str, context: LinkContext) -> None:
+        """Delete and record an identity of a locked user, and tell the user."""
+        connection = transaction.connection
+        removed = await store.delete_identity(connection, self._tenant_id, user.id, identity_id)
+        if removed is None:
+            raise missing_by_id("entity.not_found")
+        if removed.signed_in_at is not None:
+            record_groups_deleted(transaction, identity_id)
+        transaction.record_action(IDENTITY, (user.id, identity_id), "delete")
+        names = await store.shown_names(connection, self._tenant_id, [removed.connector_id])
+        notice = identity_notice(user, "factor-removed", names.get(removed.connector_id, ""), context)
+        await self._mail.queue(connection, notice)
 
     async def _require_usable(self, connector: Connector) -> None:
         try:
@@ -239,10 +298,12 @@ class Connectors:
             raise missing_by_id("entity.not_exists")
         return connector
 
-    async def _lock_user(self, transaction: Transaction, user_id: str) -> None:
-        if await lock_user(transaction.connection, self._tenant_id, user_id) is None:
+    async def _lock_user(self, transaction: Transaction, user_id: str) -> User:
+        user = await lock_user(transaction.connection, self._tenant_id, user_id)
+        if user is None:
             raise missing_by_id()
         await self._attainable.require_holder(transaction.connection, "user", user_id)
+        return user
 
     def _changed(self, connector: Connector, update: rules.ConnectorUpdate) -> Connector:
         """Return a connector with the given members.
@@ -294,20 +355,6 @@ class Connectors:
         )
         _require_client(configured)
         return configured
-
-
-async def remove_identity(transaction: Transaction, tenant_id: str, user_id: str, identity_id: str) -> None:
-    """Delete and record an identity of a locked user.
-
-    Raises:
-        NotFound: The user has no such identity.
-    """
-    removed = await store.delete_identity(transaction.connection, tenant_id, user_id, identity_id)
-    if removed is None:
-        raise missing_by_id("entity.not_found")
-    if removed.signed_in_at is not None:
-        record_groups_deleted(transaction, identity_id)
-    transaction.record_action(IDENTITY, (user_id, identity_id), "delete")
 
 
 def _require_acceptable(body: rules.ConnectorCreation | rules.ConnectorUpdate) -> None:

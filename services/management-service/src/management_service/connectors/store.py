@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ARRAY, BindParameter, Text, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import ARRAY, BindParameter, Text, any_, bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.paging import Page
@@ -47,6 +47,11 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
     trusted_factors: tuple[TrustedFactor, ...]
     closed_at: int
     created_at: int
+
+    @property
+    def shown_name(self) -> str:
+        """Its name for people."""
+        return self.display_name or self.name
 
     @property
     def is_open(self) -> bool:
@@ -95,6 +100,9 @@ _FIND: Final = select(*COLUMNS).where(*_CONNECTOR)
 _LOCK: Final = _FIND.with_for_update()
 _SHARE: Final = _FIND.with_for_update(read=True)
 _LOCK_ALL: Final = select(*COLUMNS).where(connectors.c.tenant_id == _TENANT).order_by(connectors.c.id).with_for_update()
+_NAMES: Final = select(connectors.c.id, connectors.c.name, connectors.c.display_name).where(
+    connectors.c.tenant_id == _TENANT, connectors.c.id == any_(bindparam("ids", type_=ARRAY(Text)))
+)
 _FIND_BY_ISSUER: Final = select(*COLUMNS).where(
     connectors.c.tenant_id == _TENANT, connectors.c.issuer == bindparam("issuer")
 )
@@ -121,7 +129,6 @@ _FIND_IDENTITY: Final = select(*IDENTITY_COLUMNS).where(
     identities.c.connector_id == bindparam("connector"),
     identities.c.value == bindparam("value"),
 )
-_IDENTITIES_OF: Final = select(*IDENTITY_COLUMNS).where(*_OF_USER).order_by(identities.c.id)
 _DELETE_IDENTITY: Final = (
     delete(identities).where(*_OF_USER, identities.c.id == bindparam("identity")).returning(*IDENTITY_COLUMNS)
 )
@@ -216,12 +223,6 @@ async def find_identity(connection: AsyncConnection, connector: Connector, value
     return None if row is None else identity_from(row)
 
 
-async def identities_of(connection: AsyncConnection, tenant_id: str, user_id: str) -> list[Identity]:
-    """Return all identities of a user."""
-    rows = await connection.execute(_IDENTITIES_OF, {"tenant": tenant_id, "user": user_id})
-    return [identity_from(row) for row in rows]
-
-
 async def update_identity(connection: AsyncConnection, identity: Identity) -> bool:
     """Store what the last sign-in with an identity has said; return whether the identity still exists."""
     values = {
@@ -231,6 +232,12 @@ async def update_identity(connection: AsyncConnection, identity: Identity) -> bo
     }
     by_id = {"tenant": identity.tenant_id, "identity": identity.id}
     return bool((await connection.execute(update(identities).where(*_OF_IDENTITY).values(values), by_id)).rowcount)
+
+
+async def shown_names(connection: AsyncConnection, tenant_id: str, connector_ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of connectors for people, by id."""
+    rows = await connection.execute(_NAMES, {"tenant": tenant_id, "ids": list(connector_ids)})
+    return {row.id: row.display_name or row.name for row in rows}
 
 
 async def user_with_identity(connection: AsyncConnection, connector: Connector, value: str) -> str | None:

@@ -1,6 +1,7 @@
 """Connectors to providers, and the replies to token-service about their people."""
 
 from identity_common.outbox.changes import Changes
+from identity_common.outbox.mail import MailOutbox
 from identity_common.outgoing import OutgoingCalls
 from identity_common.sealing import SealingKeys
 from identity_common.wire.actor_tokens import ActorTokenRequests
@@ -30,7 +31,13 @@ class ConnectorParts:
     """
 
     def __init__(
-        self, settings: Settings, connections: Connections, changes: Changes, users: Users, sealing: SealingKeys
+        self,
+        settings: Settings,
+        connections: Connections,
+        changes: Changes,
+        users: Users,
+        mail: MailOutbox,
+        sealing: SealingKeys,
     ) -> None:
         tenant_id, reader = settings.tenant_id, connections.reader
         keys = SealingKeys(settings.environment_variable_keys)
@@ -38,7 +45,7 @@ class ConnectorParts:
         providers, clients = Providers(calls), Clients(sealing, tenant_id=tenant_id)
         self.tickets = LinkTickets(sealing, tenant_id=tenant_id)
         self.connectors = Connectors(
-            reader, changes, providers, clients, attainable_scopes(settings), tenant_id=tenant_id
+            reader, changes, providers, clients, attainable_scopes(settings), mail, tenant_id=tenant_id
         )
         sign_ins = ProviderSignIns(
             reader,
@@ -48,6 +55,7 @@ class ConnectorParts:
             TokenEndpoints(calls),
             clients,
             self.tickets,
+            mail,
             open_enrolment,
             tenant_id=tenant_id,
         )

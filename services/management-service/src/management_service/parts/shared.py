@@ -125,7 +125,7 @@ class Shared:
             tenant_id=tenant_id,
             throttled=counter(self.registry, "throttled", "Attempts beyond a limit, by limit.", "limit"),
         )
-        self.connectors = ConnectorParts(settings, connections, self.changes, self.users, self.sealing)
+        self.connectors = ConnectorParts(settings, connections, self.changes, self.users, self.mail, self.sealing)
         self.factors = Factors(
             settings,
             connections,

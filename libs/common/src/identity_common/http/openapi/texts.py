@@ -162,6 +162,8 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     "Application": {"name": "Web shop", "description": "Where customers order", "type": "Traditional"},
     "ApplicationMember": {"name": "Nightly billing", "type": "MachineToMachine"},
     "Branding": {"logoUri": "https://shop.example.com/logo.svg", "primaryColor": "#2450c8"},
+    "OwnIdentity": {"providerName": "Okta"},
+    "Identity": {"groups": ["engineering"]},
     "ConnectorConfig": {"clientId": "0oa5e6f7g8", "scope": "openid profile email groups"},
     "ConnectorBranding": {"displayName": "Example Inc.", "logoUri": "https://example.com/logo.svg"},
     "Version": {"environmentVariables": ["PLANS_URL"]},
