@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 import pytest
@@ -12,6 +12,8 @@ from identity_common.background import BackgroundLoop, SharedRun
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.telemetry.logs import get_logger
 from tests.support.captured_logs import captured_logs
+
+_LOGGER: Final = "loops-under-test"
 
 
 class InterruptedOnceError(Exception):
@@ -36,7 +38,7 @@ async def logged_by_loop_with(*outcomes: Exception | None) -> list[dict[str, Any
             work,
             name="unit-test",
             pause_s=0,
-            log=get_logger("x").bind(source="management"),
+            log=get_logger(_LOGGER).bind(source="management"),
             failed="work.failed",
             interrupted="work.interrupted",
             expected=(OSError, TemporarilyUnavailable, SQLAlchemyError, asyncpg.PostgresError),
@@ -45,7 +47,8 @@ async def logged_by_loop_with(*outcomes: Exception | None) -> list[dict[str, Any
         loop.start()
         await finished.wait()
         await loop.stop()
-        return [json.loads(line) for line in log.getvalue().splitlines()]
+        lines = map(json.loads, log.getvalue().splitlines())
+        return [line for line in lines if line["logger"] == _LOGGER]  # services of other tests may be running
 
 
 async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
