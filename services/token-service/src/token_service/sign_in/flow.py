@@ -19,7 +19,7 @@ from stead.verify.acr import Level, satisfies, strongest
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Connectors, Directory, Person
 from token_service.grants.authorization_code import requires_pkce
-from token_service.grants.demanded_levels import demanded_at_sign_in, demanded_of_user
+from token_service.grants.demanded_levels import demanded_at_sign_in, demanded_of_tokens, demanded_of_user
 from token_service.grants.targets import MANAGEMENT_API_CLOSED
 from token_service.presented_tokens.liveness import why_user_not_live
 from token_service.sign_in.ending import SessionEnds
@@ -293,11 +293,9 @@ class SignInFlow:
     async def level_wanted(self, request: AuthorizationRequest) -> Level:
         """Return how strongly a user must sign in for a request, before it is known who that is."""
         application = await self.application(request.client_id)
-        by_tenant: Level | None = (
-            "mfa" if self._directory.in_memory.sign_in_policy.second_factor == "required" else None
-        )
-        by_application = application.minimum_acr if application else None
-        return strongest("password", by_tenant, by_application, request.acr) or "password"
+        policy = self._directory.in_memory.sign_in_policy
+        demanded = demanded_of_tokens(policy, application, None) if application else None
+        return strongest("password", demanded, request.acr) or "password"
 
     async def begin(self, request: AuthorizationRequest, who: SignedIn | None) -> NextStep:
         """Return the next step of a request that has just arrived.
