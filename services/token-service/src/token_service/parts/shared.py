@@ -70,7 +70,7 @@ class Shared:
         self.authorizations = Authorizations(engine, self.revocations, tenant_id=tenant_id)
         self.sessions = Sessions(commands, connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas)
         self.session_ends = SessionEnds(self.sessions, self.authorizations)
-        self._closed_connectors = ClosedConnectors(self.directory, self.session_ends)
+        self._closed_connectors = ClosedConnectors(self.directory.in_memory.connectors, self.session_ends)
         self._third_parties = ThirdParties(self.directory, self.authorizations)
         self._forgetting = Forgetting(self.directory, self.consents, self.authorizations)
         self.refresh_tokens = RefreshTokens(

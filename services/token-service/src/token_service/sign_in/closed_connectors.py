@@ -8,7 +8,7 @@ from identity_common.failures import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ConnectorState
 from token_service.authorizations import Through
-from token_service.directory import Directory
+from token_service.directory import Connectors
 from token_service.sign_in.ending import SessionEnds
 
 _log = get_logger(__name__)
@@ -24,8 +24,8 @@ class ClosedConnectors:
     running.
     """
 
-    def __init__(self, directory: Directory, ends: SessionEnds) -> None:
-        self._connectors = directory.in_memory.connectors
+    def __init__(self, connectors: Connectors, ends: SessionEnds) -> None:
+        self._connectors = connectors
         self._ends = ends
         self.loop = BackgroundLoop(
             self._end_next,
