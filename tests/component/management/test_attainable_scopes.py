@@ -91,6 +91,7 @@ WAYS = [
     ("PATCH", "users/{auditor}", {"primaryPhone": "+4915112345678"}),
     ("PATCH", "users/{auditor}", {"username": None}),
     ("PATCH", "users/{auditor}/password", {"password": PASSWORD}),
+    ("PATCH", "users/{auditor}", {"allowsPassword": True}),
     ("PATCH", "users/{suspended}/is-suspended", {"isSuspended": False}),
     ("POST", "users/{auditor}/invitation", {}),
     ("POST", "users/{auditor}/sign-in-attempts/clear", None),

@@ -319,6 +319,19 @@ async def test_a_link_ends_when_the_account_changes(
     await pages.management.client.delete(f"/api/users/{owner['id']}")
 
 
+async def test_a_link_ends_when_the_connector_leads_elsewhere(pages: ProviderPages, name: str) -> None:
+    """Who may change connectors would otherwise become the owner at the next sign-in, at a provider of their own."""
+    await pages.connect(domains=["people.test"])
+    owner = await pages.management.created("users", primaryEmail=f"{name}@people.test", isEmailVerified=True)
+    found = await pages.sign_in(**known_as(name))
+    assert isinstance(found, AccountFound)
+    with Provider() as other:
+        await pages.change(config={"issuer": other.issuer, "clientSecret": "another"})
+        refused = await pages.ask(LinkIdentity(link=found.link, user_id=owner["id"]))
+    assert (isinstance(refused, NotAccepted) and refused.reason) == "link-expired"
+    assert (await pages.management.client.get(f"/api/users/{owner['id']}/identities")).json() == []
+
+
 async def test_no_account_is_taken_over_by_its_address(pages: ProviderPages, name: str) -> None:
     """The victim's account at a hostile provider; an attacker who was here first; an address that looks alike."""
     address = f"{name}@victims.test"

@@ -291,7 +291,7 @@ class ProviderSignIns:
                     if await store.find_identity(connection, connector, person.value) is not None:
                         raise _AgainError  # the account was made for this identity just now
                     return AccountFound(
-                        link=self._tickets.issue(connector.id, account, person), identifier=account.identifier or ""
+                        link=self._tickets.issue(connector, account, person), identifier=account.identifier or ""
                     )
                 user, is_new = await self._create(transaction, person, question.visitor, email=account), True
                 identity = await self._add_identity(transaction, connector, user, person)
@@ -309,6 +309,8 @@ class ProviderSignIns:
             connector = await store.lock_connector(connection, self._tenant_id, ticket.connector_id, shared=True)
             if connector is None or not connector.is_open:
                 raise NotAcceptedError("connector-closed")
+            if (connector.issuer, connector.match_claim) != (ticket.issuer, ticket.match_claim):
+                raise NotAcceptedError("link-expired", "the connector leads to another provider")
             is_first = await spend(
                 connection, self._tenant_id, ticket.id, expires_at=ticket.expires_at, now=self._clock()
             )

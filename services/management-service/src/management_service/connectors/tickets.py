@@ -14,6 +14,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from management_service.connectors.people import Person
+from management_service.connectors.store import Connector
 from management_service.schema import spent_tickets
 from management_service.users.store import User
 
@@ -31,6 +32,8 @@ class LinkTicket(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: Random.
+        issuer: The provider at which the person has signed in; the connector must still be to it.
+        match_claim: The claim that identifies the person there; it must still be the connector's.
         user_id: The account.
         tokens_valid_after: The account's; a new password or a suspension ends the ticket.
         address: The account's; another one ends the ticket.
@@ -40,6 +43,8 @@ class LinkTicket(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     connector_id: str
+    issuer: str
+    match_claim: str
     user_id: str
     tokens_valid_after: int
     address: str | None
@@ -78,11 +83,13 @@ class LinkTickets:
         self._name = f"provider-link.{tenant_id}"
         self._clock = clock
 
-    def issue(self, connector_id: str, user: User, person: Person) -> str:
+    def issue(self, connector: Connector, user: User, person: Person) -> str:
         """Return a ticket, sealed."""
         ticket = LinkTicket(
             id=new_secret(),
-            connector_id=connector_id,
+            connector_id=connector.id,
+            issuer=connector.issuer,
+            match_claim=connector.match_claim,
             user_id=user.id,
             tokens_valid_after=user.tokens_valid_after,
             address=user.primary_email,
