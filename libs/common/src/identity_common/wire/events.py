@@ -265,7 +265,8 @@ class ConnectorState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         logo_uri: Shown on its button.
         session_max_age_s: How long a sign-in may go on without asking the provider again, seconds; None for as long as
             any other.
-        closed_at: When it was disabled last, milliseconds since the epoch; sign-ins before that have ended.
+        closed_at: When it was closed or opened last, milliseconds since the epoch; sign-ins before that have ended,
+            even one that was under way while it was closed.
     """
 
     id: str
