@@ -139,6 +139,7 @@ class Shared:
         )
         self._password_checks = PasswordChecks(
             connections.reader,
+            self.changes,
             self.passwords,
             self.attempts,
             self.factors.enrolments.read,

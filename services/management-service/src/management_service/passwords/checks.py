@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.bus.connection import Bus
 from identity_common.bus.requests import Responder
 from identity_common.failures import StoreUnavailable, TooManyAttempts
+from identity_common.outbox.changes import Changes
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.factors import ArmedFactors
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
@@ -31,7 +32,8 @@ class PasswordChecks:
     """Checks passwords, and limits attempts.
 
     Args:
-        engine: Runs each statement on its own.
+        engine: Reads; runs each statement on its own.
+        changes: Stores hashes that were renewed.
         passwords: Verifies and hashes.
         attempts: Counts attempts.
         read_factors: Returns what a user has set up.
@@ -42,6 +44,7 @@ class PasswordChecks:
     def __init__(
         self,
         engine: AsyncEngine,
+        changes: Changes,
         passwords: Passwords,
         attempts: SignInAttempts,
         read_factors: Callable[[str], Awaitable[ArmedFactors]],
@@ -50,6 +53,7 @@ class PasswordChecks:
         tenant_id: str,
     ) -> None:
         self._engine = engine
+        self._changes = changes
         self._passwords = passwords
         self._attempts = attempts
         self._counted = CountedPasswords(passwords, attempts)
@@ -123,7 +127,7 @@ class PasswordChecks:
             renewed = await self._passwords.hash(password)
         except Busy:
             return
-        async with self._engine.connect() as connection:
+        async with self._changes.unpublished() as connection:
             await store.renew_password_hash(connection, self._tenant_id, found, renewed)
 
     async def _reply(self, request: bytes, arrived: float) -> bytes:
