@@ -8,7 +8,7 @@ import pytest_asyncio
 from identity_common.rights.scopes import SCOPE_ALL, implied
 from management_service.attainable_scopes import missing_scopes
 from tests.component.management.test_administrators import role_granting, scope_of
-from tests.support.connectors import stored_connector
+from tests.support.connectors import stored_connector, stored_identity
 from tests.support.management_api import Management, unique
 
 PASSWORD = "a good password"
@@ -43,6 +43,13 @@ async def objects(own: Management) -> Objects:
         await own.client.post(f"/api/{path}/roles", json={"roleIds": [role]})
     await own.client.post(f"/api/applications/{applications[0]}/roles", json={"roleIds": [machines]})
     await own.client.patch(f"/api/users/{suspended}/is-suspended", json={"isSuspended": True})
+    domain = f"{unique('at')}.example.com".lower()
+    connected = (await own.created("users", primaryEmail=f"auditor@{domain}"))["id"]
+    await own.client.post(f"/api/users/{connected}/roles", json={"roleIds": [auditors]})
+    companies = [await stored_connector(own.database, own.tenant_id) for _ in range(2)]
+    for connector in companies:
+        await stored_identity(own.database, own.tenant_id, connected, connector)
+    await own.client.patch(f"/api/sso-connectors/{companies[1]}", json={"isEnabled": False})
     return Objects(
         own,
         {
@@ -58,6 +65,9 @@ async def objects(own: Management) -> Objects:
             "console": await _console(own),
             "shop": (await _application(own))["id"],
             "connector": await stored_connector(own.database, own.tenant_id),
+            "company": companies[0],
+            "closed": companies[1],
+            "domain": domain,
         },
     )
 
@@ -96,6 +106,10 @@ WAYS = [
     ("POST", "users/{auditor}/invitation", {}),
     ("POST", "users/{auditor}/sign-in-attempts/clear", None),
     ("POST", "users/{auditor}/identities", {"connectorId": "{connector}", "value": "{new}"}),
+    ("PATCH", "sso-connectors/{company}", {"trusts": {"actors": ["{new}"]}}),
+    ("PATCH", "sso-connectors/{closed}", {"isEnabled": True}),
+    ("PATCH", "sso-connectors/{connector}", {"domains": ["{domain}"]}),
+    ("DELETE", "sso-connectors/{company}", None),
     ("POST", "applications/{exporter}/secrets", {"name": "{new}"}),
     ("PATCH", "applications/{exporter}", {"customClientMetadata": {"corsAllowedOrigins": ["https://a.example.com"]}}),
     ("PATCH", "roles/{auditors}", {"isDefault": True}),
@@ -121,6 +135,7 @@ async def test_a_write_that_gives_or_takes_over_a_scope_needs_it(
             "entity.unique_integrity_violation",  # the second time
             "application.secret_name_exists",
             "identity.in_use",
+            "entity.not_found",
         }, allowed.text
     if "isDefault" in (body or {}):
         refused = await lacking.post("/api/users", json={"username": unique("late")})
@@ -182,6 +197,9 @@ async def test_what_may_request_the_management_api_for_its_users_is_worth_everyt
         *(("PATCH", "applications/{shop}", settings) for settings in SETTINGS),
         ("PATCH", "users/{user}/password", {"password": PASSWORD}),
         ("DELETE", "users/{auditor}/invitation", None),
+        ("PATCH", "sso-connectors/{company}", {"isEnabled": False, "groupsClaim": "groups"}),
+        ("PATCH", "sso-connectors/{connector}", {"domains": ["{new}.example.org"], "trusts": {"actors": ["{new}"]}}),
+        ("DELETE", "sso-connectors/{connector}", None),
     ],
 )
 async def test_a_write_that_gives_nothing_needs_only_its_area(
@@ -191,6 +209,19 @@ async def test_a_write_that_gives_nothing_needs_only_its_area(
     client = own.client_with(own.token(scope=EVERYTHING_ELSE))
     answer = await client.request(method, f"/api/{objects.filled(path)}", json=objects.filled(body))
     assert answer.is_success, answer.text
+
+
+async def test_what_counts_as_a_factor_is_said_by_those_who_may_change_the_policies(objects: Objects) -> None:
+    own, path = objects.management, f"/api/sso-connectors/{objects.ids['connector']}"
+    lacking = own.client_with(own.token(scope=" ".join({*EVERYTHING_ELSE.split()} - {"config"})))
+    factor = {"claim": "amr", "value": "mfa", "level": "mfa"}
+    refused = await lacking.patch(path, json={"trusts": {"factors": [factor]}})
+    assert (refused.status_code, refused.json()["data"]) == (403, {"missing": ["config"]}), refused.text
+    assert (await own.client.patch(path, json={"trusts": {"factors": [factor]}})).is_success
+    wider = await lacking.patch(path, json={"trusts": {"factors": [{**factor, "level": "phr"}]}})
+    assert wider.status_code == 403
+    for kept in ([factor], []):
+        assert (await lacking.patch(path, json={"trusts": {"factors": kept}})).is_success
 
 
 async def test_an_invitation_does_not_take_over_what_the_user_is_given_later(objects: Objects) -> None:

@@ -26,6 +26,7 @@ from identity_common.wire.provider_sign_in import (
     ProviderUnavailable,
     ReadLogoutToken,
 )
+from tests.component.management.test_administrators import role_granting, scope_of
 from tests.support.management_api import Management, unique
 from tests.support.provider import CLIENT, KEYS, TOKEN, USERINFO, Provider, with_secret
 from tests.support.provider_sign_ins import CALLBACK, ProviderPages
@@ -579,3 +580,22 @@ async def test_default_roles_give_no_one_the_management_api(management: Manageme
             refused = await pages.sign_in(sub=name)
             assert (isinstance(refused, NotAccepted) and refused.reason) == "not-allowed"
         await client.close()
+
+
+async def test_our_own_issuer_is_no_other_provider(pages: ProviderPages) -> None:
+    await pages.connect()
+    config = {"issuer": pages.management.settings.issuer, "clientSecret": None}
+    answer = await pages.management.client.patch(f"/api/sso-connectors/{pages.connector}", json={"config": config})
+    assert (answer.status_code, "another provider" in answer.text) == (400, True), answer.text
+
+
+async def test_another_client_of_people_with_scopes_needs_these(pages: ProviderPages, name: str) -> None:
+    await pages.connect()
+    person, own = await pages.signed_in(**known_as(name)), pages.management
+    role = await role_granting(own, await scope_of(own, "audit:export"))
+    await own.client.post(f"/api/users/{person.user_id}/roles", json={"roleIds": [role]})
+    path, body = f"/api/sso-connectors/{pages.connector}", {"config": {"clientId": "of the attacker"}}
+    refused = await own.client_with(own.token(scope="connectors")).patch(path, json=body)
+    assert (refused.status_code, refused.json()["data"]) == (403, {"missing": ["audit:export"]}), refused.text
+    allowed = await own.client_with(own.token(scope="connectors audit:export")).patch(path, json=body)
+    assert allowed.status_code == 200, allowed.text

@@ -13,16 +13,19 @@ from sqlalchemy import ARRAY, Select, Text, any_, bindparam, exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.access.callers import admitted
+from identity_common.email_domains import domain_of
 from identity_common.failures import ErrorData, Refused
 from identity_common.rights.scopes import SCOPE_ALL, implied
 from identity_common.wire.events import HolderKind
 from management_service.schema import (
     application_roles,
+    identities,
     impersonation_policies,
     resources,
     role_scopes,
     scopes,
     user_roles,
+    users,
 )
 
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
@@ -35,12 +38,28 @@ _OF_SCOPES: Final = (
 _OF_ROLES: Final = _OF_SCOPES.join(
     role_scopes, (role_scopes.c.tenant_id == scopes.c.tenant_id) & (role_scopes.c.scope_id == scopes.c.id)
 )
-_OF_HOLDERS: Final = {
+_OF_ALL: Final = {
     kind: _OF_ROLES.join(
         held, (held.c.tenant_id == role_scopes.c.tenant_id) & (held.c.role_id == role_scopes.c.role_id)
-    ).where(held.c[f"{kind}_id"] == any_(_IDS))
+    )
     for kind, held in (("user", user_roles), ("application", application_roles))
 }
+_OF_HOLDERS: Final = {
+    "user": _OF_ALL["user"].where(user_roles.c.user_id == any_(_IDS)),
+    "application": _OF_ALL["application"].where(application_roles.c.application_id == any_(_IDS)),
+}
+_OF_PEOPLE: Final = _OF_ALL["user"].join(
+    identities,
+    (identities.c.tenant_id == user_roles.c.tenant_id)
+    & (identities.c.user_id == user_roles.c.user_id)
+    & (identities.c.connector_id == any_(_IDS)),
+)
+_WITH_ADDRESSES: Final = (
+    _OF_ALL["user"]
+    .join(users, (users.c.tenant_id == user_roles.c.tenant_id) & (users.c.id == user_roles.c.user_id))
+    .where(users.c.primary_email.is_not(None))
+    .add_columns(users.c.primary_email)
+)
 _PROTECTED: Final = select(
     exists().where(
         impersonation_policies.c.tenant_id == bindparam("tenant"),
@@ -84,6 +103,20 @@ class AttainableScopes:
         if caller is not None and kind == "user" and caller.owns_account(holder_id):
             return
         await self._require(connection, _OF_HOLDERS[kind], [holder_id])
+
+    async def require_people(self, connection: AsyncConnection, connector_id: str) -> None:
+        """Require what users with an identity at a connector hold: how they sign in there is about to change."""
+        await self._require(connection, _OF_PEOPLE, [connector_id])
+
+    async def require_owners(self, connection: AsyncConnection, domains: Collection[str]) -> None:
+        """Require what users with an e-mail address in these domains hold: a provider is about to speak for them."""
+        caller = admitted()
+        if caller is None or SCOPE_ALL in caller.scopes or not domains:
+            return
+        rows = await connection.execute(_WITH_ADDRESSES, self._values)
+        names = {name for name, address in rows if domain_of(address) in domains}
+        if missing := missing_scopes(names, held=caller.scopes):
+            raise _refused(missing)
 
     async def holder_is_within(
         self, connection: AsyncConnection, kind: HolderKind, holder_id: str, *, held: Collection[str]

@@ -231,12 +231,16 @@ class ConnectorController(Controller):
     async def update_connector(
         self, connector_id: FromPath[str], data: JSONBody[ConnectorUpdate], connectors: NamedDependency[Connectors]
     ) -> ConnectorAnswer:
-        """Change the given members. The issuer and the claim cannot change once users have identities."""
+        """Change the given members. The issuer and the claim cannot change once users have identities.
+
+        Another client, another actor or an opened connector needs the scopes that its users hold; another domain those
+        of the users who have an address there; trust for more factors needs ``config``.
+        """
         return _connector(await connectors.update(connector_id, data))
 
     @delete("/{connector_id:str}", operation_id="DeleteConnector", summary="Delete a connector", status_code=204)
     async def delete_connector(self, connector_id: FromPath[str], connectors: NamedDependency[Connectors]) -> None:
-        """Delete a connector with the identities that users have by it."""
+        """Delete a connector with the identities that users have by it. This needs the scopes that they hold."""
         await connectors.delete(connector_id)
 
     @post(

@@ -1,5 +1,6 @@
 """Creates, reads, changes, checks and deletes connectors, and the identities of users."""
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -24,6 +25,7 @@ from management_service.connectors.clients import Clients
 from management_service.connectors.events import CONNECTOR, record_connector, record_groups_deleted
 from management_service.connectors.notices import identity_notice
 from management_service.connectors.providers import ProviderError, Providers
+from management_service.connectors.rules import TrustedFactor
 from management_service.connectors.store import Connector, Identity
 from management_service.provider_people import find_way_in
 from management_service.users.store import User, lock_user
@@ -66,6 +68,7 @@ class Connectors:
         attainable: Refuses callers who lack what the user of an identity holds.
         mail: Tells users of removed identities.
         tenant_id: The tenant.
+        issuer: Our own, which is no other provider.
         clock: Clock, for tests.
     """
 
@@ -79,6 +82,7 @@ class Connectors:
         mail: MailOutbox,
         *,
         tenant_id: str,
+        issuer: str,
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
@@ -88,6 +92,7 @@ class Connectors:
         self._attainable = attainable
         self._mail = mail
         self._tenant_id = tenant_id
+        self._issuer = issuer
         self._clock = clock
 
     async def create(self, creation: rules.ConnectorCreation) -> Connector:
@@ -97,6 +102,7 @@ class Connectors:
             Invalid: A member is not acceptable.
             Conflict: The name is not valid, or in use; the provider or a domain has a connector; or the provider cannot
                 be used.
+            Refused: See ``_require_attainable``.
         """
         _require_acceptable(creation)
         config, connector_id, now = creation.config, new_id(), self._clock()
@@ -132,6 +138,7 @@ class Connectors:
     @retry_on_conflict
     async def _insert(self, connector: Connector) -> Connector:
         async with self._changes.transaction() as transaction:
+            await self._require_attainable(transaction, None, connector)
             with refusals(REFUSALS):
                 await store.insert_connector(transaction.connection, connector)
             record_connector(transaction, connector, "created")
@@ -167,6 +174,7 @@ class Connectors:
             Invalid: A member is not acceptable.
             Conflict: The name is not valid, or in use; the provider or a domain has a connector, or the provider cannot
                 be used; or users are known by the present issuer and claim.
+            Refused: See ``_require_attainable``.
         """
         _require_acceptable(update)
         if update.config is not UNSET:
@@ -180,6 +188,7 @@ class Connectors:
             changed = self._changed(connector, update)
             if changed == connector:
                 return connector
+            await self._require_attainable(transaction, connector, changed)
             if (changed.issuer, changed.match_claim) != (connector.issuer, connector.match_claim):
                 await self._require_no_identities(transaction, connector)
             with refusals(REFUSALS):
@@ -189,8 +198,13 @@ class Connectors:
 
     @retry_on_conflict
     async def delete(self, connector_id: str) -> None:
-        """Delete a connector with the identities of its users."""
+        """Delete a connector with the identities of its users.
+
+        Raises:
+            Refused: The caller lacks scopes that one of them holds.
+        """
         async with self._changes.transaction() as transaction:
+            await self._attainable.require_people(transaction.connection, connector_id)
             if not await store.delete_connector(transaction.connection, self._tenant_id, connector_id):
                 raise missing_by_id("entity.not_found")
             transaction.record(CONNECTOR, (connector_id,), "deleted", ConnectorState(id=connector_id, deleted=True))
@@ -282,10 +296,31 @@ class Connectors:
         await self._mail.queue(connection, notice)
 
     async def _require_usable(self, connector: Connector) -> None:
+        if connector.issuer == self._issuer:
+            raise invalid_input(Issue("config.issuer", "must be another provider than this one"))
         try:
             await self._providers.check(connector.issuer, client=self._clients.client(connector))
         except ProviderError as error:
             raise Conflict("connector.provider_unusable", str(error)) from error
+
+    async def _require_attainable(self, transaction: Transaction, stored: Connector | None, changed: Connector) -> None:
+        """Refuse callers who lack what a provider gets to say about other users.
+
+        Raises:
+            Refused: The provider is about to speak for users who hold scopes that the caller lacks; or it is trusted
+                for more factors, and the caller may not change the policies that these satisfy.
+        """
+        trusted: Collection[TrustedFactor] = ()
+        domains = {*changed.domains}
+        if stored is not None and stored.issuer == changed.issuer:
+            trusted = stored.trusted_factors
+            if not _speaks_anew(stored, changed):
+                domains -= {*stored.domains}
+            else:
+                await self._attainable.require_people(transaction.connection, changed.id)
+        if not set(changed.trusted_factors) <= set(trusted):
+            self._attainable.require_change_of_policy()
+        await self._attainable.require_owners(transaction.connection, domains)
 
     async def _require_no_identities(self, transaction: Transaction, connector: Connector) -> None:
         if await store.has_identities(transaction.connection, self._tenant_id, connector.id):
@@ -355,6 +390,13 @@ class Connectors:
         )
         _require_client(configured)
         return configured
+
+
+def _speaks_anew(stored: Connector, changed: Connector) -> bool:
+    """Return whether other tokens of the same provider are about to count: of another client, or at all."""
+    is_opened = changed.is_open and (not stored.is_open or changed.client_id != stored.client_id)
+    is_enabled = changed.is_enabled and not stored.is_enabled
+    return is_opened or is_enabled or not set(changed.actor_clients) <= set(stored.actor_clients)
 
 
 def _require_acceptable(body: rules.ConnectorCreation | rules.ConnectorUpdate) -> None:

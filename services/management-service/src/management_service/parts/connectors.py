@@ -45,7 +45,14 @@ class ConnectorParts:
         providers, clients = Providers(calls), Clients(sealing, tenant_id=tenant_id)
         self.tickets = LinkTickets(sealing, tenant_id=tenant_id)
         self.connectors = Connectors(
-            reader, changes, providers, clients, attainable_scopes(settings), mail, tenant_id=tenant_id
+            reader,
+            changes,
+            providers,
+            clients,
+            attainable_scopes(settings),
+            mail,
+            tenant_id=tenant_id,
+            issuer=settings.issuer,
         )
         sign_ins = ProviderSignIns(
             reader,
