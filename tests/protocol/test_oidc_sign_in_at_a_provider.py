@@ -172,7 +172,22 @@ class TestHowTheyHaveSignedIn:
         employee = company.hire(auth_time=None, amr=["mfa"])
         said = claims(tokens(employee, ours)["id_token"])
         assert ("auth_time" in said, said["amr"], said["acr"]) == (False, [], "urn:service:acr:password")
-        page = employee.follow(employee.authorize(ours, acr_values=MFA))
+
+    @pytest.mark.parametrize("known", [None, 3600])
+    def test_a_factor_is_set_up_only_after_a_sign_in_there_that_is_known_to_be_recent(
+        self, company: Company, ours: Client, known: int | None
+    ) -> None:
+        """Or a stolen session at the provider would be enough to protect the account with a factor of the thief."""
+        employee = company.hire(auth_time=known and int(time.time()) - known)
+        page = employee.arrive(employee.begin(ours, acr_values=MFA))
+        for _ in range(2):  # unasked, and asked in vain
+            assert (heading(page), "too old" in problem(page)) == ("Sign in", True)
+            sent = employee.press(page)
+            assert httpx.URL(sent.headers["Location"]).params["max_age"] == "600"
+            url = employee.at_provider(sent)
+            page = employee.arrive(url)
+        del company.provider.person["auth_time"]
+        page = employee.follow(employee.arrive(employee.at_provider(employee.press(page))))
         assert heading(page) == "Protect your account"
 
     def test_a_trusted_factor_satisfies_a_demand(self, company: Company, ours: Client) -> None:
@@ -202,6 +217,7 @@ class TestLink:
         wrong = employee.send(page, password="not the password 1")
         assert (heading(wrong), "not right" in problem(wrong)) == ("Connect your account", True)
         answer = employee.send(wrong, password=PASSWORD)
+        assert answer.has_redirect_location, answer.text
         while "/sign-in" in answer.headers["Location"]:
             answer = employee.follow(answer)
         got = employee.redeem(ours, callback(answer)["code"], verifier)

@@ -35,3 +35,9 @@ def test_only_the_provider_says_when_the_person_signed_in_there() -> None:
     assert (at_provider().auth_time, at_provider().began_at) == (None, 5_000)
     assert at_provider("authenticator", auth_time=1_000).auth_time == 1_000
     assert at_provider("password", first=False).auth_time == 6_000
+
+
+def test_a_provider_that_does_not_say_when_makes_no_sign_in_recent() -> None:
+    assert (at_provider().latest, at_provider(auth_time=1_000).latest) == (0, 1_000)
+    assert at_provider("authenticator").latest == 6_000
+    assert at_provider("password", first=False).latest == 6_000

@@ -105,8 +105,11 @@ class Authentication(msgspec.Struct, frozen=True):
 
     @property
     def latest(self) -> int:
-        """When the last factor was used, milliseconds since the epoch."""
-        return self.factors[-1].at
+        """When the user proved last who they are, milliseconds since the epoch; 0 if a provider alone knows.
+
+        That a provider sent the browser back proves nothing new: it may have known the browser for weeks.
+        """
+        return max(each.at if each.provider is None else each.provider.auth_time or 0 for each in self.factors)
 
     @property
     def level(self) -> Level:

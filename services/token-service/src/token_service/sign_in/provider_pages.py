@@ -6,6 +6,7 @@ shown and cannot be loaded again.
 
 from collections.abc import Sequence
 
+import msgspec
 from litestar import get
 from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
@@ -16,7 +17,7 @@ from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.wire.events import ConnectorState
 from identity_common.wire.provider_sign_in import AccountFound
 from token_service.sign_in.attempts import SignInRefused
-from token_service.sign_in.flow import NeedsLink, SignInFlow
+from token_service.sign_in.flow import NeedsLink, SignInFlow, acceptable
 from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.cookies import of_sign_in
 from token_service.sign_in.pages.languages import LANGUAGES
@@ -24,7 +25,7 @@ from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pending import Pending, PendingLink, ProviderVisit
 from token_service.sign_in.pending_pages import CONNECT, SIGN_IN, Answer, PendingPages
 from token_service.sign_in.provider_checks import CALLBACK, ProviderChecks, at_provider
-from token_service.sign_in.request import AuthorizationRequest, Parameters
+from token_service.sign_in.request import ACTION_MAX_AGE_S, AuthorizationRequest, Parameters
 from token_service.sign_in.sign_in_page import IDENTIFIER, LEAVE_LINK, PROVIDER, SignInPage
 from token_service.sign_in.sign_ins import SignIns
 
@@ -139,10 +140,11 @@ class ProviderPages:
     ) -> Answer:
         if pending.link is not None:  # another way was taken
             await self._pages.pending.finish_link(pending_id, pending)
-        language = _language(browser)
-        return await self.send_away(
-            browser, pending_id, pending.request, connector, language=language, login_hint=login_hint
-        )
+        language, request = _language(browser), pending.request
+        if acceptable(await self._flow.signed_in(browser.session_cookie), pending) is not None:
+            at_most = ACTION_MAX_AGE_S if request.max_age_s is None else min(request.max_age_s, ACTION_MAX_AGE_S)
+            request = msgspec.structs.replace(request, max_age_s=at_most)  # only a recent sign-in leads on
+        return await self.send_away(browser, pending_id, request, connector, language=language, login_hint=login_hint)
 
     async def _arrive(self, browser: Browser, connector_id: str) -> Answer:
         """Continue with what a provider has sent the browser back with.

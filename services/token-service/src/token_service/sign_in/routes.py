@@ -25,6 +25,7 @@ from token_service.sign_in.flow import (
     NeedsSignIn,
     SignedIn,
     SignInFlow,
+    acceptable,
 )
 from token_service.sign_in.pages.assets import asset_routes
 from token_service.sign_in.pages.browser import Browser, redirect
@@ -199,8 +200,11 @@ class AuthorizationPages:
         if isinstance(step, NeedsMore):
             return redirect(self._pages.next(browser, step, pending_id))
         if isinstance(step, NeedsSignIn):
-            hint = pending.request.login_hint or ""
-            return await self._sign_in_page.show(browser, pending_id, pending, application, hint, problem_of(browser))
+            hint, refused = pending.request.login_hint or "", problem_of(browser)
+            accepted = acceptable(who, pending)
+            if refused is None and accepted is not None and accepted.session.provider is not None:
+                refused = SignInRefused("signed-in-too-long-ago")
+            return await self._sign_in_page.show(browser, pending_id, pending, application, hint, refused)
         if isinstance(step, NeedsAccount):
             return self._account_page(browser, pending_id, pending, application, step.who)
         if isinstance(step, NeedsConsent):

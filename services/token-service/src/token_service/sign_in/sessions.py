@@ -249,7 +249,7 @@ class Sessions:
             StoreUnavailable: Redis does not answer.
         """
         secret, earlier = new_secret(), session.authentication
-        factors = earlier.adding(UsedFactor(method, max(self._clock(), earlier.latest), provider)).factors
+        factors = earlier.adding(UsedFactor(method, max(self._clock(), earlier.factors[-1].at), provider)).factors
         signed_in_at = max(session.signed_in_at, tokens_valid_after)
         added = msgspec.structs.replace(
             session, secret_sha256=_sha256(secret), factors=factors, signed_in_at=signed_in_at
