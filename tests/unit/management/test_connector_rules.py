@@ -2,7 +2,7 @@
 
 import pytest
 
-from management_service.connectors.rules import ConnectorUpdate, problems
+from management_service.connectors.rules import ConnectorBranding, ConnectorUpdate, problems
 
 
 @pytest.mark.parametrize("claim", ["sub", "oid", "uid", "employee_number", "https://example.com/claims/id"])
@@ -25,3 +25,13 @@ def test_a_claim_that_another_person_can_have_is_refused(claim: str) -> None:
 def test_groups_come_in_a_claim_about_people() -> None:
     assert [*problems(ConnectorUpdate(groups_claim="groups"))] == []
     assert [path for path, _ in problems(ConnectorUpdate(groups_claim="scope"))] == ["groupsClaim"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["https://a.example;sandbox/", "https://u;sandbox@a.example/", "https://*/", "http://a.example/", "https://[::1]/"],
+)
+def test_a_logo_adds_nothing_but_its_origin_to_the_policy_of_the_sign_in_page(uri: str) -> None:
+    assert [path for path, _ in problems(ConnectorUpdate(branding=ConnectorBranding(logo_uri=uri)))] == [
+        "branding.logoUri"
+    ]

@@ -10,8 +10,9 @@ from msgspec import UNSET, UnsetType
 from identity_common.email_domains import Domains
 from identity_common.fields import Body, Name
 from identity_common.outgoing import url_problem
+from identity_common.pages.looks import is_logo_uri
 from identity_common.wire.events import DemandedLevel
-from management_service.users.rules import Address, is_web_address
+from management_service.users.rules import Address
 
 MAX_ISSUER: Final = 1024
 MAX_VALUE: Final = 255
@@ -241,8 +242,8 @@ def problems(body: ConnectorCreation | ConnectorUpdate) -> Iterator[tuple[str, s
     if isinstance(body.groups_claim, str):
         yield from _claim_problems("groupsClaim", body.groups_claim)
     uri = body.branding.logo_uri if isinstance(body.branding, ConnectorBranding) else None
-    if isinstance(uri, str) and not (is_web_address(uri) and uri.lower().startswith("https:")):
-        yield "branding.logoUri", "must be an https URL"
+    if isinstance(uri, str) and not is_logo_uri(uri):
+        yield "branding.logoUri", "must be an https URL with a domain name"
 
 
 def _config_problems(config: ConnectorConfig | ConnectorConfigUpdate) -> Iterator[tuple[str, str]]:
