@@ -286,11 +286,15 @@ class IdentityController(Controller):
         operation_id="DeleteUserIdentity",
         summary="Remove an identity from a user",
         status_code=204,
+        guards=[recent_if_own],
     )
     async def delete_identity(
         self, user_id: FromPath[str], identity_id: FromPath[str], connectors: NamedDependency[Connectors]
     ) -> None:
-        """Let a user no longer be known by an identity."""
+        """Let a user no longer be known by an identity. Sessions go on.
+
+        Users who remove one of their own must have signed in at most 600 seconds ago.
+        """
         await connectors.remove_identity(user_id, identity_id)
 
 
