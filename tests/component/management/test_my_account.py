@@ -67,6 +67,7 @@ async def test_administrators_change_how_they_sign_in_by_a_recent_sign_in_alone(
     bodies: dict[tuple[str, str], dict[str, Any]] = {
         ("PATCH", ""): {"primaryEmail": f"{unique('e')}@example.com"},
         ("PATCH", "/"): {"username": unique("u").replace("-", "_")},
+        ("PATCH", "//"): {"allowsPassword": True},
         ("POST", "/invitation"): {},
         ("POST", "/identities"): {"connectorId": new_id(), "value": "unknown"},
         ("DELETE", "/identities/unknown"): {},

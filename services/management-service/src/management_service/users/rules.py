@@ -143,8 +143,8 @@ class UserUpdate(Body):
 
     @property
     def changes_sign_in(self) -> bool:
-        """Whether it may change what the user signs in with, or by which address a password is recovered."""
-        changing = (self.username, self.primary_email, self.primary_phone, self.is_email_verified)
+        """Whether it may change what the user signs in with, or how a password is recovered."""
+        changing = (self.username, self.primary_email, self.primary_phone, self.is_email_verified, self.allows_password)
         return any(each is not UNSET for each in changing)
 
 
