@@ -31,6 +31,17 @@ def test_the_owner_of_an_address_is_led_to_the_connector_of_its_domain() -> None
     assert (known.of_address("ada@example.com"), known.open("c"), known.have_domains) == (None, None, False)
 
 
+@pytest.mark.parametrize("domain", ["straße.de", "STRAßE.de", "straße。de", "xn--strae-oqa.de"])
+def test_every_spelling_of_a_domain_leads_there(domain: str) -> None:
+    known = connectors(domains=("xn--strae-oqa.de",))
+    assert (known.of_address(f"ada@{domain}"), known.of_address("ada@strasse.de")) == (known.open("c"), None)
+
+
+@pytest.mark.parametrize("typed", ["ada@", "@", "ada@-.de", "ada@" + "ß" * 5_000, "ada@" + "a." * 5_000])
+def test_what_is_no_address_leads_nowhere(typed: str) -> None:
+    assert connectors().of_address(typed) is None
+
+
 @pytest.mark.parametrize(
     ("changes", "is_over"),
     [

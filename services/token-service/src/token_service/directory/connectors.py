@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from identity_common.authentication import AtProvider
+from identity_common.email_domains import MAX_DOMAIN, canonical_domain
 from identity_common.wire.events import ConnectorState
 
 _MS: Final = 1000
@@ -55,7 +56,9 @@ class Connectors:
     def of_address(self, identifier: str | None) -> ConnectorState | None:
         """Return the open connector whose domain an e-mail address has."""
         _, at, domain = (identifier or "").strip().rpartition("@")
-        return self._by_domain.get(domain.lower()) if at else None
+        if not at or not self._by_domain or len(domain) > MAX_DOMAIN:
+            return None
+        return self._by_domain.get(canonical_domain(domain) or "")
 
     def why_over(self, at: AtProvider | None, *, signed_in_at: int, now: int) -> str | None:
         """Return why a sign-in is over, for the log; None if it goes on, or came through no connector.
