@@ -204,9 +204,11 @@ class Connectors:
             Refused: The caller lacks scopes that one of them holds.
         """
         async with self._changes.transaction() as transaction:
-            await self._attainable.require_people(transaction.connection, connector_id)
-            if not await store.delete_connector(transaction.connection, self._tenant_id, connector_id):
+            connection = transaction.connection
+            if await store.lock_connector(connection, self._tenant_id, connector_id) is None:
                 raise missing_by_id("entity.not_found")
+            await self._attainable.require_people(connection, connector_id)  # locked: no identity is added meanwhile
+            await store.delete_connector(connection, self._tenant_id, connector_id)
             transaction.record(CONNECTOR, (connector_id,), "deleted", ConnectorState(id=connector_id, deleted=True))
 
     async def renew_seals(self) -> None:

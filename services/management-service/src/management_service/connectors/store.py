@@ -182,10 +182,9 @@ async def update_connector(connection: AsyncConnection, connector: Connector) ->
     await _insert_domains(connection, connector)
 
 
-async def delete_connector(connection: AsyncConnection, tenant_id: str, connector_id: str) -> bool:
-    """Delete a connector with its identities; return whether it existed."""
-    values = {"tenant": tenant_id, "connector": connector_id}
-    return bool((await connection.execute(delete(connectors).where(*_CONNECTOR), values)).rowcount)
+async def delete_connector(connection: AsyncConnection, tenant_id: str, connector_id: str) -> None:
+    """Delete a connector with its identities."""
+    await connection.execute(delete(connectors).where(*_CONNECTOR), {"tenant": tenant_id, "connector": connector_id})
 
 
 async def has_identities(connection: AsyncConnection, tenant_id: str, connector_id: str) -> bool:
