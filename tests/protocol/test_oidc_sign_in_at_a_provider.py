@@ -296,6 +296,20 @@ class TestTheEnd:
         assert not is_signed_in(employee, ours)
         assert ended(world, ours, got)
 
+    def test_a_logout_token_that_is_sent_again_ends_no_later_session(
+        self, company: Company, world: World, ours: Client
+    ) -> None:
+        employee, jti = company.hire(), secrets.token_hex(8)
+        tokens(employee, ours)
+        event, said = {"http://schemas.openid.net/event/backchannel-logout": {}}, {"iat": int(time.time()) - 60}
+        token = company.provider.id_token(company.provider.person["sub"], jti=jti, events=event, **said)
+        path = f"/sign-in/backchannel-logout/{company.connector}"
+        assert world.stack.http.post(path, data={"logout_token": token}).status_code == 200
+        assert not is_signed_in(employee, ours)
+        tokens(employee, ours)
+        assert world.stack.http.post(path, data={"logout_token": token}).status_code == 200
+        assert is_signed_in(employee, ours)
+
     def test_a_connector_asks_again_after_its_time(self, company: Company, world: World, ours: Client) -> None:
         company.opened_long_ago()
         at, employee = now_ms() - 61_000, company.hire()

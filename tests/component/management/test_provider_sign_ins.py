@@ -459,7 +459,7 @@ async def test_a_closed_connector_signs_no_one_in_and_says_since_when(pages: Pro
     assert await pages.published(connector) == ConnectorState(id=connector, deleted=True)
 
 
-async def test_a_logout_token_ends_what_it_names_once(pages: ProviderPages, name: str) -> None:
+async def test_a_logout_token_ends_what_it_names(pages: ProviderPages, name: str) -> None:
     """OpenID Connect Back-Channel Logout 1.0 sections 2.4 and 2.6."""
     await pages.connect()
     person = await pages.signed_in(sub=name)
@@ -495,10 +495,12 @@ async def test_a_logout_token_ends_what_it_names_once(pages: ProviderPages, name
         assert (isinstance(refused, NotAccepted) and refused.reason) == "token-not-acceptable", changes
     refused = await ended(sub=None)
     assert (isinstance(refused, NotAccepted) and refused.reason) == "no-identity"
-    token = provider.id_token(name, events={event: {}}, jti=secrets.token_hex(8))
+    token = provider.id_token(name, events={event: {}}, jti=secrets.token_hex(8), iat=now)
     question = ReadLogoutToken(connector_id=pages.connector, logout_token=token)
     answers = await asyncio.gather(*(pages.ask(question) for _ in range(3)))
-    assert sum(isinstance(each, EndedAtProvider) for each in answers) == 1
+    first = EndedAtProvider(user_id=person.user_id)
+    repeated = EndedAtProvider(user_id=person.user_id, before=now * 1000)  # may repeat what failed, but ends no new one
+    assert sorted(answers, key=lambda each: each == first) == [repeated, repeated, first]
 
 
 async def test_the_secret_is_not_shown_and_not_sent_to_another_provider(pages: ProviderPages) -> None:

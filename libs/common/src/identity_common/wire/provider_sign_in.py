@@ -169,10 +169,13 @@ class EndedAtProvider(_Private, frozen=True, kw_only=True, tag="ended"):
         user_id: All of this user's, through the connector; None if the token names a session alone, or a person who has
             no user.
         provider_session_id: Those of this session; None for all of the user's.
+        before: Only sign-ins before this time, milliseconds since the epoch. The token was read before: the provider
+            may repeat what failed, but ends nothing that began since.
     """
 
     user_id: str | None = None
     provider_session_id: str | None = None
+    before: int | None = None
 
 
 class NotAccepted(msgspec.Struct, frozen=True, tag="not-accepted"):

@@ -214,10 +214,10 @@ class ProviderSignIns:
         expires_at = int(claims["iat"] + id_tokens.MAX_AGE_S + id_tokens.LEEWAY_S) * _MS
         async with self._changes.unpublished() as connection:
             name = f"logout {connector.id} {claims['jti']}"
-            if not await spend(connection, self._tenant_id, name, expires_at=expires_at, now=self._clock()):
-                raise NotAcceptableError("a logout token for the second time")
+            is_first = await spend(connection, self._tenant_id, name, expires_at=expires_at, now=self._clock())
             user_id = None if value is None else await store.user_with_identity(connection, connector, value)
-        return EndedAtProvider(user_id=user_id, provider_session_id=session_id)
+        before = None if is_first else int(claims["iat"]) * _MS
+        return EndedAtProvider(user_id=user_id, provider_session_id=session_id, before=before)
 
     async def _open_connector(self, connector_id: str) -> tuple[Connector, Client]:
         async with self._reader.connect() as connection:

@@ -91,7 +91,12 @@ class BackchannelLogout:
     async def _end(self, connector_id: str, ended: EndedAtProvider, caller: Browser) -> None:
         if ended.user_id is None and ended.provider_session_id is None:
             return
-        which = Through(connector_id=connector_id, user_id=ended.user_id, provider_session_id=ended.provider_session_id)
+        which = Through(
+            connector_id=connector_id,
+            before=ended.before,
+            user_id=ended.user_id,
+            provider_session_id=ended.provider_session_id,
+        )
         for session in await self._ends.through(which):
             self._audit.signed_out(session.user_id, client_id=None, origin=caller.origin, connector_id=connector_id)
 
