@@ -316,10 +316,10 @@ class Connectors:
         domains = {*changed.domains}
         if stored is not None and stored.issuer == changed.issuer:
             trusted = stored.trusted_factors
-            if not _speaks_anew(stored, changed):
-                domains -= {*stored.domains}
-            else:
+            if _speaks_anew(stored, changed):
                 await self._attainable.require_people(transaction.connection, changed.id)
+            else:
+                domains -= {*stored.domains}
         if not set(changed.trusted_factors) <= set(trusted):
             self._attainable.require_change_of_policy()
         await self._attainable.require_owners(transaction.connection, domains)
