@@ -25,6 +25,7 @@ from tests.unit.sdk.operations import (
     connectors,
     custom_claims,
     impersonations,
+    just_in_time,
     mail,
     my_account,
     organization_template,
@@ -51,6 +52,7 @@ AREAS = (
     connectors,
     custom_claims,
     impersonations,
+    just_in_time,
     my_account,
     mail,
     organization_template,
@@ -62,19 +64,12 @@ AREAS = (
 )
 OPERATIONS = [row for area in AREAS for row in area.ROWS]
 IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
-
-
-JUST_IN_TIME = ("EmailDomain", "Role", "SsoConnector", "Group")
 NOT_OFFERED = {
     "ExportAffectedMembers",  # a table for people
     *("ExportLogs", "ExportLogLeaves"),  # streams, which ``stead.audit`` reads from files
     *("ListLogKeys", "RotateLogKeys", "ListNotValidKeys", "RotateNotValidKeys"),
     *("ListPrivateKeys", "RotatePrivateKeys", "DeletePrivateKey"),
     *("GetUserCustomData", "UpdateUserCustomData", "UpdateApplicationCustomData"),  # members of what holds them
-    *(f"{verb}OrganizationJit{what}s" for verb in ("List", "Replace") for what in JUST_IN_TIME),
-    *(f"RemoveOrganizationJit{what}" for what in JUST_IN_TIME),
-    *("AddOrganizationJitEmailDomain", "AddOrganizationJitGroup"),
-    *("AddOrganizationJitRoles", "AddOrganizationJitSsoConnectors"),
     *("ListOwnIdentities", "DeleteOwnIdentity"),
     *("ReplaceRoleScopes", "ReplaceRoleUsers", "ReplaceRoleApplications"),
 }
@@ -82,8 +77,8 @@ NOT_OFFERED = {
 
 
 def carried_out(result: Any) -> Any:
-    """Return a result; an iterable, other than a JSON object, as a list."""
-    return list(result) if hasattr(result, "__iter__") and not isinstance(result, dict) else result
+    """Return a result; an iterable, other than a JSON object or a text, as a list."""
+    return list(result) if hasattr(result, "__iter__") and not isinstance(result, dict | str) else result
 
 
 async def async_carried_out(result: Any) -> Any:

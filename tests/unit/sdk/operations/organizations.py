@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 from stead import (
     HeldPermissions,
 )
@@ -121,8 +123,8 @@ ROWS: list[Row] = [
         "GET",
         "/api/organizations/o1/users/u1/roles",
         None,
-        [ORGANIZATION_ROLE_JSON],
-        [ORGANIZATION_ROLE],
+        [{**ORGANIZATION_ROLE_JSON, "origins": ["c1", "manual"]}],
+        [msgspec.structs.replace(ORGANIZATION_ROLE, origins=["c1", "manual"])],
     ),
     (
         lambda c: c.organizations.assign_user_roles("o1", "u1", ["or1"]),

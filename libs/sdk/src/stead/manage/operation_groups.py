@@ -18,6 +18,7 @@ from stead.manage.operations import (
     custom_claims,
     impersonation_policy,
     impersonations,
+    just_in_time,
     logs,
     mail,
     my_account,
@@ -236,7 +237,7 @@ class OrganizationTemplate(Group[R]):
 
 
 class Organizations(Group[R]):
-    """``client.organizations``: organizations, their members, and the roles and permissions of these members."""
+    """``client.organizations``: organizations, their members and these members' roles, and who joins just in time."""
 
     create = _Method(organizations.create_organization)
     get = _Method(organizations.get_organization)
@@ -263,6 +264,22 @@ class Organizations(Group[R]):
     replace_application_roles = _Method(APPLICATIONS.replace_roles)
     remove_application_role = _Method(APPLICATIONS.remove_role)
     application_permissions = _Method(APPLICATIONS.permissions)
+    jit_email_domains = _List(just_in_time.list_jit_email_domains)
+    add_jit_email_domain = _Method(just_in_time.add_jit_email_domain)
+    replace_jit_email_domains = _Method(just_in_time.replace_jit_email_domains)
+    remove_jit_email_domain = _Method(just_in_time.remove_jit_email_domain)
+    jit_roles = _List(just_in_time.list_jit_roles)
+    add_jit_roles = _Method(just_in_time.add_jit_roles)
+    replace_jit_roles = _Method(just_in_time.replace_jit_roles)
+    remove_jit_role = _Method(just_in_time.remove_jit_role)
+    jit_connectors = _List(just_in_time.list_jit_connectors)
+    add_jit_connectors = _Method(just_in_time.add_jit_connectors)
+    replace_jit_connectors = _Method(just_in_time.replace_jit_connectors)
+    remove_jit_connector = _Method(just_in_time.remove_jit_connector)
+    jit_groups = _List(just_in_time.list_jit_groups)
+    add_jit_group = _Method(just_in_time.add_jit_group)
+    replace_jit_groups = _Method(just_in_time.replace_jit_groups)
+    remove_jit_group = _Method(just_in_time.remove_jit_group)
 
 
 class OrganizationInvitations(Group[R]):

@@ -14,7 +14,15 @@ from stead.models.audit import (
     InclusionProof,
     SignedHead,
 )
-from stead.models.connectors import Connector, ConnectorConfig, ConnectorTrusts, TrustedFactor, UserIdentity
+from stead.models.connectors import (
+    Connector,
+    ConnectorBranding,
+    ConnectorConfig,
+    ConnectorTrusts,
+    RequiredClaim,
+    TrustedFactor,
+    UserIdentity,
+)
 from stead.models.custom_claims import (
     ClaimsFunction,
     ClaimsFunctionFailure,
@@ -45,6 +53,9 @@ from stead.models.organization_template import (
 )
 from stead.models.organizations import (
     HeldPermissions,
+    JitConnector,
+    JitEmailDomain,
+    JitGroup,
     Organization,
     OrganizationApplication,
     OrganizationInvitation,
@@ -90,6 +101,7 @@ __all__ = [
     "ClaimsFunctionFailure",
     "ClaimsFunctionVersion",
     "Connector",
+    "ConnectorBranding",
     "ConnectorConfig",
     "ConnectorTrusts",
     "Consent",
@@ -110,6 +122,9 @@ __all__ = [
     "InclusionProof",
     "ImportedUser",
     "Invitation",
+    "JitConnector",
+    "JitEmailDomain",
+    "JitGroup",
     "MemberEffect",
     "MyAccount",
     "MyConsent",
@@ -134,6 +149,7 @@ __all__ = [
     "PermissionsInOrganization",
     "Reach",
     "Recording",
+    "RequiredClaim",
     "Resource",
     "ResourceConsent",
     "ResourceReference",

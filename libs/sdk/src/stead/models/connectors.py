@@ -12,9 +12,39 @@ class ConnectorConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
     Attributes:
         issuer: Its issuer, as its tokens name it.
+        client_id: Id of the client there, through which people sign in; None if no one does.
+        has_client_secret: Whether the client has a secret, which no response shows.
+        scope: What is asked for.
     """
 
     issuer: str
+    client_id: str | None = None
+    has_client_secret: bool = False
+    scope: str = "openid profile email"
+
+
+class ConnectorBranding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a connector looks on the sign-in page.
+
+    Attributes:
+        display_name: The name there; None for that of the connector.
+        logo_uri: URL of a picture.
+    """
+
+    display_name: str | None = None
+    logo_uri: str | None = None
+
+
+class RequiredClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a claim of a provider must say about a person.
+
+    Attributes:
+        claim: Name of the claim.
+        value: Its value, or one of those in it; ``true`` or a number as JSON has it.
+    """
+
+    claim: str
+    value: str
 
 
 class TrustedFactor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,6 +83,13 @@ class Connector(Versioned, frozen=True, kw_only=True, rename="camel"):
         config: How the provider is reached.
         match_claim: The claim by which people are known.
         is_enabled: Whether the connector is used.
+        domains: Domains of e-mail addresses whose owners sign in at the provider.
+        allowed_domains: Only people with an address in these domains get a user; empty for all.
+        required_claims: Only people of whom the provider says all of this get a user.
+        groups_claim: The claim with the groups of a person.
+        sync_profile: Whether each sign-in updates name, picture and e-mail address.
+        session_max_age_s: After how many seconds the provider is asked again; None for never.
+        branding: How the connector looks on the sign-in page.
         trusts: What the provider is trusted for.
         created_at: Milliseconds since the epoch, UTC.
     """
@@ -63,6 +100,13 @@ class Connector(Versioned, frozen=True, kw_only=True, rename="camel"):
     config: ConnectorConfig
     match_claim: str = "sub"
     is_enabled: bool = True
+    domains: tuple[str, ...] = ()
+    allowed_domains: tuple[str, ...] = ()
+    required_claims: tuple[RequiredClaim, ...] = ()
+    groups_claim: str | None = None
+    sync_profile: bool = False
+    session_max_age_s: int | None = None
+    branding: ConnectorBranding = ConnectorBranding()
     trusts: ConnectorTrusts = ConnectorTrusts()
     created_at: int
 

@@ -32,6 +32,8 @@ class OrganizationRole(Versioned, frozen=True, kw_only=True, rename="camel"):
         type: ``User`` or ``MachineToMachine``: the kind of members who can have it.
         scopes: The organization permissions that it grants; set in lists of all roles only.
         resource_scopes: The API scopes that it grants; set in lists of all roles only.
+        origins: Why a user holds the role in an organization: ``manual``, ``jit`` for joining just in time, or the ids
+            of connectors whose groups give it; set in lists of a user's roles there only.
     """
 
     id: str
@@ -41,6 +43,7 @@ class OrganizationRole(Versioned, frozen=True, kw_only=True, rename="camel"):
     description: str | None = None
     scopes: list[OrganizationPermission] | None = None
     resource_scopes: list[ResourceScope] | None = None
+    origins: list[str] | None = None
 
 
 class Organization(Versioned, frozen=True, kw_only=True, rename="camel"):
@@ -110,6 +113,42 @@ class OrganizationInvitation(Versioned, frozen=True, kw_only=True, rename="camel
     expires_at: int
     updated_at: int | None = None
     message_sent_at: int | None = None
+
+
+class JitEmailDomain(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A domain whose owners of verified e-mail addresses join an organization.
+
+    Attributes:
+        email_domain: The domain, in lower case and its ASCII form.
+    """
+
+    organization_id: str
+    email_domain: str
+    tenant_id: str = ""
+
+
+class JitConnector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A connector whose people join an organization, by id and name."""
+
+    id: str
+    connector_name: str
+    tenant_id: str = ""
+
+
+class JitGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A group at the provider of a connector, and the organization roles of those who are in it.
+
+    Attributes:
+        sso_connector_id: Id of the connector.
+        group: A value of the connector's claim of groups, compared exactly.
+        organization_roles: The roles, ordered by name.
+    """
+
+    id: str
+    sso_connector_id: str
+    group: str
+    tenant_id: str = ""
+    organization_roles: list[OrganizationRoleReference] = []
 
 
 class OrganizationUser(User, frozen=True, kw_only=True):
