@@ -128,6 +128,8 @@ async def test_the_pages_of_clients_claims_and_impersonations_are_accessible(
         "role": f"roles/{role}",
         "role-scopes": f"roles/{role}/scopes?resource={resource.id}",
         "role-holders": f"roles/{role}/holders",
+        "connectors": "connectors",
+        "new-connector": "connectors/new",
         "claims": "claims/client-credentials",
         "claims-version": "claims/client-credentials/versions/1",
         "claims-comparison": "claims/client-credentials/versions/2?against=1",

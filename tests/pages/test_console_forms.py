@@ -181,6 +181,12 @@ WITHOUT_TEXTS = {
     "/applications/{application_id:str}/roles",
     "/applications/{application_id:str}/secrets/delete",
     "/audit/chain",
+    "/connectors/new",
+    "/connectors/{connector_id:str}",
+    "/connectors/{connector_id:str}/delete",
+    "/connectors/{connector_id:str}/disable",
+    "/connectors/{connector_id:str}/enable",
+    "/connectors/{connector_id:str}/test",
     "/claims/{kind:str}/delete",
     "/claims/{kind:str}/recording",
     "/claims/{kind:str}/versions/{number:str}",
@@ -217,8 +223,8 @@ WITHOUT_TEXTS = {
     "/users/{user_id:str}/verification-email",
     "/users/{user_id:str}/suspension",
 }
-"""Forms that store no text as it is typed: they confirm, choose among what is there, hold a name in each line, or show
-nothing of it again."""
+"""Forms that store no text as it is typed: they confirm, choose among what is there, hold a name in each line, show
+nothing of it again, or need a provider (``test_console_connectors``)."""
 
 
 def test_every_form_is_tried() -> None:

@@ -19,6 +19,7 @@ from identity_common.rights.roles import SEEDED_ROLES
 from identity_common.rights.scopes import implied
 from tests.support.administrator import CONSOLE, Administrator, heading
 from tests.support.factors import stored_passkey_of
+from tests.support.provider import Provider
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -82,7 +83,7 @@ class Offers(HTMLParser):
 class Objects:
     """One object of every kind; nothing in them is changed."""
 
-    def __init__(self, stack: RunningStack, person: Administrator) -> None:
+    def __init__(self, stack: RunningStack, person: Administrator, issuer: str) -> None:
         management, mark = stack.management, secrets.token_hex(4)
         machine = management.applications.create(name=f"Machine {mark}", type="MachineToMachine").id
         management.applications.create_secret(machine, "first")
@@ -99,6 +100,7 @@ class Objects:
         invitation = management.organization_invitations.create(
             organization, f"{mark}@id.test", expires_at=int((time.time() + 3600) * 1000), send=False
         )
+        connector = management.connectors.create(f"Okta {mark}", {"issuer": issuer}).id
         management.custom_claims.save(SCRIPTED, SCRIPT)
         subject_token = management.subject_tokens.create(person.user_id)
         stack.exchange(subject_token.token, scope=["openid"])
@@ -109,6 +111,7 @@ class Objects:
             "organization_id": organization,
             "invitation_id": invitation.id,
             "application_id": machine,
+            "connector_id": connector,
             "resource_id": resource,
             "scope_id": scope,
             "role_id": role,
@@ -144,8 +147,11 @@ class Objects:
 def objects(stack: RunningStack) -> Iterator[Objects]:
     person = Administrator(stack, "all")
     person.opens()
-    yield Objects(stack, person)
+    with Provider() as provider:
+        objects = Objects(stack, person, provider.issuer)
+    yield objects
     stack.management.custom_claims.delete(SCRIPTED)
+    stack.management.connectors.delete(objects.ids["connector_id"])
 
 
 @pytest.mark.heavy

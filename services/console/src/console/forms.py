@@ -16,7 +16,9 @@ from stead.errors import ApiError, VersionMismatch
 T = TypeVar("T")
 
 CSRF_FIELD: Final = "csrf_token"
-PASSWORD_FIELDS: Final = frozenset({"currentPassword", "password", "repeated"})
+WRITE_ONLY_FIELD: Final = "config.clientSecret"
+"""Field of the secret of a connector's client, which no page shows."""
+PASSWORD_FIELDS: Final = frozenset({"currentPassword", "password", "repeated", WRITE_ONLY_FIELD})
 ETAG_FIELD: Final = "etag"
 """Field of the version that the page of a form shows; empty for a relation that is too long to have one."""
 MAX_BYTES: Final = 1024 * 1024

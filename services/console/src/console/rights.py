@@ -23,6 +23,7 @@ _ROWS: Final = (
     ("applications/[^/]+/roles", "ListApplicationRoles", "ReplaceApplicationRoles"),
     ("applications(?:/.*)?", "ListApplications", "UpdateApplication"),
     ("resources(?:/.*)?", "ListResources", "UpdateResource"),
+    ("connectors(?:/.*)?", "ListConnectors", "UpdateConnector"),
     ("claims(?:/.*)?", "GetClaimsFunction", "UpdateClaimsFunction"),
     ("impersonations/policy", "GetImpersonationPolicy", "UpdateImpersonationPolicy"),
     ("settings/sign-in", "GetSignInPolicy", "UpdateSignInPolicy"),
