@@ -101,6 +101,8 @@ class Objects:
             organization, f"{mark}@id.test", expires_at=int((time.time() + 3600) * 1000), send=False
         )
         connector = management.connectors.create(f"Okta {mark}", {"issuer": issuer}).id
+        identity = management.users.add_identity(person.user_id, connector, mark).id
+        group = management.organizations.add_jit_group(organization, connector, mark, [organization_role])
         management.custom_claims.save(SCRIPTED, SCRIPT)
         subject_token = management.subject_tokens.create(person.user_id)
         stack.exchange(subject_token.token, scope=["openid"])
@@ -112,6 +114,8 @@ class Objects:
             "invitation_id": invitation.id,
             "application_id": machine,
             "connector_id": connector,
+            "identity_id": identity,
+            "group_id": group,
             "resource_id": resource,
             "scope_id": scope,
             "role_id": role,

@@ -9,7 +9,7 @@ import msgspec
 from litestar import Response
 
 from console.areas.members_import import Line, by_roles, find_members, read_lines
-from console.areas.names import batches
+from console.areas.names import batches, connector_names
 from console.areas.organizations import NAME, PATH
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
@@ -198,12 +198,14 @@ async def _member_page(
     except Conflict:  # not a member, or no longer
         raise NoSuchPage from None
     held = found.items if found.following is None else await _all(operations.roles(organization_id, member_id))
-    current = Form.editing(found.etag, role=[role.id for role in held])
+    current = Form.editing(found.etag, role=[role.id for role in held if _is_given_here(role)])
     values = form or current
     changed = set(values.all("was.role")) ^ set(current.all("role")) if values.is_overtaken else set()
     values.merge(current, choices={"role"})
     contents = {role.id: role for role in offered.items}
-    named = {*current.all("role"), *values.all("role"), *changed}
+    origins = {role.id: [each for each in role.origins or () if each != "manual"] for role in held}
+    connectors = await connector_names(request) if any(set(each) - {"jit"} for each in origins.values()) else {}
+    named = {*origins, *values.all("role"), *changed}
     contents |= await _roles_by_id(request, named - contents.keys())
     return await request.page(
         "organizations/member.html",
@@ -220,9 +222,16 @@ async def _member_page(
         search=search,
         picked=set(values.all("role")),
         changed=changed,
+        origins=origins,
+        connectors=connectors,
         granted=granted_by([contents.get(role.id, role) for role in held]),
         form=values,
     )
+
+
+def _is_given_here(role: OrganizationRole) -> bool:
+    """Return whether saving the page may take a role away: what groups at a provider give stays."""
+    return role.origins is None or not {"manual", "jit"}.isdisjoint(role.origins)
 
 
 async def _roles_by_id(request: ConsoleRequest, ids: Iterable[str]) -> dict[str, OrganizationRole]:

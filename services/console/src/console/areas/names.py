@@ -42,6 +42,13 @@ async def application_names(request: ConsoleRequest, ids: Iterable[str | None]) 
     return names
 
 
+async def connector_names(request: ConsoleRequest) -> dict[str, str]:
+    """Return the names of all connectors by id, ordered by name; none where the viewer may see no connectors."""
+    if not request.may(f"{HOME}/connectors"):
+        return {}
+    return {each.id: each.connector_name async for each in request.api.connectors.list()}
+
+
 async def organization_names(request: ConsoleRequest, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of organizations by id; the id itself as in ``user_names``, and while they cannot be read."""
     names = {each: each for each in ids if each}

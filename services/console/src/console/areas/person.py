@@ -8,7 +8,7 @@ from typing import Final
 from litestar import Response
 
 from console.areas.granted import Group, Rows
-from console.areas.names import application_names, shown_name, template_names, user_names
+from console.areas.names import application_names, connector_names, shown_name, template_names, user_names
 from console.areas.user_sessions import SessionRow, session_rows
 from console.console import Area
 from console.page_parts import Part, latest, part
@@ -24,6 +24,7 @@ from stead import (
     OrganizationMembership,
     Role,
     User,
+    UserIdentity,
 )
 from stead.manage.lists import ListPage
 
@@ -43,9 +44,10 @@ _SIGNED_IN: Final = "token.sign-in.succeeded"
 
 @AREA.page("/users/{user_id:str}")
 async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
-    (user, invitation, sessions, consents, factors), (roles, permissions, organizations), past = await asyncio.gather(
-        _account(request, user_id), _rights(request, user_id), _past(request, user_id)
+    account, (roles, permissions, organizations), past, (identities, connectors) = await asyncio.gather(
+        _account(request, user_id), _rights(request, user_id), _past(request, user_id), _identities(request, user_id)
     )
+    user, invitation, sessions, consents, factors = account
     acted_as, acted, signed_in, recent = past
     (users, applications), known = await asyncio.gather(
         _names(request, acted_as, acted, consents),
@@ -58,7 +60,9 @@ async def person(request: ConsoleRequest, user_id: str) -> Response[str]:
         area=_AREA,
         user=user,
         name=shown_name(user),
-        state=_state(user, open_invitation, factors.value),
+        state=_state(user, open_invitation, factors.value, identities.value),
+        identities=identities,
+        connectors=connectors,
         factors=factors,
         invitation=open_invitation,
         signed_in=signed_in,
@@ -192,12 +196,28 @@ async def _past(
     )
 
 
-def _state(user: User, invitation: OpenInvitation | None, factors: Factors | None) -> str:
+async def _identities(request: ConsoleRequest, user_id: str) -> tuple[Part[ListPage[UserIdentity]], dict[str, str]]:
+    """Read the identities of a user at providers, and the names of their connectors."""
+    identities = await part(
+        request, "ListUserIdentities", request.api.users.identities(user_id, page_size=_PAGE_SIZE).page
+    )
+    has_some = identities.value is not None and identities.value.items
+    return identities, await connector_names(request) if has_some else {}
+
+
+def _state(
+    user: User,
+    invitation: OpenInvitation | None,
+    factors: Factors | None,
+    identities: ListPage[UserIdentity] | None,
+) -> str:
     """Return whether the user can sign in, or why not."""
     if user.is_suspended:
         return "suspended"
     if user.has_password or any(each.type == "passkey" for each in (factors.factors if factors else ())):
         return "active"
+    if identities and identities.items:
+        return "at_provider"
     if invitation is None:
         return "without_password"
     return "invited" if invitation.status == "Pending" else "expired"

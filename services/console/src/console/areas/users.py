@@ -89,6 +89,7 @@ async def update_user(request: ConsoleRequest, user_id: str, form: Form) -> Resp
             primary_email=form.changed("primaryEmail", Form.text),
             primary_phone=form.changed("primaryPhone", Form.text),
             external_id=form.changed("externalId", Form.optional),
+            allows_password=form.changed("allowsPassword", Form.is_checked),
             if_match=form.etag(),
         )
     except (InvalidInput, Conflict, Forbidden, VersionMismatch) as error:
@@ -200,6 +201,7 @@ async def _edit_page(
         primaryEmail=user.primary_email,
         primaryPhone=user.primary_phone,
         externalId=user.external_id,
+        allowsPassword=user.allows_password,
     )
     values = form or request.typed() or current
     values.merge(current)
