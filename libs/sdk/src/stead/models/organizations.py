@@ -32,8 +32,8 @@ class OrganizationRole(Versioned, frozen=True, kw_only=True, rename="camel"):
         type: ``User`` or ``MachineToMachine``: the kind of members who can have it.
         scopes: The organization permissions that it grants; set in lists of all roles only.
         resource_scopes: The API scopes that it grants; set in lists of all roles only.
-        origins: Why a user holds the role in an organization: ``manual``, ``jit`` for joining just in time, or the ids
-            of connectors whose groups give it; set in lists of a user's roles there only.
+        origins: Why a member holds the role in an organization: ``manual``, ``jit`` for joining just in time, or ids
+            of connectors whose groups give it; set in lists of a member's roles there only.
     """
 
     id: str
