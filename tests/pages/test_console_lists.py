@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from console.routes import _AREAS
-from stead import NotFound
+from stead import ManagementClient, NotFound
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.edited_objects import KIND, mark
 from tests.support.mail_failures import give_up_mail
+from tests.support.provider import Provider
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -32,6 +33,7 @@ WITHOUT_LISTS = {
     "/audit/suggestions",
     "/claims",
     "/impersonations/{impersonation_id:str}",
+    "/organizations/{organization_id:str}/joining",  # its form offers the first 100 of each kind
     "/shortcuts",
     "/template",
     "/template/export",
@@ -83,6 +85,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
         management.applications.create_secret(machine, str(number))
         management.custom_claims.save(KIND, f"const getCustomJwtClaims = async () => ({{}}); // {number}")
         management.subject_tokens.create(user)
+    connectors = create_connectors(management, [f"{name} {number}" for number in numbers])
     give_up_mail(stack, *(f"{name}-{number}@id.test" for number in numbers))
     asked = management.impersonations.list(user_id=user)
     eventually(lambda: len(list(asked)) == MANY)
@@ -94,6 +97,8 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/audit": "",
         "/claims/{kind:str}": KIND,
         "/claims/{kind:str}/versions/{number:str}": "",
+        "/connectors": "",
+        "/connectors/{connector_id:str}": connectors[0],
         "/impersonations": "",
         "/impersonations/policy": "",
         "/settings/sign-in": "",
@@ -131,6 +136,14 @@ def populated(stack: RunningStack) -> dict[str, str]:
     return {kind: re.sub(r"\{\w+:str\}", paths[kind], path) for kind, path in filled.items()} | {
         "/search": f"/search?q={name}"
     }
+
+
+def create_connectors(management: ManagementClient, names: list[str]) -> list[str]:
+    """Create connectors that are not used, each to a provider of its own; return their ids."""
+    with contextlib.ExitStack() as providers:
+        configs = [{"issuer": providers.enter_context(Provider()).issuer} for _ in names]
+        create = management.connectors.create
+        return [create(name, config, is_enabled=False).id for name, config in zip(names, configs, strict=True)]
 
 
 def partial_lists(said: list[str]) -> Iterator[str | None]:

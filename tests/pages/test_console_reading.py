@@ -14,6 +14,7 @@ from console.routes import _AREAS
 from stead import ManagementClient
 from stead.errors import ApiError
 from tests.support.administrator import CONSOLE, Administrator
+from tests.support.provider import Provider
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
 
@@ -64,6 +65,9 @@ def is_proved(management: ManagementClient, entry_id: str) -> bool:
 def test_links_lead_to_every_page_that_may_be_read(stack: RunningStack) -> None:
     reader = Administrator(stack, "read")
     populate(stack, reader)
+    with Provider() as provider:
+        config = {"issuer": provider.issuer}
+        connector = stack.management.connectors.create(f"! {secrets.token_hex(4)}", config, is_enabled=False)
     patterns = kinds()
     opened: Counter[str] = Counter()
     seen, waiting = {CONSOLE}, deque([CONSOLE])
@@ -83,4 +87,5 @@ def test_links_lead_to_every_page_that_may_be_read(stack: RunningStack) -> None:
                 seen.add(link)
                 waiting.append(link)
     stack.management.custom_claims.delete("client-credentials")
+    stack.management.connectors.delete(connector.id)
     assert patterns.keys() - opened.keys() == BY_A_FORM | BY_THE_SCRIPT
