@@ -159,8 +159,8 @@ class FuzzedSystem:
         found |= {name: make() for name, make in made_otherwise.items() if name in names}
         if names & {"connector_id", "identity_id"}:
             settings = self._stack._stack.management
-            made = connector_of_a_system(settings, found.get("user_id"))
-            found["connector_id"], found["identity_id"] = made
+            found["connector_id"], identity = connector_of_a_system(settings, found.get("user_id"))
+            found["identity_id"] = identity or new_id()  # the caller of my-account has none
         # None: a browser makes factors, and template-service knows connectors by events alone.
         found |= {name: new_id() for name in names & {"factor_id", "sso_connector_id", "group_id"}}
         unknown = names - found.keys() - {"scope_id"}  # the path of a role's scope does not name its resource
