@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.heavy
 
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S = 120
+_MIB: Final = 1024 * 1024
 ENVIRONMENT: Final = {
     name: value
     for name, value in os.environ.items()
@@ -318,16 +320,19 @@ def test_a_disk_that_is_too_small_is_named_before_anything_is_started(small_disk
 def test_a_disk_that_becomes_full_ends_the_system_with_a_warning_and_one_line(small_disk: Path) -> None:
     directory = small_disk / ".local"
     running = Running(directory, small_disk, {}, stderr=subprocess.PIPE)
-    with (small_disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(1024 * 1024))
-    printed = running.process.communicate(timeout=TIMEOUT_S)
-    assert printed[0] == ""
     warning = (
         rf"warning: the disk that holds {re.escape(str(directory))} is nearly full: \d+ MiB are free; free some space: "
     )
-    assert re.match(warning, printed[1])
-    assert re.fullmatch(full(directory), printed[1].partition("\n")[2])
+    with (small_disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while shutil.disk_usage(small_disk).free > 20 * _MIB:
+            file.write(bytes(_MIB))
+        assert running.process.stderr is not None
+        assert re.match(warning, running.process.stderr.readline())
+        while True:
+            file.write(bytes(_MIB))
+    printed = running.process.communicate(timeout=TIMEOUT_S)
+    assert printed[0] == ""
+    assert re.fullmatch(full(directory), printed[1])
     assert running.process.returncode == 1
     assert re.fullmatch(full(directory), failed(directory))
 
