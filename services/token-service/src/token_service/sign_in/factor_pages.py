@@ -12,7 +12,6 @@ from token_service.sign_in.attempts import SignInRefused
 from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.factor_checks import FactorChecks
 from token_service.sign_in.factors import Factors
-from token_service.sign_in.flow import NeedsFactor
 from token_service.sign_in.pages.browser import Browser
 from token_service.sign_in.pages.consent import name_of
 from token_service.sign_in.pages.cookies import of_sign_in
@@ -22,6 +21,7 @@ from token_service.sign_in.pending import Pending
 from token_service.sign_in.pending_pages import FACTOR, Answer, PendingPages, stated
 from token_service.sign_in.request import Parameters
 from token_service.sign_in.sign_ins import SignIns
+from token_service.sign_in.steps import NeedsFactor
 
 _PASSKEY: Final = f"{FACTOR}/passkey"
 

@@ -10,13 +10,14 @@ from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.wire.account_links import InvitationFound, Joined, JoinOrganization, ReadInvitation, Refused
-from token_service.sign_in.flow import SignedIn, SignInFlow
+from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.link_pages import LinkPages, visitor
 from token_service.sign_in.pages.browser import Browser
 from token_service.sign_in.pages.consent import identifier_of
 from token_service.sign_in.pages.cookies import INVITATION
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
+from token_service.sign_in.steps import SignedIn
 
 _INVITATION: Final = "/sign-in/invitation"
 

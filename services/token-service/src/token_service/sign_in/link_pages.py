@@ -115,7 +115,7 @@ class LinkPages:
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        application = self._flow.known_application(context.application_id)
+        application = self._flow.requests.known_application(context.application_id)
         if await self._pending.find(context.request_id, browser_secret=browser.secret) is None:
             return WayBack(application)
         query = {"request": context.request_id, "client_id": context.application_id, "ui_locales": context.language}

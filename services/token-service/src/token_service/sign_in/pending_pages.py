@@ -22,7 +22,15 @@ from identity_common.wire.events import ApplicationState
 from identity_common.wire.factors import Refused
 from token_service.grants.failures import oauth_error_of
 from token_service.sign_in.attempts import SignInRefused
-from token_service.sign_in.flow import (
+from token_service.sign_in.flow import SignInFlow
+from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
+from token_service.sign_in.pages.cookies import BROWSER
+from token_service.sign_in.pages.languages import LANGUAGES
+from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
+from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
+from token_service.sign_in.redirect_uris import with_parameters
+from token_service.sign_in.request import AuthorizationRequest, BadRequest, Parameters, Refusal
+from token_service.sign_in.steps import (
     Granted,
     NeedsAccount,
     NeedsAction,
@@ -34,15 +42,7 @@ from token_service.sign_in.flow import (
     NeedsSignIn,
     NextStep,
     SignedIn,
-    SignInFlow,
 )
-from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
-from token_service.sign_in.pages.cookies import BROWSER
-from token_service.sign_in.pages.languages import LANGUAGES
-from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
-from token_service.sign_in.pending import Pending, PendingAuthorizations, weight_of
-from token_service.sign_in.redirect_uris import with_parameters
-from token_service.sign_in.request import AuthorizationRequest, BadRequest, Parameters, Refusal
 
 SIGN_IN: Final = "/sign-in"
 CANCEL: Final = "/sign-in/cancel"
@@ -167,7 +167,7 @@ class PendingPages:
         Raises:
             BadRequest: It was deleted.
         """
-        application = await self._flow.application(pending.request.client_id)
+        application = await self._flow.requests.application(pending.request.client_id)
         if application is None:
             raise BadRequest("the application was deleted")
         return application
@@ -196,7 +196,7 @@ class PendingPages:
 
     def expired(self, browser: Browser) -> Expired:
         """Return the error for a page whose request is gone; only the page's address still names the application."""
-        return Expired(self._flow.known_application(browser.query().get("client_id")))
+        return Expired(self._flow.requests.known_application(browser.query().get("client_id")))
 
     async def begin(
         self, browser: Browser, request: AuthorizationRequest, step: NextStep, language: str | None

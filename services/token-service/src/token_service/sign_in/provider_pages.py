@@ -17,7 +17,7 @@ from identity_common.http.layers.head import UNSAFE_GET
 from identity_common.wire.events import ConnectorState
 from identity_common.wire.provider_sign_in import AccountFound
 from token_service.sign_in.attempts import SignInRefused
-from token_service.sign_in.flow import NeedsLink, SignInFlow, acceptable
+from token_service.sign_in.flow import SignInFlow, acceptable
 from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.cookies import of_sign_in
 from token_service.sign_in.pages.languages import LANGUAGES
@@ -28,6 +28,7 @@ from token_service.sign_in.provider_checks import CALLBACK, ProviderChecks, at_p
 from token_service.sign_in.request import ACTION_MAX_AGE_S, AuthorizationRequest, Parameters
 from token_service.sign_in.sign_in_page import IDENTIFIER, LEAVE_LINK, PROVIDER, SignInPage
 from token_service.sign_in.sign_ins import SignIns
+from token_service.sign_in.steps import NeedsLink
 
 
 class ProviderPages:
@@ -100,7 +101,7 @@ class ProviderPages:
                 pending_id,
                 request,
                 connector,
-                level=await self._flow.level_wanted(request),
+                level=await self._flow.requests.level_wanted(request),
                 language=language,
                 login_hint=hint if hint and self._flow.connectors.of_address(hint) in {None, connector} else None,
                 origin=browser.origin,

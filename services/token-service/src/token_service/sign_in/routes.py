@@ -17,16 +17,7 @@ from token_service.sign_in.attempts import SignInRefused
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.factor_checks import FactorChecks
 from token_service.sign_in.factor_pages import FactorPages
-from token_service.sign_in.flow import (
-    Granted,
-    NeedsAccount,
-    NeedsConsent,
-    NeedsMore,
-    NeedsSignIn,
-    SignedIn,
-    SignInFlow,
-    acceptable,
-)
+from token_service.sign_in.flow import SignInFlow, acceptable
 from token_service.sign_in.pages.assets import asset_routes
 from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.consent import Form, consent_page, identifier_of, name_of
@@ -56,6 +47,7 @@ from token_service.sign_in.request import (
 )
 from token_service.sign_in.sign_in_page import PASSKEY, SignInPage, problem_of
 from token_service.sign_in.sign_ins import Begun, SignIns, linked_to
+from token_service.sign_in.steps import Granted, NeedsAccount, NeedsConsent, NeedsMore, NeedsSignIn, SignedIn
 
 PATH: Final = "/oidc/auth"
 _ARRIVED: Final = "/oidc/auth/continue"
@@ -143,11 +135,11 @@ class AuthorizationPages:
         A form of another site comes without the browser's cookies (``SameSite=Lax``): a session would not be seen, and
         other tabs would lose their requests to a new cookie. Its request begins when the browser follows a redirect.
         """
-        application, redirect_uri = await self._flow.client_of(parameters)
+        application, redirect_uri = await self._flow.requests.client_of(parameters)
         language = LANGUAGES.requested(parameters.get("ui_locales"))
 
         async def answer() -> Answer:
-            request = await self._flow.judge(parameters, application, redirect_uri)
+            request = await self._flow.requests.judge(parameters, application, redirect_uri)
             if is_form and browser.secret is None and browser.session_cookie is None:
                 return await self._keep_arrived(browser, request, language)
             return await self._begin(browser, request, language)
@@ -336,7 +328,7 @@ class AuthorizationPages:
         """Return the organizations that were picked on the page; None if it had none to pick."""
         if form.get("organizations") is None:
             return None
-        shown = await self._flow.pickable(request, who, application)
+        shown = await self._flow.access.pickable(request, who, application)
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
     def _account_page(
@@ -367,7 +359,7 @@ class AuthorizationPages:
         *,
         select_all: bool | None,
     ) -> Answer:
-        organizations = await self._flow.pickable(pending.request, step.who, application)
+        organizations = await self._flow.access.pickable(pending.request, step.who, application)
         picked = None if select_all is None else frozenset(each.id for each in organizations or () if select_all)
         request = pending.request
         may_switch = request.hinted_user_id is None
@@ -380,7 +372,7 @@ class AuthorizationPages:
         )
         return consent_page(
             step,
-            self._flow.descriptions(step.wanted),
+            self._flow.access.descriptions(step.wanted),
             form,
             language=browser.language(browser.query()),
             application=application,

@@ -37,7 +37,6 @@ from token_service.sign_in.attempts import Attempts
 from token_service.sign_in.challenges import Challenges
 from token_service.sign_in.factor_checks import visitor_of
 from token_service.sign_in.factors import Factors
-from token_service.sign_in.flow import NeedsAction, NeedsEnrolment, NeedsSignIn
 from token_service.sign_in.pages.browser import Browser, redirect
 from token_service.sign_in.pages.consent import name_of
 from token_service.sign_in.pages.cookies import of_sign_in
@@ -47,6 +46,7 @@ from token_service.sign_in.pending import Pending
 from token_service.sign_in.pending_pages import SET_UP, SIGN_IN, Answer, PendingPages, stated
 from token_service.sign_in.request import Action, Parameters
 from token_service.sign_in.sign_ins import SignIns
+from token_service.sign_in.steps import NeedsAction, NeedsEnrolment, NeedsSignIn
 
 _CODE: Final = f"{SET_UP}/code"
 _PASSKEY: Final = f"{SET_UP}/passkey"

@@ -9,10 +9,11 @@ from identity_common.wire.factors import ArmedFactors
 from token_service.audit import Origin, TokenAudit
 from token_service.sign_in.attempts import Attempts, SignInRefused, too_many_attempts
 from token_service.sign_in.devices import Devices
-from token_service.sign_in.flow import SignedIn, SignInFlow
+from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.pending import PendingLink
 from token_service.sign_in.sessions import Session, Sessions
+from token_service.sign_in.steps import SignedIn
 
 _log = get_logger(__name__)
 

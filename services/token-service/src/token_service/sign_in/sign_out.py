@@ -123,7 +123,7 @@ class EndSession:
         client_id = parameters.get("client_id") or (hint.client_id if hint else None)
         if hint is not None and client_id != hint.client_id:
             raise BadRequest("id_token_hint was not issued to this client_id")
-        application = await self._flow.application(client_id)
+        application = await self._flow.requests.application(client_id)
         target = await self._target(parameters, application)
         has_left = hint is not None and await self._flow.sign_out_client(hint)
         session = await self._sessions.find(browser.session_cookie)
@@ -152,7 +152,7 @@ class EndSession:
         if target is None:
             return None
         if application is not None and target not in application.post_logout_redirect_uris:
-            application = await self._flow.as_of_now(application)
+            application = await self._flow.requests.as_of_now(application)
         if application is None or target not in application.post_logout_redirect_uris:
             raise BadRequest("post_logout_redirect_uri is not registered for the application")
         return target

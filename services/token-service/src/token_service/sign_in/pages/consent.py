@@ -10,8 +10,9 @@ from identity_common.names import by_name
 from identity_common.wire.events import ApplicationState, UserState
 from stead.event_types import OrganizationState
 from token_service.authorizations import Consented
-from token_service.sign_in.flow import Descriptions, NeedsConsent
 from token_service.sign_in.pages.views import Choice, Group, Item, page
+from token_service.sign_in.requestable_access import Descriptions
+from token_service.sign_in.steps import NeedsConsent
 
 _ABOUT_PEOPLE: Final = (
     "openid",
