@@ -11,8 +11,8 @@ from sqlalchemy import ARRAY, Text, any_, bindparam, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.wire.audit import AuditEntry
+from management_service.audit.schema import audit_entries, audit_targets, has_audit_hash_of_any, has_audit_members
 from management_service.party_ends import PartyEnd
-from management_service.schema import audit_entries, audit_targets, has_audit_hash_of_any, has_audit_members
 
 _DELETION: Final = "DeleteOrganization"
 _REMOVALS: Final = ("RemoveOrganizationUser", "ReplaceOrganizationUsers")

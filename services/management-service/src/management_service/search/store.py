@@ -14,19 +14,15 @@ from identity_common.wire.audit import BEGINNINGS, AuditContext, AuditEntry
 from identity_common.wire.search import SearchGroup, SearchResult
 from identity_common.words import has_beginnings, prefix_query, rare_words_query
 from management_service.audit.reading.store import CONTEXT_WORDS, IS_ISSUED
-from management_service.phone_numbers import phone_key
-from management_service.schema import (
+from management_service.audit.schema import (
     AUDIT_REQUEST_ID,
-    applications,
     are_audit_members,
     audit_entries,
     audit_hash,
     has_audit_members,
-    resources,
-    roles,
-    scopes,
-    users,
 )
+from management_service.phone_numbers import phone_key
+from management_service.schema import applications, resources, roles, scopes, users
 from management_service.search.rules import may_be_an_id
 
 _PHONE_PUNCTUATION: Final = str.maketrans("", "", " ()./-")

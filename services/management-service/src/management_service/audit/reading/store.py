@@ -31,7 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.stores.words import has_words
 from identity_common.wire.audit import BEGINNINGS, ISSUED, Outcome
-from management_service.schema import (
+from management_service.audit.schema import (
     are_audit_members,
     audit_entries,
     audit_figures,

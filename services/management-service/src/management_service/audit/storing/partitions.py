@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import asyncpg
 
-from management_service.schema import AUDIT_STATISTICS
+from management_service.audit.schema import AUDIT_STATISTICS
 
 _TABLES: Final = ("audit_targets", "audit_parties", "audit_entries")
 """In order of creation: triggers on the last insert into the others. A month has all three partitions or none."""

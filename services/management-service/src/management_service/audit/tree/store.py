@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Select, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from management_service.audit.schema import audit_entries, audit_tiles, audit_trees, has_audit_members
 from management_service.audit.tree.tiles import TileId, Tiles
-from management_service.schema import audit_entries, audit_tiles, audit_trees, has_audit_members
 
 
 async def tree_size(connection: AsyncConnection, tenant_id: str) -> int:
