@@ -10,20 +10,25 @@ from pathlib import Path
 import hypothesis
 import pytest
 import uvloop
+from hypothesis.internal.conjecture import providers
 
 from all_in_one.embedded import EmbeddedServers, external_or_embedded
 from identity_common.telemetry.logs import configure_logs
 from provision import ServerAddresses
 from tests.support.containers import containers
 from tests.support.hashing_cost import cheap_hashing_cost
-from tests.support.lengths import length
+from tests.support.lengths import IS_LONG, length
 from tests.support.running_stack import RunningStack
 from tests.support.world import World
 from tests.support.written import Written
 
 # What the long form finds by chance becomes an example of its test; a change is not judged by chance.
-hypothesis.settings.register_profile("tests", deadline=None, derandomize=length(short=1, long=0) == 1)
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=not IS_LONG)
 hypothesis.settings.load_profile("tests")
+if not IS_LONG:
+    # Hypothesis would also choose among the constants of the modules imported so far: other examples at each change of
+    # the source, and for each order of the tests.
+    providers._get_local_constants = lambda: providers._local_constants
 
 # The services run on it, and it saves an eighth of the CPU time.
 asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
