@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Literal, Protocol, Self, TypeVar
+from typing import Final, Literal, Protocol, Self, TypeVar
 
 import httpx2 as httpx
 
@@ -24,7 +25,7 @@ import management_service.commands
 import management_service.settings
 import template_service.app
 import token_service.app
-from all_in_one.embedded.ports import pick_port
+from all_in_one.embedded.ports import LOOPBACK, is_free
 from identity_common.http.routing import Service, service_for
 from identity_common.stores.migrations import migrate
 from management_service.bootstrap.first_client import Credentials
@@ -42,14 +43,35 @@ _WAITS = {"REVISION_WAIT_S": "5"}
 T = TypeVar("T")
 
 
-_handed_out: set[int] = set()
+_BLOCKS: Final = range(10_000, 20_000, 500)
+"""Of ports, below those that embedded servers choose and those of outgoing connections."""
+
+
+class _Ports:
+    """A block of ports that no other process of the tests uses: this one holds the first of them."""
+
+    def __init__(self) -> None:
+        for first in _BLOCKS:
+            self._holder = socket.socket()
+            try:
+                self._holder.bind((LOOPBACK, first))
+            except OSError:
+                self._holder.close()
+            else:
+                self._next = itertools.cycle(range(first + 1, first + _BLOCKS.step))
+                return
+        raise RuntimeError("every block of ports is in use")
+
+    def free(self) -> int:
+        return next(port for port in self._next if is_free(port))
+
+
+_ports = functools.cache(_Ports)
 
 
 def free_port() -> int:
-    """Return an unused port on 127.0.0.1, outside the range of outgoing connections."""
-    port = pick_port(without=frozenset(_handed_out))
-    _handed_out.add(port)
-    return port
+    """Return an unused port on 127.0.0.1 which nothing else takes before the caller, or while its server is down."""
+    return _ports().free()
 
 
 class ServiceProcess:

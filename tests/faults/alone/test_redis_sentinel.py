@@ -114,7 +114,7 @@ class Exchanges:
     async def race(self, tokens: Sequence[str], *, racers: int) -> Counter[str]:
         """Take each token this many times, in random order; return how often each outcome was seen."""
         attempts = [*tokens] * racers
-        random.shuffle(attempts)
+        random.Random(1).shuffle(attempts)
         waiting, outcomes = iter(attempts), Counter[str]()
 
         async def worker() -> None:
