@@ -307,8 +307,9 @@ async def test_while_the_bus_is_down_a_change_is_seen_at_the_end_of_the_wait(tem
         await wire.cut()
         answer = await member.read(If_None_Match=etag, Prefer="wait=1")
         assert (answer.status_code, answer.headers["Preference-Applied"]) == (304, "wait=1")
-        waiting = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=2"))
-        await asyncio.sleep(0.5)
+        waiting = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=3"))
+        while await waiting_requests(own) == 0:  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.01)
         assert (await permission_renamed(member)).is_success
         assert (await waiting).status_code == 200, "a change that was not heard is seen at the end"
 
