@@ -1,12 +1,14 @@
 """Several servers of a database: a connection is to the one that answers and accepts writes."""
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from identity_common.database_address import DatabaseAddress
 from identity_common.failures import StoreUnavailable
@@ -134,6 +136,54 @@ async def test_a_session_that_finds_itself_on_a_standby_leaves_it(management: Ma
                     await connection.execute(text("DELETE FROM users WHERE false"))
         await engine.dispose()
     assert len(set(pids)) == 2
+
+
+@pytest.mark.heavy
+async def test_a_session_that_the_server_ends_at_any_moment_is_a_failure_of_the_store(management: Management) -> None:
+    """Also while it is being opened, or between its last message and the end of its connection."""
+    name = f"ended-{secrets.token_hex(4)}"
+    engine = create_database_engine(management.settings.database_url, service=name, pool_size=4)
+    end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
+    causes: set[str] = set()
+
+    async def read() -> None:
+        for _ in range(30):
+            try:
+                with database_answers():
+                    async with engine.begin() as connection:
+                        await connection.execute(text("SELECT 1"))
+                        await connection.execute(text("SELECT 2"))
+            except StoreUnavailable as unavailable:
+                causes.add(unavailable.cause)
+
+    async def end_sessions() -> None:
+        while True:
+            await administrator.execute(end)
+
+    administrator = await asyncpg.connect(management.addresses.admin_postgres_url)
+    ending = asyncio.create_task(end_sessions())
+    await asyncio.gather(*(read() for _ in range(4)))
+    ending.cancel()
+    await asyncio.wait((ending,))
+    await administrator.close()
+    await engine.dispose()
+    assert causes
+
+
+async def test_a_server_that_ends_every_session_is_a_failure_of_the_store(management: Management) -> None:
+    engine = create_database_engine(management.settings.database_url, service="tests", pool_size=1)
+
+    def end(connection: Any, _: object) -> None:
+        connection.driver_connection.terminate()
+
+    event.listen(engine.sync_engine, "connect", end)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable), database_answers():
+            await engine.connect()
+    event.remove(engine.sync_engine, "connect", end)
+    async with engine.connect() as connection:
+        assert await connection.scalar(text("SELECT 1")) == 1
+    await engine.dispose()
 
 
 @pytest.mark.heavy

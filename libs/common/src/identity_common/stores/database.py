@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 
+import asyncpg
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -70,6 +71,7 @@ _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
 _SERVER: Final = "server"
 _ANSWER: Final = "answer"
+_NEW: Final = "new"
 _CANCELLED: Final = "57014"
 _READ_ONLY: Final = "25006"
 _DENIED: Final = "42501"
@@ -176,6 +178,7 @@ def _note_server(connection: Any, record: pool.ConnectionPoolEntry) -> None:
     record.info[_SERVER] = cursor.fetchone()[0]
     cursor.close()
     connection.rollback()
+    record.info[_NEW] = True
 
 
 def server_of(connection: AsyncConnection) -> str:
@@ -205,17 +208,22 @@ def _leave_server(context: ExceptionContext) -> None:
         context.invalidate_pool_on_disconnect = False
 
 
-def _refuse_closed(connection: Any, _: pool.ConnectionPoolEntry, __: pool.PoolProxiedConnection) -> None:
+def _refuse_closed(connection: Any, record: pool.ConnectionPoolEntry, _: pool.PoolProxiedConnection) -> None:
     """Have the pool replace a connection that the driver knows to be closed; unlike a ping, it needs no round trip."""
+    is_new = record.info.pop(_NEW, False)
     if connection.driver_connection.is_closed():
-        raise DisconnectionError
+        raise ConnectionResetError if is_new else DisconnectionError
 
 
 def failure_of(error: Exception) -> StoreUnavailable | None:
     """Return the failure behind a driver's error: the connection was lost or cannot be made; None for any other."""
     is_down = isinstance(error, InterfaceError | PoolTimeoutError | OSError) or (
         isinstance(error, DBAPIError)
-        and (error.connection_invalidated or str(getattr(error.orig, "sqlstate", "")).startswith(_STORE_STATES))
+        and (
+            error.connection_invalidated
+            or isinstance(error.driver_exception, asyncpg.InternalClientError)  # the server is ending the session
+            or str(getattr(error.orig, "sqlstate", "")).startswith(_STORE_STATES)
+        )
     )
     if not is_down:
         return None

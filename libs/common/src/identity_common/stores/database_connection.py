@@ -59,6 +59,17 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
         finally:
             self._is_committing = False
 
+    async def set_type_codec(self, *args: Any, **kwargs: Any) -> None:
+        """Do as the driver does; SQLAlchemy calls this on a new connection, and translates no error of it.
+
+        Raises:
+            ConnectionResetError: The connection was lost.
+        """
+        try:
+            await super().set_type_codec(*args, **kwargs)
+        except _LOST as error:
+            raise ConnectionResetError(type(error).__name__) from error
+
     async def close(self, *, timeout: float | None = None) -> None:
         """Close the connection, unless it is set aside. A silent server is not waited for."""
         if self.is_set_aside:
