@@ -36,8 +36,11 @@ PAUSE_S = length(short=100, long=20) / 1000
 STRAY = 0.05
 SEED = 20261123
 
-LOST_ON_THE_WAY = {"ReadError", "RemoteProtocolError", "WriteError"}
-"""Errors of an established connection: the process may have served the request before it died."""
+LOST_ON_THE_WAY = {"ReadError", "RemoteProtocolError", "WriteError", "temporarily_unavailable"}
+"""Errors of an established connection, whose process may have served the request before it died; and 503, after which
+the token may be spent as well."""
+BUSY = 0.01
+"""Of the requests, at most, get 503 because the machine is busy."""
 
 Replicas = Mapping[Service, Sequence[ServiceProcess]]
 
@@ -202,7 +205,7 @@ class Load:
 
     Attributes:
         management: Sends to serving replicas only.
-        races: Number of races with a winner, and of races whose winner died before its answer.
+        races: Number of races with a winner, and of races whose winner got no answer.
     """
 
     def __init__(self, watch: Watch, pairs: Deployment) -> None:
@@ -253,7 +256,7 @@ class Load:
                     form = self.impersonation.form(minter.subject_tokens.create(self.impersonation.user_id).token)
                     outcomes = Counter(pool.map(functools.partial(_exchange, form=form), racers))
                     assert outcomes["won"] <= 1, outcomes
-                    # Without a visible winner, its answer was lost with the process.
+                    # Without a visible winner, its answer was lost on the way.
                     assert outcomes["won"] or outcomes.keys() & LOST_ON_THE_WAY, outcomes
                     self.races["won" if outcomes["won"] else "lost"] += 1
 
@@ -276,9 +279,11 @@ async def test_starting_and_killing_replicas_fails_only_the_requests_sent_to_the
     with load.running():
         start_and_kill(watch, pairs)
 
-    assert watch.failures_while_serving() == []
+    failures = watch.failures_while_serving()
+    assert {failure for *_, failure in failures} <= {"503"}, failures
+    assert len(failures) <= BUSY * len(watch.attempts), failures
     assert {attempt.failure for attempt in watch.attempts if attempt.failure.isdigit()} <= {"503"}
-    assert load.races["won"] > 10 * load.races["lost"]
+    assert load.races["won"] > load.races["lost"]
     await require_agreement(own_addresses, load.management, load.writers)
     for process in pairs.processes:
         if not watch.is_serving(process):
