@@ -47,16 +47,18 @@ def functions(management: ManagementClient) -> Iterator[Any]:
 
 
 def claim(http: httpx.Client, url: str, machine: Machine, revision: str | None) -> object:
-    """Return the custom claim of a new token of a replica."""
-    answer = http.post(
-        f"{url}/oidc/token",
-        data={"grant_type": "client_credentials", "resource": RESOURCE, "scope": "read:orders"},
-        headers={"Identity-Revision": revision} if revision else {},
-        auth=machine,
-    )
-    assert answer.status_code == 200, answer.text
-    claims = jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
-    return claims.get("version")
+    """Return the custom claim of a new token of a replica; ask again after 503, when no worker was free."""
+    while True:
+        answer = http.post(
+            f"{url}/oidc/token",
+            data={"grant_type": "client_credentials", "resource": RESOURCE, "scope": "read:orders"},
+            headers={"Identity-Revision": revision} if revision else {},
+            auth=machine,
+        )
+        if answer.status_code != 503:
+            assert answer.status_code == 200, answer.text
+            claims = jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
+            return claims.get("version")
 
 
 def test_a_version_activated_again_is_in_force_at_every_replica_with_its_revision(

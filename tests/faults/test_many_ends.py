@@ -80,14 +80,20 @@ class System:
         headers = {"Identity-Revision": self.template.last_revision}
         return self.http.post(f"{url or next(self._replicas)}/oidc/{path}", data=form, auth=auth, headers=headers)
 
+    def ask(self, path: str, form: dict[str, str], auth: tuple[str, str], url: str | None = None) -> httpx.Response:
+        """Send a form that changes nothing when it is repeated, again after 503: a correct answer on a busy machine."""
+        while (answer := self.post(path, form, auth, url)).status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            continue
+        return answer
+
     def knows(self, auth: tuple[str, str]) -> bool:
         """Return whether a client authenticates at every replica: authentication does not wait for a revision."""
-        answers = (self.post("token/introspection", {"token": "-"}, auth, url) for url in self._urls)
+        answers = (self.ask("token/introspection", {"token": "-"}, auth, url) for url in self._urls)
         return all(answer.status_code == httpx.codes.OK for answer in answers)
 
     def is_active(self, token: str) -> bool:
         own = (self.impersonation.client_id, self.impersonation.client_secret)
-        answer = self.post("token/introspection", {"token": token}, own)
+        answer = self.ask("token/introspection", {"token": token}, own)
         return bool(answer.json()["active"])
 
     def _refused_by_the_process(self, token: str) -> str | None:
@@ -158,15 +164,18 @@ class Impersonated:
     def __init__(self, of: Parties) -> None:
         self.of = of
         self.management = management = of.system.management
-        begun = management.subject_tokens.create(of.user)
+        status: int = httpx.codes.SERVICE_UNAVAILABLE  # after which the subject token may be spent
+        while status == httpx.codes.SERVICE_UNAVAILABLE:
+            begun = management.subject_tokens.create(of.user)
+            form = {**of.system.impersonation.form(begun.token), "organization_id": of.organization}
+            answer = of.system.post("token", form, of.auth)
+            status = answer.status_code
+        assert status == 200, answer.text
         self.id = begun.impersonation_id
-        form = {**of.system.impersonation.form(begun.token), "organization_id": of.organization}
-        answer = of.system.post("token", form, of.auth)
-        assert answer.status_code == 200, answer.text
         self.token = str(answer.json()["access_token"])
 
     def revoke(self) -> None:
-        assert self.of.system.post("token/revocation", {"token": self.token}, self.of.auth).status_code == 200
+        assert self.of.system.ask("token/revocation", {"token": self.token}, self.of.auth).status_code == 200
 
 
 REPEATABLE: Final[dict[str, Callable[[Impersonated], object]]] = {
