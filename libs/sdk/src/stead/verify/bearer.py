@@ -53,7 +53,7 @@ class Refusal:
         await send({"type": f"{prefix}http.response.body", "body": self._body})
 
 
-# RFC 6750 section 3: without a bearer token, the challenge must not contain an error code.
+# RFC 6750 section 3.1: without a bearer token, the challenge should not contain an error code.
 NO_TOKEN: Final = Refusal(401, "unauthenticated", "An access token is required.", challenge="Bearer")
 INVALID_TOKEN: Final = Refusal(
     401, "invalid_token", "The access token is not accepted.", challenge='Bearer error="invalid_token"'
