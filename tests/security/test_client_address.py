@@ -1,4 +1,4 @@
-"""The limits on password attempts and pending requests count addresses that a client cannot choose (CVE-2023-36456)."""
+"""Limits of password attempts, requests and mailed links count an address that no client chooses (CVE-2023-36456)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 from provision import ServerAddresses
@@ -88,6 +89,23 @@ def test_pending_requests_are_limited_per_address(behind_a_proxy: World) -> None
     person.browser.cookies.delete("identity-session")
     assert "/sign-in" in person.authorize(spa).headers["Location"], "an answered request waits no longer"
     assert callback(person.authorize(spa))["error"] == "temporarily_unavailable"
+
+
+def test_mails_with_links_are_limited_per_address(behind_a_proxy: World) -> None:
+    """Requests for a new password and for an account count together, each for another recipient."""
+    behind_a_proxy.management.sign_in_policy.update(registration="open")
+    behind_a_proxy.caught_up()
+    browser = Person(behind_a_proxy).browser
+
+    def ask(path: str, source: str) -> httpx.Response:
+        recipient = f"victim-{secrets.token_hex(4)}@id.test"
+        return browser.post(path, data={"address": recipient}, headers={"X-Forwarded-For": source})
+
+    paths = ["/sign-in/forgotten", "/sign-in/register"] * LIMIT
+    answers = [ask(path, "2001:db8:ffff:3:1::1") for path in paths]
+    assert [answer.status_code for answer in answers] == [200] * LIMIT + [429] * LIMIT
+    assert all(int(answer.headers["Retry-After"]) > 0 for answer in answers[LIMIT:])
+    assert [ask(path, "2001:db8:ffff:4:1::1").status_code for path in paths[:2]] == [200, 200]
 
 
 def test_without_a_trusted_proxy_the_header_is_ignored(without_a_proxy: World) -> None:
