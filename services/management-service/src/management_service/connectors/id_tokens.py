@@ -171,7 +171,7 @@ def auth_time(claims: dict[str, Any]) -> int | None:
 
 
 def methods(claims: dict[str, Any]) -> tuple[str, ...]:
-    """Return ``amr``, sorted; empty if it is not as RFC 8176 section 1 defines it, or has too many values."""
+    """Return ``amr``, sorted; empty if it is not as OpenID Connect Core 1.0 section 2 defines it, or too long."""
     found = claims.get("amr")
     if not isinstance(found, list) or len(found) > _MAX_METHODS:
         return ()
