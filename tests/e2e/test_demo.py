@@ -64,18 +64,25 @@ def test_the_demo_shows_its_acts_and_can_be_run_again(
     for finished in (first_run, demo_here(run_directory, monkeypatch)):
         assert (finished.returncode, finished.stderr) == (0, "")
         output = finished.stdout
-        assert shown(output, "signed in") == [f"Support agent ({agent.id})"]
+        supporter, engineer = shown(output, "signed in")
+        assert supporter == f"Support agent ({agent.id})"
+        assert engineer.startswith("Maya Okafor (")
         assert shown(output, "iss") == [stack.issuer]
-        assert shown(output, "sub") == [customer.id] * 3
+        assert shown(output, "sub") == [customer.id] * 3 + [engineer.partition("(")[2].rstrip(")")]
         assert [json.loads(act) for act in shown(output, "act")] == [{"sub": agent.id}]
         assert shown(output, "ticket_id") == ["TCK-1042"]
-        spent, ended = shown(output, "refused")
+        spent, ended, lost, closed = shown(output, "refused")
         assert spent == "400 invalid_request: the subject token or the actor token is not acceptable"
         assert re.fullmatch(r"ended_\w+, \d+ ms after the end was acknowledged", ended)
+        assert re.fullmatch(r"stale_permissions, \d+ ms after the provider said who had signed in", lost)
+        assert closed.startswith("ended_")
         assert shown(output, "accepted") == [f"sub {customer.id}, no request to the issuer"]
         assert shown(output, "issued") == ["subject-token.issued"]
         assert re.fullmatch(r"entry \d+ of \d+ in a tree whose head is signed", shown(output, "verified")[-1])
-        assert shown(output, "scope") == ["read:orders write:orders", "approve:refunds", "(nothing)"]
+        assert shown(output, "scope") == [
+            *("read:orders write:orders", "approve:refunds", "(nothing)"),
+            *("restart:services", "(nothing)"),
+        ]
         heard = [line.split()[2:] for line in output.splitlines() if line.strip().startswith("version ")]
         assert [change for change, _ in heard] == ["+approve:refunds", "-approve:refunds"]
         assert stack.recorder.found([output]) == []
@@ -91,7 +98,7 @@ def test_it_continues_where_an_earlier_run_stopped(
     )
     stack.management.organization_roles.assign_permissions(role.id, [permission.id])
     finished = demo_here(run_directory, monkeypatch)
-    assert (finished.returncode, shown(finished.stdout, "scope")[1:]) == (0, ["approve:refunds", "(nothing)"])
+    assert (finished.returncode, shown(finished.stdout, "scope")[1:3]) == (0, ["approve:refunds", "(nothing)"])
     assert the_role(stack).scopes == []
 
 

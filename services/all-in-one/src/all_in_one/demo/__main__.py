@@ -1,4 +1,4 @@
-"""``python -m all_in_one.demo [--directory .local]``: three acts on the stack that ``make run`` started."""
+"""``python -m all_in_one.demo [--directory .local]``: four acts on the stack that ``make run`` started."""
 
 import argparse
 import asyncio
@@ -11,6 +11,7 @@ from all_in_one.demo.actor_token import hint_about
 from all_in_one.demo.impersonation import impersonation
 from all_in_one.demo.live_rejection import live_rejection
 from all_in_one.demo.organization_template import organization_template
+from all_in_one.demo.provider_sign_in import provider_sign_in
 from provision.credentials import read_credentials
 from stead import IdentityError
 from stead.audit import InvalidHead
@@ -31,6 +32,7 @@ def main() -> int:
         impersonation(credentials)
         asyncio.run(organization_template(credentials))
         live_rejection(credentials)
+        provider_sign_in(credentials)
     except (IdentityError, InvalidHead, httpx.HTTPError) as error:
         return _error(f"{credentials.base_url}: {error}; {hint_about(error)}")
     except KeyboardInterrupt:

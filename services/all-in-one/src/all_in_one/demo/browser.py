@@ -1,5 +1,6 @@
 """The part of a browser that signing in needs: cookies, redirects and forms over HTTP."""
 
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from typing import Final
 
@@ -10,8 +11,6 @@ from stead import SignInRequired
 
 _MAX_REQUESTS: Final = 10
 _TIMEOUT_S: Final = 30
-_FILLED: Final = {"identifier", "decision"}
-"""Fields of the pages that can be answered here."""
 
 
 def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
@@ -22,7 +21,20 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
     Raises:
         SignInRequired: The pages did not lead back to the application, or ask for a second factor.
     """
-    fields = {"identifier": user.username, "password": user.password}
+    return _follow(sign_in_url, redirect_uri, {"identifier": user.username, "password": user.password})
+
+
+def sign_in_at_provider(sign_in_url: str, redirect_uri: str) -> str:
+    """Follow a sign-in URL that leads to a provider where the person is signed in; return the callback URL.
+
+    Raises:
+        SignInRequired: A page asks for more than consent.
+    """
+    return _follow(sign_in_url, redirect_uri, {})
+
+
+def _follow(sign_in_url: str, redirect_uri: str, fields: Mapping[str, str]) -> str:
+    answerable = {"decision"} | fields.keys()
     with httpx.Client(timeout=_TIMEOUT_S) as browser:
         answer = browser.get(sign_in_url)
         for _ in range(_MAX_REQUESTS):
@@ -33,10 +45,10 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
                 answer = browser.get(location)
             elif answer.is_success:
                 form = _Form(answer.text)
-                if not _FILLED & form.values.keys():
+                if not answerable & form.values.keys():
                     raise SignInRequired(
-                        "second_factor",
-                        f"{user.username} has to use or set up a second factor, which this cannot: remove it at "
+                        "page_shown",
+                        "the pages ask for more than the demo can answer, such as a second factor: remove it at "
                         "/account or reset it in the console, and let the sign-in policy be optional",
                     )
                 values = {name: fields.get(name, value) for name, value in form.values.items()}

@@ -1,14 +1,14 @@
 """Act three: an administrator ends an impersonation, and an API that verifies tokens by itself refuses its token."""
 
 import time
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from all_in_one.demo.actor_token import sign_in_agent
 from all_in_one.demo.clients import management_client
 from all_in_one.demo.screen import act, show, step
+from all_in_one.demo.waiting import retry, until_refused
 from provision.credentials import Credentials
 from stead import (
     AccessTokenVerifier,
@@ -17,7 +17,6 @@ from stead import (
     ManagementClient,
     NotFound,
     NotValidFeed,
-    TokenInvalid,
     Unavailable,
     exchange_subject_token,
 )
@@ -25,13 +24,9 @@ from stead.audit import InvalidHead, KeySet, is_included, read_head
 from stead.audit.heads import decoded
 from stead.models import InclusionProof
 
-_TIMEOUT_S: Final = 20.0
-_PAUSE_S: Final = 0.005
 _NOT_COVERED_YET: Final = 409
 _ENTRIES: Final = 4
 """Of a complete story: issued, taken, succeeded, ended."""
-
-_T = TypeVar("_T")
 
 
 def live_rejection(credentials: Credentials) -> None:
@@ -62,38 +57,26 @@ def live_rejection(credentials: Credentials) -> None:
             actor_token=actor_token,
             resource=credentials.demo.resource,
         ).access_token
-        accepted = _retry(lambda: api.verify(token), Unavailable)
+        accepted = retry(lambda: api.verify(token), Unavailable)
         show("accepted", f"sub {accepted.claims['sub']}, no request to the issuer")
 
         step("2. An administrator ends the impersonation; the API learns of it from the not-valid feed.")
         management.impersonations.end(minted.impersonation_id)
         ended = time.monotonic()
-        reason = _refused(api, token)
+        reason = until_refused(api, token)
         show("refused", f"{reason}, {(time.monotonic() - ended) * 1000:.0f} ms after the end was acknowledged")
 
         step("3. The audit trail has the whole story, and a proof that its first entry is included.")
-        story = _retry(lambda: _complete_story(management, minted.impersonation_id), NotFound)
+        story = retry(lambda: _complete_story(management, minted.impersonation_id), NotFound)
         for event in story.events:
             show(event.key.rpartition(".")[2], event.key)
         entry = story.events[0]
-        proof = _retry(lambda: _proof(management, entry.id), Unavailable)
+        proof = retry(lambda: _proof(management, entry.id), Unavailable)
         head = read_head(proof.head, KeySet.parse(msgspec.json.encode(management.logs.keys())))
         path = [decoded(each) for each in proof.audit_path]
         if not is_included(decoded(proof.leaf_hash), proof.leaf_index, head.tree_size, path, head.root):
             raise InvalidHead("the proof does not hold")
         show("verified", f"entry {proof.leaf_index} of {head.tree_size} in a tree whose head is signed")
-
-
-def _refused(api: AccessTokenVerifier, token: str) -> str:
-    """Verify a token until the API refuses it; return the reason."""
-    deadline = time.monotonic() + _TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            api.verify(token)
-        except TokenInvalid as refusal:
-            return refusal.reason
-        time.sleep(_PAUSE_S)
-    raise Unavailable(f"the token is still accepted after {_TIMEOUT_S:.0f} s")
 
 
 def _complete_story(management: ManagementClient, impersonation_id: str) -> Impersonation:
@@ -120,15 +103,3 @@ def _proof(management: ManagementClient, entry_id: str) -> InclusionProof:
         if error.status != _NOT_COVERED_YET:
             raise
         raise Unavailable(error.message) from None
-
-
-def _retry(call: Callable[[], _T], while_: type[Exception]) -> _T:
-    """Call until this exception is no longer raised; raise it after the timeout."""
-    deadline = time.monotonic() + _TIMEOUT_S
-    while True:
-        try:
-            return call()
-        except while_:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE_S)
