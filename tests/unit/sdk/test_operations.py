@@ -70,7 +70,6 @@ NOT_OFFERED = {
     *("ListLogKeys", "RotateLogKeys", "ListNotValidKeys", "RotateNotValidKeys"),
     *("ListPrivateKeys", "RotatePrivateKeys", "DeletePrivateKey"),
     *("GetUserCustomData", "UpdateUserCustomData", "UpdateApplicationCustomData"),  # members of what holds them
-    *("ListOwnIdentities", "DeleteOwnIdentity"),
     *("ReplaceRoleScopes", "ReplaceRoleUsers", "ReplaceRoleApplications"),
 }
 """Operations of the Management API without a method of the clients."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stead import Factor, MyAccount, MyConsent, MyFactors, MyImpersonation, MyProfile, MySession
+from stead import Factor, MyAccount, MyConsent, MyFactors, MyIdentity, MyImpersonation, MyProfile, MySession
 from tests.unit.sdk.operations.entities import IMPERSONATION
 from tests.unit.sdk.operations.rows import Row
 
@@ -69,6 +69,15 @@ ROWS: list[Row] = [
         Factor(id="f1", type="passkey", name="Key"),
     ),
     (lambda c: c.my_account.remove_factor("f1"), "DELETE", f"{_PATH}/factors/f1", None, None, None),
+    (
+        lambda c: c.my_account.identities(),
+        "GET",
+        f"{_PATH}/identities",
+        None,
+        [{"id": "d1", "providerName": "Okta", "createdAt": 1, "lastUsedAt": 2}],
+        [MyIdentity(id="d1", provider_name="Okta", created_at=1, last_used_at=2)],
+    ),
+    (lambda c: c.my_account.remove_identity("d1"), "DELETE", f"{_PATH}/identities/d1", None, None, None),
     (
         lambda c: c.my_account.impersonations(active=True),
         "GET",

@@ -370,7 +370,7 @@ class SignInPolicy(Group[R]):
 
 
 class MyAccount(Group[R]):
-    """``client.my_account``: a person's own account, factors, sessions and consents.
+    """``client.my_account``: a person's own account, factors, identities, sessions and consents.
 
     The access token is the person's: a userinfo token of their own sign-in with the scope ``account``, such as
     ``IdentityClient.get_access_token()`` returns.
@@ -384,6 +384,8 @@ class MyAccount(Group[R]):
     factors = _Method(my_account.get_my_factors)
     rename_factor = _Method(my_account.rename_my_factor)
     remove_factor = _Method(my_account.remove_my_factor)
+    identities = _List(my_account.list_my_identities)
+    remove_identity = _Method(my_account.remove_my_identity)
     impersonations = _List(my_account.list_my_impersonations)
     end_impersonation = _Method(my_account.end_my_impersonation)
     sessions = _List(my_account.list_my_sessions)

@@ -36,7 +36,15 @@ from stead.models.custom_claims import (
 )
 from stead.models.impersonations import Impersonation, ImpersonationPolicy, SubjectToken
 from stead.models.mail import MailFailure
-from stead.models.my_account import MyAccount, MyConsent, MyFactors, MyImpersonation, MyProfile, MySession
+from stead.models.my_account import (
+    MyAccount,
+    MyConsent,
+    MyFactors,
+    MyIdentity,
+    MyImpersonation,
+    MyProfile,
+    MySession,
+)
 from stead.models.organization_template import (
     AffectedMember,
     AffectedMembers,
@@ -129,6 +137,7 @@ __all__ = [
     "MyAccount",
     "MyConsent",
     "MyFactors",
+    "MyIdentity",
     "MyImpersonation",
     "MyProfile",
     "MySession",

@@ -99,6 +99,22 @@ class MyFactors(Factors, frozen=True, kw_only=True, rename="camel"):
     is_required: bool = False
 
 
+class MyIdentity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An identity of the person at a provider: how they sign in there is how they sign in here.
+
+    Attributes:
+        id: Unique id.
+        provider_name: Name of the provider.
+        created_at: When it was linked, milliseconds since the epoch, UTC.
+        last_used_at: Time of the last sign-in with it, milliseconds since the epoch, UTC; None if there was none.
+    """
+
+    id: str
+    provider_name: str
+    created_at: int
+    last_used_at: int | None = None
+
+
 class MyConsent(Consent, frozen=True, kw_only=True, rename="camel"):
     """What the person has consented to for one application.
 

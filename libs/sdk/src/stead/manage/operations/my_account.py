@@ -8,7 +8,7 @@ from stead._transport.api import IfMatch, api_path, command, decode, json_reques
 from stead._transport.operations import Operation
 from stead.manage.lists import MAX_PAGE_SIZE, CursorRequest, ListRequest
 from stead.manage.operations._bodies import flag, patch_body
-from stead.models import Factor, MyAccount, MyConsent, MyFactors, MyImpersonation, MySession
+from stead.models import Factor, MyAccount, MyConsent, MyFactors, MyIdentity, MyImpersonation, MySession
 
 _ACCOUNT = "my-account"
 
@@ -129,6 +129,26 @@ def remove_my_factor(factor_id: str) -> Operation[None]:
             sign in with.
     """
     return command("DELETE", api_path(_ACCOUNT, "factors", factor_id))
+
+
+def list_my_identities(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[MyIdentity]:
+    """Iterate over the providers at which the person can sign in, in the order in which they were linked.
+
+    Args:
+        page_size: Identities per request, 1 to 100.
+    """
+    return ListRequest(api_path(_ACCOUNT, "identities"), MyIdentity, page_size=page_size)
+
+
+def remove_my_identity(identity_id: str) -> Operation[None]:
+    """Let the person no longer sign in at a provider; the roles of the groups there are gone, and sessions go on.
+
+    Raises:
+        RecentSignInRequired: The person signed in too long ago.
+        NotFound: The person has no such identity.
+        Conflict: ``user.last_way_in``: nothing would remain to sign in with.
+    """
+    return command("DELETE", api_path(_ACCOUNT, "identities", identity_id))
 
 
 def list_my_impersonations(
