@@ -6,7 +6,7 @@ import asyncio
 import re
 import secrets
 from base64 import urlsafe_b64decode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from html import unescape
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.support.at_a_browser import PASSWORD, Form, Person, callback
 from tests.support.at_a_browser import application as new_application
 from tests.support.authenticator import Authenticator
 from tests.support.factors import AuthenticatorApp, stored_passkey_of
+from tests.support.provider import CLIENT, SECRET, Provider
 from tests.support.queued_mail import QueuedMail
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import eventually
@@ -407,6 +408,58 @@ class TestSecondFactors:
     def test_nothing_but_what_exists_has_a_page(self, person: Administrator) -> None:
         for path in ("set-up/delete-account", "x1", "x1/remove"):
             assert person.opens(f"{self.PATH}/{path}").status_code == 404
+
+
+class TestConnectedAccounts:
+    PATH = f"{ACCOUNT}/identities"
+
+    @pytest.fixture
+    def connector(self, stack: RunningStack) -> Iterator[str]:
+        """A connector that no one signs in through yet."""
+        with Provider() as provider:
+            name = f"Okta {secrets.token_hex(4)}"
+            made = stack.management.connectors.create(name, {"issuer": provider.issuer}).id
+            yield made
+            stack.management.connectors.delete(made)
+
+    @pytest.mark.heavy
+    def test_one_is_shown_and_disconnected_unless_it_is_the_last_way_in(
+        self, person: Administrator, connector: str
+    ) -> None:
+        management = person.stack.management
+        assert '<p class="empty">None.</p>' in person.opens(self.PATH).text
+        identity = management.users.add_identity(person.user_id, connector, "ada-7").id
+        name = management.connectors.get(connector).connector_name
+        listed = person.opens(self.PATH)
+        assert (f"<bdi>{name}</bdi>" in listed.text, "never" in listed.text) == (True, True)
+        domain = f"{secrets.token_hex(5)}.test"
+        config = {"clientId": CLIENT, "clientSecret": SECRET}
+        management.connectors.update(connector, config=config, domains=[domain])
+        management.users.update(person.user_id, primary_email=f"ada@{domain}")
+        person.browser.headers["Accept-Language"] = "de"
+        page = person.opens(f"{self.PATH}/{identity}/remove")
+        refused = person.sends(page)
+        assert refused.status_code == 422
+        assert "Nur so können Sie sich anmelden, deshalb bleibt das Konto verbunden." in refused.text
+        assert len(list(management.users.identities(person.user_id))) == 1
+        management.users.update(person.user_id, allows_password=True)
+        done = person.follows(person.sends(refused))
+        assert notices(done) == [f"{name} ist getrennt: Damit melden Sie sich hier nicht mehr an."]
+        assert list(management.users.identities(person.user_id)) == []
+        assert person.opens(f"{self.PATH}/{identity}/remove").status_code == 404
+
+    def test_it_needs_a_recent_sign_in(self, person: Administrator, connector: str) -> None:
+        identity = person.stack.management.users.add_identity(person.user_id, connector, "ada-8").id
+        page = person.opens(f"{self.PATH}/{identity}/remove")
+        person.signed_in_long_ago()
+        person.browser.cookies.delete("identity-account")
+        person.opens(ACCOUNT)
+        asked = httpx.URL(person.browser.get(f"{self.PATH}/{identity}/remove").headers["Location"])
+        assert (asked.params["prompt"], asked.params["login_hint"]) == ("login", person.username)
+        again = person.follows(person.sends(page, csrf_token=form_of(person)["csrf_token"]))
+        assert heading(again) == "Disconnect this account?"
+        assert notices(again)[0].startswith("You have signed in again.")
+        assert len(list(person.stack.management.users.identities(person.user_id))) == 1
 
 
 class TestApplications:

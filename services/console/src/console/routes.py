@@ -7,6 +7,7 @@ from litestar.handlers import HTTPRouteHandler
 from console.account import applications as account_applications
 from console.account import email as account_email
 from console.account import factors as account_factors
+from console.account import identities as account_identities
 from console.account import impersonations as account_impersonations
 from console.account import password as account_password
 from console.account import profile as account_profile
@@ -83,6 +84,7 @@ _ACCOUNT = (
     account_password.AREA,
     account_email.AREA,
     account_factors.AREA,
+    account_identities.AREA,
     account_sessions.AREA,
     account_applications.AREA,
     account_impersonations.AREA,
