@@ -9,8 +9,11 @@ import pytest
 
 from stead import ManagementClient
 from tests.support.administrator import CONSOLE, Administrator, errors, notices
+from tests.support.at_a_browser import application, callback
+from tests.support.company import Company
 from tests.support.provider import Provider
 from tests.support.running_stack import RunningStack
+from tests.support.world import World
 
 HOLDS = ["Saved. It holds from the next sign-in of each person."]
 
@@ -97,3 +100,21 @@ def test_a_group_gives_roles_until_it_is_removed(
     page = administrator.opens(f"{here}/groups/{group.id}/remove")
     assert notices(administrator.follows(administrator.sends(page))) == HOLDS
     assert list(api.jit_groups(organization)) == []
+
+
+@pytest.mark.heavy
+def test_pages_say_where_roles_come_from(world: World, administrator: Administrator) -> None:
+    api, client = world.stack.management.organizations, application(world, "SPA")
+    organization, by_group, by_joining = api.create("Acme").id, *(made_role(world.stack.management) for _ in "12")
+    with Company(world, client, groupsClaim="groups") as company:
+        api.add_jit_group(organization, company.connector, "support", [by_group])
+        api.add_jit_roles(organization, [by_joining])
+        employee = company.hire(groups=["support"])
+        assert "code" in callback(employee.arrive(employee.begin(client)))
+        (member,) = api.users(organization)
+        name = world.stack.management.connectors.get(company.connector).connector_name
+        here = f"{CONSOLE}/organizations/{organization}"
+        for path in (here, f"{here}/users", f"{here}/users/{member.id}", f"{CONSOLE}/users/{member.id}"):
+            page = administrator.opens(path).text
+            assert f"by a group of <bdi>{name}</bdi></span>" in page, path
+            assert "by joining</span>" in page, path

@@ -59,7 +59,7 @@ async def test_members_are_readable_from_both_sides(client: AsyncManagementClien
 
     [found] = [each async for each in organizations.users(organization.id, search="ADA", role_id=editor.id)]
     assert (found.id, found.name, found.has_password) == (user.id, "Ada", True)
-    assert found.organization_roles == [OrganizationRoleReference(id=editor.id, name=editor.name)]
+    assert found.organization_roles == [OrganizationRoleReference(id=editor.id, name=editor.name, origins=["manual"])]
     [batch] = [each async for each in organizations.applications(organization.id)]
     assert (batch.id, batch.type, batch.organization_roles[0].id) == (machine.id, "MachineToMachine", worker.id)
     held, worked = (msgspec.structs.replace(each, origins=["manual"]) for each in (editor, worker))

@@ -367,7 +367,7 @@ async def test_a_user_is_shown_as_in_the_management_api_with_its_organizations(
     role = await organization_role(template, USERS, name=role_name)
     own = await Organization.new(template, USERS, user["id"])
     await own.assign([user["id"]], [role])
-    held = {"organizationRoles": [{"id": role, "name": role_name}]}
+    held = {"organizationRoles": [{"id": role, "name": role_name, "origins": ["manual"]}]}
     user.pop("allowsPassword")  # of no interest to an organization
     assert (await template.client.get(own.path)).json() == [{**user, **held}]
     organizations = (await template.client.get(f"/api/users/{user['id']}/organizations")).json()

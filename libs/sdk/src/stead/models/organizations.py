@@ -73,10 +73,15 @@ class Organization(Versioned, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrganizationRoleReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An organization role of a member, by id and name."""
+    """An organization role of a member, by id and name.
+
+    Attributes:
+        origins: As in ``OrganizationRole``; set in lists of members and of memberships only.
+    """
 
     id: str
     name: str
+    origins: list[str] | None = None
 
 
 class OrganizationReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -9,7 +9,7 @@ import msgspec
 from litestar import Response
 
 from console.areas.members_import import Line, by_roles, find_members, read_lines
-from console.areas.names import batches, connector_names
+from console.areas.names import batches, names_of_origins
 from console.areas.organizations import NAME, PATH
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
@@ -84,8 +84,16 @@ async def members(request: ConsoleRequest, organization_id: str, kind: str) -> R
         request.api.organizations.get(organization_id),
         request.page_of(operations.list(organization_id, search=search or None, page_size=_PAGE_SIZE)),
     )
-    values = {"kind": kind, "organization": organization, "members": found, "search": search, "number": number}
-    return await request.page("organizations/members.html", area=NAME, **values)
+    return await request.page(
+        "organizations/members.html",
+        area=NAME,
+        kind=kind,
+        organization=organization,
+        members=found,
+        connectors=await names_of_origins(request, [role for each in found.items for role in each.organization_roles]),
+        search=search,
+        number=number,
+    )
 
 
 @AREA.page("/organizations/{organization_id:str}/{kind:str}/add", scope="all")
@@ -204,7 +212,6 @@ async def _member_page(
     values.merge(current, choices={"role"})
     contents = {role.id: role for role in offered.items}
     origins = {role.id: [each for each in role.origins or () if each != "manual"] for role in held}
-    connectors = await connector_names(request) if any(set(each) - {"jit"} for each in origins.values()) else {}
     named = {*origins, *values.all("role"), *changed}
     contents |= await _roles_by_id(request, named - contents.keys())
     return await request.page(
@@ -223,7 +230,7 @@ async def _member_page(
         picked=set(values.all("role")),
         changed=changed,
         origins=origins,
-        connectors=connectors,
+        connectors=await names_of_origins(request, held),
         granted=granted_by([contents.get(role.id, role) for role in held]),
         form=values,
     )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from console.requests import HOME, ConsoleRequest
 from console.sentences import template_objects
-from stead import User
+from stead import OrganizationRole, OrganizationRoleReference, User
 from stead.errors import ApiError, InvalidId, Unavailable
 from stead.models import AuditEntry
 
@@ -14,6 +14,8 @@ _AT_ONCE: Final = 100
 _LOOKED_UP: Final = 25
 _MAX_LENGTH: Final = 128
 
+
+HeldRole = OrganizationRole | OrganizationRoleReference
 
 Reader = tuple[str, Callable[[str], Awaitable[Any]]]
 """The page that shows objects of a kind, and what returns one."""
@@ -47,6 +49,12 @@ async def connector_names(request: ConsoleRequest) -> dict[str, str]:
     if not request.may(f"{HOME}/connectors"):
         return {}
     return {each.id: each.connector_name async for each in request.api.connectors.list()}
+
+
+async def names_of_origins(request: ConsoleRequest, held: Iterable[HeldRole]) -> dict[str, str]:
+    """Return the names of connectors by id, if groups at one of them give one of these roles."""
+    by_groups = any(set(role.origins or ()) - {"manual", "jit"} for role in held)
+    return await connector_names(request) if by_groups else {}
 
 
 async def organization_names(request: ConsoleRequest, ids: Iterable[str | None]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from litestar import Response
 
-from console.areas.names import template_names, user_names
+from console.areas.names import names_of_origins, template_names, user_names
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import Form
@@ -83,12 +83,14 @@ async def organization(request: ConsoleRequest, organization_id: str) -> Respons
         latest(request, organization_id=organization_id),
     )
     listed = acted.value.items if acted.value else ()
+    members = users.value.items if users.value else ()
     return await request.page(
         "organizations/detail.html",
         area=NAME,
         organization=shown,
         color=_color(shown),
         members=(("users", users), ("applications", applications)),
+        connectors=await names_of_origins(request, [role for each in members for role in each.organization_roles]),
         invited=invited,
         acted=acted,
         users=await user_names(request, [user_id for each in listed for user_id in (each.user_id, each.actor_id)]),

@@ -31,10 +31,9 @@ from template_service.members.rules import (
     UserAssignments,
 )
 from template_service.members.service import Members
-from template_service.members.store import Member, Membership, RoleOfMember, decode_application, decode_user
+from template_service.members.store import HeldRole, Member, Membership, RoleOfMember, decode_application, decode_user
 from template_service.organizations.routes import OrganizationAnswer, organization_answer
 from template_service.roles.routes import OrganizationRoleAnswer, organization_role_answer
-from template_service.roles.store import Named
 
 _ROLE: Final = Filter("organizationRoleId", "Only members that hold this organization role.")
 _WITHOUT_ROLE: Final = Filter("excludeOrganizationRoleId", "Only members that do not hold this organization role.")
@@ -47,7 +46,7 @@ class UserMemberAnswer(UserAnswer):
         organization_roles: The roles that it holds in the organization.
     """
 
-    organization_roles: tuple[Named, ...]
+    organization_roles: tuple[HeldRole, ...]
 
 
 class ApplicationMemberAnswer(Answer):
@@ -70,7 +69,7 @@ class ApplicationMemberAnswer(Answer):
     type: ApplicationType
     is_third_party: bool
     custom_data: FreeFormAnswer
-    organization_roles: tuple[Named, ...]
+    organization_roles: tuple[HeldRole, ...]
 
 
 class MemberRoleAnswer(OrganizationRoleAnswer):
@@ -91,7 +90,7 @@ class MembershipAnswer(OrganizationAnswer):
         organization_roles: The roles that the member holds in it.
     """
 
-    organization_roles: tuple[Named, ...]
+    organization_roles: tuple[HeldRole, ...]
 
 
 def _user_answer(member: Member, tenant_id: str) -> UserMemberAnswer:

@@ -44,6 +44,17 @@ from template_service.roles.store import Named, OrganizationRole
 from template_service.schema import known_applications, known_users, member_roles, members, organizations, roles
 
 
+class HeldRole(Named, frozen=True):
+    """A role that a member holds, in short.
+
+    Attributes:
+        origins: Why, sorted: ``manual`` if an administrator or an invitation gave it, ``jit`` if joining just in time
+            did, and the id of each connector whose groups give it.
+    """
+
+    origins: tuple[str, ...]
+
+
 class Member(NamedTuple):
     """A member with its roles.
 
@@ -53,7 +64,7 @@ class Member(NamedTuple):
     """
 
     state: str
-    roles: tuple[Named, ...]
+    roles: tuple[HeldRole, ...]
 
 
 class HeldRoles(NamedTuple):
@@ -85,7 +96,7 @@ class Membership(NamedTuple):
     """An organization, and the roles that a member holds in it, by name."""
 
     organization: Organization
-    roles: tuple[Named, ...]
+    roles: tuple[HeldRole, ...]
 
 
 class LockedRoles(NamedTuple):
@@ -381,8 +392,8 @@ def _by_key(table: Table, name: str, key: ColumnElement[str]) -> LateralFromClau
 def _roles_of(member: FromClause) -> ScalarSelect[str]:
     """Return a subquery for the roles, as JSON, by name, of a member of the enclosing statement."""
     role = _by_key(roles, "role", member_roles.c.role_id)
-    named = func.json_build_object("id", role.c.id, "name", role.c.name)
-    together = func.json_agg(aggregate_order_by(named, role.c.sort_key, role.c.name, role.c.id))
+    held = func.json_build_object("id", role.c.id, "name", role.c.name, "origins", member_roles.c.origins)
+    together = func.json_agg(aggregate_order_by(held, role.c.sort_key, role.c.name, role.c.id))
     return (
         select(func.coalesce(cast(together, Text), "[]"))
         .select_from(member_roles.join(role, true()))
@@ -527,4 +538,11 @@ async def list_memberships(
 
 decode_user = msgspec.json.Decoder(UserState).decode
 decode_application = msgspec.json.Decoder(ApplicationState).decode
-_decode_roles = msgspec.json.Decoder(tuple[Named, ...]).decode
+_decode_held = msgspec.json.Decoder(tuple[HeldRole, ...]).decode
+
+
+def _decode_roles(text: str) -> tuple[HeldRole, ...]:
+    return tuple(
+        msgspec.structs.replace(each, origins=tuple(sorted(each.origins))) if len(each.origins) > 1 else each
+        for each in _decode_held(text)
+    )
