@@ -197,6 +197,7 @@ WITHOUT_TEXTS = {
     "/organizations/{organization_id:str}/invitations/new",
     "/organizations/{organization_id:str}/invitations/{invitation_id:str}",
     "/organizations/{organization_id:str}/joining",
+    "/organizations/{organization_id:str}/joining/roles",
     "/organizations/{organization_id:str}/joining/groups/new",
     "/organizations/{organization_id:str}/joining/groups/{group_id:str}/remove",
     "/organizations/{organization_id:str}/{kind:str}/add",

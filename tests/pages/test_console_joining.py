@@ -64,23 +64,49 @@ def test_a_password_is_allowed_beside_a_provider(stack: RunningStack, administra
     assert stack.management.users.get(user).allows_password
 
 
-def test_domains_connectors_and_roles_of_joining_are_changed_together(
+def test_domains_and_connectors_of_joining_are_changed_together(
     stack: RunningStack, administrator: Administrator, connector: str
 ) -> None:
     api = stack.management.organizations
-    organization, role, other = api.create("Acme").id, made_role(stack.management), made_role(stack.management)
-    api.add_jit_roles(organization, [other])
+    organization = api.create("Acme").id
     page = administrator.opens(f"{CONSOLE}/organizations/{organization}/joining")
     refused = administrator.sends(page, emailDomains="example.com\na b")
     assert list(errors(refused)) == ["emailDomains"]
-    typed: dict[str, str | list[str]] = {"emailDomains": "Example.com", "connector": [connector], "role": [role]}
+    typed: dict[str, str | list[str]] = {"emailDomains": "Example.com", "connector": [connector]}
     assert notices(administrator.follows(administrator.sends(page, **typed))) == HOLDS
     assert [each.email_domain for each in api.jit_email_domains(organization)] == ["example.com"]
     assert [each.id for each in api.jit_connectors(organization)] == [connector]
-    assert [each.id for each in api.jit_roles(organization)] == [role]
     overtaken = administrator.sends(page, emailDomains="example.org")
     assert overtaken.status_code == 412
     assert [each.email_domain for each in api.jit_email_domains(organization)] == ["example.com"]
+
+
+@pytest.mark.heavy
+def test_roles_are_found_beyond_those_that_a_page_shows(
+    stack: RunningStack, administrator: Administrator, connector: str
+) -> None:
+    api, mark = stack.management.organizations, f"Zz{secrets.token_hex(4)}"
+    made = [stack.management.organization_roles.create(f"{mark} {number:02}").id for number in range(30)]
+    organization = api.create("Acme").id
+    api.add_jit_roles(organization, made[:26])
+    here = f"{CONSOLE}/organizations/{organization}/joining"
+    assert "25 of 26" in administrator.opens(here).text
+    page = administrator.sends(administrator.opens(f"{here}/roles"), step="search", search=mark)
+    held = administrator.form(page)[1]["held"]
+    assert (held, f"<bdi>{mark} 26</bdi>" in page.text) == (made[:25], True)
+    page = administrator.sends(page, step="search", search=f"{mark} 29", held=[*held[1:], made[26]])
+    assert "1 change on another page of the lists is kept" in page.text
+    saved = administrator.sends(page, step="save", held=[*administrator.form(page)[1]["held"], made[29]])
+    assert notices(administrator.follows(saved)) == HOLDS
+    assert {each.id for each in api.jit_roles(organization)} == {*made[1:27], made[29]}
+
+    typed: dict[str, str | list[str]] = {"ssoConnectorId": connector, "group": "support"}
+    found = administrator.sends(administrator.opens(f"{here}/groups/new"), step="search", search=f"{mark} 29", **typed)
+    found = administrator.sends(found, step="search", search=f"{mark} 28", organizationRoleIds=[made[29]])
+    chosen = [*administrator.form(found)[1]["organizationRoleIds"], made[28]]
+    assert notices(administrator.follows(administrator.sends(found, organizationRoleIds=chosen))) == HOLDS
+    (group,) = api.jit_groups(organization)
+    assert (group.group, {each.id for each in group.organization_roles}) == ("support", {made[28], made[29]})
 
 
 def test_a_group_gives_roles_until_it_is_removed(

@@ -33,7 +33,6 @@ WITHOUT_LISTS = {
     "/audit/suggestions",
     "/claims",
     "/impersonations/{impersonation_id:str}",
-    "/organizations/{organization_id:str}/joining",  # its form offers the first 100 of each kind
     "/shortcuts",
     "/template",
     "/template/export",
@@ -68,6 +67,7 @@ def populated(stack: RunningStack) -> dict[str, str]:
     management.users.assign_roles(user, roles[1:])
     management.applications.assign_roles(machine, for_machines[1:])
     in_template = [management.organization_roles.create(f"{name} {number}").id for number in numbers]
+    management.organizations.add_jit_roles(organization, in_template)
     management.organizations.add_users(organization, users)
     management.organizations.add_applications(organization, machines)
     for each in organizations[1:]:
@@ -105,6 +105,8 @@ def populated(stack: RunningStack) -> dict[str, str]:
         "/organizations": "",
         "/organizations/{organization_id:str}": organization,
         "/organizations/{organization_id:str}/invitations": organization,
+        "/organizations/{organization_id:str}/joining": organization,
+        "/organizations/{organization_id:str}/joining/roles": organization,
         "/organizations/{organization_id:str}/{kind:str}": organization,
         "/organizations/{organization_id:str}/{kind:str}/{member_id:str}": organization,
         "/resources": "",

@@ -43,7 +43,7 @@ _BESIDES: Final = (
     ("organizations/.*", "GetOrganization"),
     ("users/[^/]+/permissions", "GetUserEffectivePermissions"),
     ("organizations/[^/]+/joining/groups/new", "ListConnectors"),
-    ("organizations/[^/]+/joining/groups/new", "ListOrganizationRoles"),
+    ("organizations/[^/]+/joining/(?:groups/new|roles)", "ListOrganizationRoles"),
     ("users/[^/]+/(?:roles|sessions|factors/.*|identities/.*)", "GetUser"),
     ("users/[^/]+/identities/new", "ListConnectors"),
     ("applications/[^/]+/roles", "GetApplication"),

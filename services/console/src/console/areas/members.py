@@ -213,7 +213,7 @@ async def _member_page(
     contents = {role.id: role for role in offered.items}
     origins = {role.id: [each for each in role.origins or () if each != "manual"] for role in held}
     named = {*origins, *values.all("role"), *changed}
-    contents |= await _roles_by_id(request, named - contents.keys())
+    contents |= await roles_by_id(request, named - contents.keys())
     return await request.page(
         "organizations/member.html",
         area=NAME,
@@ -241,7 +241,7 @@ def _is_given_here(role: OrganizationRole) -> bool:
     return role.origins is None or not {"manual", "jit"}.isdisjoint(role.origins)
 
 
-async def _roles_by_id(request: ConsoleRequest, ids: Iterable[str]) -> dict[str, OrganizationRole]:
+async def roles_by_id(request: ConsoleRequest, ids: Iterable[str]) -> dict[str, OrganizationRole]:
     """Return roles and what they grant; one that was deleted meanwhile is left out."""
     found: dict[str, OrganizationRole] = {}
     for some in batches(ids):
