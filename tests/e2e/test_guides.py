@@ -23,6 +23,7 @@ from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.guides import GUIDES, DemoTokens, called, code_of, replaced, settings, write_code
 from tests.support.processes import free_port
+from tests.support.provider import CLIENT, SECRET, Provider
 from tests.support.serving import serving
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.world import Client, World
@@ -223,6 +224,30 @@ def test_users_are_moved_in_with_curl_and_sign_in_with_their_old_passwords(
     assert (refused.status_code, refused.url.path) == (200, "/sign-in")
     assert person.sign_in(refused, password="correct horse battery staple").status_code == 303
     world.management.users.delete(first["id"])
+
+
+@pytest.mark.heavy
+def test_a_connector_with_curl(world: World, tokens: DemoTokens, run_directory: Path) -> None:
+    connectors, users = world.management.connectors, world.management.users
+    with Provider() as provider:
+        code = replaced(
+            "\n".join(code_of("beside-your-provider.md").values()),
+            {"https://example.okta.com": provider.issuer, "0oa5e6f7g8": CLIENT, "…": SECRET},
+        )
+        try:
+            callback, answers = run(["sh", "-ec", code], settings(run_directory)).split("\n")
+            (connector,) = (each for each in connectors.list() if each.config.issuer == provider.issuer)
+            (identity,) = users.identities(tokens.agent)
+            (organization,) = re.findall('"organizationId":"([^"]+)"', answers)
+            (group,) = world.management.organizations.jit_groups(organization)
+        finally:
+            for each in connectors.list():
+                if each.config.issuer == provider.issuer:
+                    connectors.delete(each.id)
+    assert callback == f"{world.stack.base_url}/sign-in/callback/{connector.id}"
+    assert (connector.config.client_id, connector.domains) == (CLIENT, ("example.org",))
+    assert (identity.connector_id, group.sso_connector_id) == (connector.id, connector.id)
+    assert (group.group, [role.name for role in group.organization_roles]) == ("support", ["support of Harbour Books"])
 
 
 @pytest.mark.heavy
