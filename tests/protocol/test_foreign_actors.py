@@ -170,6 +170,13 @@ def test_a_link_or_a_connector_that_is_gone_identifies_no_one(desk: Desk) -> Non
     desk.identity = desk.link(agent, "agent-7").json()["id"]
 
 
+def test_an_actor_is_one_of_whom_the_provider_says_what_is_required(desk: Desk) -> None:
+    assert desk.change(requiredClaims=[{"claim": "groups", "value": "support"}]).status_code == 200
+    assert desk.is_refused(desk.provider.id_token("agent-7", groups=["sales"]))
+    assert outcome(desk.exchange(desk.provider.id_token("agent-7", groups=["sales", "support"]))) == (200, None)
+    assert desk.change(requiredClaims=None).status_code == 200
+
+
 def test_new_keys_are_found_and_a_provider_that_is_away_keeps_its_known_ones(desk: Desk) -> None:
     provider = desk.provider
     with Provider() as other:

@@ -333,6 +333,17 @@ async def test_a_link_ends_when_the_connector_leads_elsewhere(pages: ProviderPag
     assert (await pages.management.client.get(f"/api/users/{owner['id']}/identities")).json() == []
 
 
+async def test_a_link_ends_when_the_connector_requires_more(pages: ProviderPages, name: str) -> None:
+    await pages.connect(domains=["people.test"])
+    of_owner = {"primaryEmail": f"{name}@people.test", "isEmailVerified": True}
+    owner = await pages.management.created("users", **of_owner)
+    found = await pages.sign_in(**known_as(name))
+    assert isinstance(found, AccountFound)
+    await pages.change(requiredClaims=[{"claim": "groups", "value": "support"}])
+    refused = await pages.ask(LinkIdentity(link=found.link, user_id=owner["id"]))
+    assert (isinstance(refused, NotAccepted) and refused.reason) == "link-expired"
+
+
 async def test_no_account_is_taken_over_by_its_address(pages: ProviderPages, name: str) -> None:
     """The victim's account at a hostile provider; an attacker who was here first; an address that looks alike."""
     address = f"{name}@victims.test"
@@ -398,8 +409,25 @@ async def test_who_gets_a_user_is_what_the_connector_says(pages: ProviderPages, 
     ):
         refused = await pages.sign_in(**known_as(name) | {"sub": f"{name}-{number}"} | claims)
         assert (isinstance(refused, NotAccepted) and refused.reason) == "not-allowed", claims
-    assert (await pages.signed_in(**known_as(name, **right))).is_new
-    assert not (await pages.signed_in(**known_as(name))).is_new, "who has a user keeps it"
+    person = await pages.signed_in(**known_as(name, **right))
+    assert person.is_new
+    for address in ({"email_verified": False}, {"email": f"{name}@example.com"}):
+        again = await pages.signed_in(**known_as(name, **right) | address)
+        assert (again.user_id, again.is_new) == (person.user_id, False), "the address does not say who it is"
+
+
+async def test_what_is_required_is_required_at_every_sign_in(pages: ProviderPages, name: str) -> None:
+    await pages.connect(groupsClaim="groups")
+    person = await pages.signed_in(**known_as(name, groups=["support"], department="sales"))
+    await pages.change(requiredClaims=[{"claim": "groups", "value": "support"}])
+    for claims in ({}, {"groups": ["sales"]}):
+        refused = await pages.sign_in(**known_as(name, **claims))
+        assert (isinstance(refused, NotAccepted) and refused.reason) == "not-allowed", claims
+    [identity] = (await pages.management.client.get(f"/api/users/{person.user_id}/identities")).json()
+    assert (await pages.said(identity["id"])).groups == ("support",), "a refused sign-in says nothing"
+    assert (await pages.signed_in(**known_as(name, groups=["support"]))).user_id == person.user_id
+    await pages.change(requiredClaims=[])
+    assert (await pages.signed_in(**known_as(name))).user_id == person.user_id
 
 
 async def test_the_profile_follows_the_provider_if_the_connector_says_so(pages: ProviderPages, name: str) -> None:

@@ -395,6 +395,7 @@ connectors = Table(
     Column("actor_clients", ARRAY(Text), nullable=False),
     Column("trusted_factors", Text, nullable=False),
     Column("closed_at", BigInteger, nullable=False, server_default="0"),
+    Column("admits_since", BigInteger, nullable=False, server_default="0"),
     Column("created_at", BigInteger, nullable=False),
     sort_key(),
     UniqueConstraint("tenant_id", "name", name="connectors_name_unique"),

@@ -27,7 +27,7 @@ NotAcceptedReason = Literal[
     "token-not-acceptable",  # signature, audience, nonce, age
     "signed-in-too-long-ago",  # ``max_age``, by the provider's ``auth_time``
     "no-identity",  # the claim that says who it is, is missing or not usable
-    "not-allowed",  # no user is created: another domain, a required claim is missing, or the address is taken
+    "not-allowed",  # a required claim is missing, or no user is created: another domain, or the address is taken
     "link-expired",  # the account was changed, or the identity given away, meanwhile
     "another-account",  # another account was signed in to than the one that the link is about
 ]

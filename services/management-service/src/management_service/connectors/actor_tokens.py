@@ -19,7 +19,7 @@ from identity_common.wire.actor_tokens import (
     ActorUnavailable,
     IdentifyActor,
 )
-from management_service.connectors import id_tokens, store
+from management_service.connectors import id_tokens, people, store
 from management_service.connectors.id_tokens import NotAcceptableError
 from management_service.connectors.providers import ProviderError, Providers
 from management_service.connectors.store import Connector
@@ -91,6 +91,8 @@ class ActorTokenAnswers:
             max_age_s=id_tokens.MAX_AGE_S,
             now_s=self._clock() / 1000,
         )
+        if (objection := people.objection(connector, claims)) is not None:
+            raise NotAcceptableError(objection)
         value = id_tokens.identity_value(claims, connector.match_claim)
         async with self._reader.connect() as connection:
             user_id = await store.user_with_identity(connection, connector, value)

@@ -1,4 +1,4 @@
-"""What a provider says about a person, and whether a person gets a user."""
+"""What a provider says about a person, and whether the person may sign in."""
 
 from typing import Any, Final
 
@@ -87,13 +87,21 @@ def wanted_claims(connector: Connector) -> set[str]:
 
 
 def objection(connector: Connector, claims: dict[str, Any]) -> str | None:
-    """Return why a person gets no user, for the log; None if there is no reason."""
+    """Return why a person may not sign in, for the log; None if there is no reason."""
+    missing = [each.claim for each in connector.required_claims if not says(claims, each)]
+    return f"required: {', '.join(missing)}" if missing else None
+
+
+def objection_to_new(connector: Connector, claims: dict[str, Any]) -> str | None:
+    """Return why a person gets no user, for the log; None if there is no reason.
+
+    Not asked again later: people change their address, and it does not say who they are (docs/decisions/0068).
+    """
     if connector.allowed_domains:
         address = _verified_address(claims)
         if address is None or domain_of(address) not in connector.allowed_domains:
             return "no verified address in an allowed domain"
-    missing = [each.claim for each in connector.required_claims if not says(claims, each)]
-    return f"required: {', '.join(missing)}" if missing else None
+    return None
 
 
 def _verified_address(claims: dict[str, Any]) -> str | None:

@@ -163,9 +163,11 @@ class ProviderSignIns:
             earliest = question.begun_at / _MS - question.max_age_s - id_tokens.LEEWAY_S
             if person.auth_time is None or person.auth_time < earliest:
                 raise NotAcceptedError("signed-in-too-long-ago", f"auth_time {person.auth_time}")
+        if (objection := people.objection(connector, claims)) is not None:
+            raise NotAcceptedError("not-allowed", objection)
         for _ in range(_ATTEMPTS):
             try:
-                return await self._sign_in(connector, person, people.objection(connector, claims), question)
+                return await self._sign_in(connector, person, people.objection_to_new(connector, claims), question)
             except (_AgainError, Conflict):
                 continue
         raise NotAcceptedError("not-allowed", "the address or the identity is taken")
@@ -295,7 +297,7 @@ class ProviderSignIns:
                     )
                 user, is_new = await self._create(transaction, person, question.visitor, email=account), True
                 identity = await self._add_identity(transaction, connector, user, person)
-            await self._record(transaction, identity, person)
+            await self._record(transaction, connector, identity, person)
         _log.info("provider-sign-in.completed", user_id=user.id, connector_id=connector.id)
         return _answer(user, person, transaction.revision, is_new=is_new)
 
@@ -311,6 +313,8 @@ class ProviderSignIns:
                 raise NotAcceptedError("connector-closed")
             if (connector.issuer, connector.match_claim) != (ticket.issuer, ticket.match_claim):
                 raise NotAcceptedError("link-expired", "the connector leads to another provider")
+            if connector.admits_since != ticket.admits_since:
+                raise NotAcceptedError("link-expired", "the connector admits other people")
             is_first = await spend(
                 connection, self._tenant_id, ticket.id, expires_at=ticket.expires_at, now=self._clock()
             )
@@ -320,7 +324,7 @@ class ProviderSignIns:
             identity = await self._add_identity(transaction, connector, user, ticket.person)
             if connector.sync_profile:
                 user = await self._follow(transaction, user, ticket.person, question.visitor)
-            await self._record(transaction, identity, ticket.person)
+            await self._record(transaction, connector, identity, ticket.person)
             context = LinkContext(language=question.language, application_id=question.application_id)
             notice = identity_notice(user, "factor-added", connector.shown_name, context)
             await self._mail.queue(connection, notice)
@@ -405,9 +409,12 @@ class ProviderSignIns:
         found = await find_user_by_email(connection, self._tenant_id, person.email)
         return person.email if found is None or found.id == user.id else None
 
-    async def _record(self, transaction: Transaction, identity: Identity, person: Person) -> None:
+    async def _record(self, transaction: Transaction, connector: Connector, identity: Identity, person: Person) -> None:
         signed_in = msgspec.structs.replace(
-            identity, signed_in_at=self._clock(), email_domain=person.email_domain, groups=person.groups
+            identity,
+            signed_in_at=max(self._clock(), connector.admits_since),  # by the clock of another replica
+            email_domain=person.email_domain,
+            groups=person.groups,
         )
         if not await store.update_identity(transaction.connection, signed_in):
             raise _AgainError

@@ -86,7 +86,7 @@ class ConnectorAnswer(Answer):
         is_enabled: Whether the connector is used.
         domains: Domains of e-mail addresses whose owners sign in at the provider.
         allowed_domains: Only people with an address in these domains get a user; empty for all.
-        required_claims: Only people of whom the provider says all of this get a user.
+        required_claims: Only people of whom the provider says all of this sign in, and act.
         groups_claim: The claim with the groups of a person.
         sync_profile: Whether each sign-in updates name, picture and e-mail address.
         session_max_age_s: After how many seconds the provider is asked again; null for never.

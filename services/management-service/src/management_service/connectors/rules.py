@@ -158,8 +158,9 @@ class ConnectorCreation(Body):
         domains: Domains of e-mail addresses, each of one connector: their owners sign in at the provider, which speaks
             for these addresses alone. None by default.
         allowed_domains: Only people with an address in these domains, verified at the provider, get a user; all by
-            default.
-        required_claims: Only people of whom the provider says all of this get a user; all by default.
+            default. Judged at the first sign-in of each.
+        required_claims: Only people of whom the provider says all of this sign in, and act; all by default. Judged at
+            every sign-in, and of each actor token.
         groups_claim: The claim with the groups of a person; none by default.
         sync_profile: Whether each sign-in updates name, picture and e-mail address, or only the first one sets them;
             false by default.
@@ -193,7 +194,7 @@ class ConnectorUpdate(Body):
         is_enabled: Whether the connector is used; false ends every sign-in through it.
         domains: Domains of e-mail addresses whose owners sign in at the provider.
         allowed_domains: Only people with an address in these domains get a user.
-        required_claims: Only people of whom the provider says all of this get a user.
+        required_claims: Only people of whom the provider says all of this sign in, and act.
         groups_claim: The claim with the groups of a person.
         sync_profile: Whether each sign-in updates name, picture and e-mail address.
         session_max_age_s: After how many seconds the provider is asked again.

@@ -128,6 +128,7 @@ class Connectors:
             actor_clients=(),
             trusted_factors=(),
             closed_at=now,
+            admits_since=now,
             created_at=now,
         )
         connector = _trusting(_branded(connector, creation.branding), creation.trusts)
@@ -373,6 +374,8 @@ class Connectors:
             changed = _trusting(changed, update.trusts or _NOTHING)
         if changed.is_open != connector.is_open:  # also where it is opened: a sign-in that began before ends late
             changed = msgspec.structs.replace(changed, closed_at=max(now, connector.closed_at + 1))
+        if _admits_otherwise(connector, changed):
+            changed = msgspec.structs.replace(changed, admits_since=max(now, connector.admits_since + 1))
         return changed
 
     def _configured(self, connector: Connector, config: rules.ConnectorConfigUpdate) -> Connector:
@@ -399,6 +402,13 @@ def _speaks_anew(stored: Connector, changed: Connector) -> bool:
     is_opened = changed.is_open and (not stored.is_open or changed.client_id != stored.client_id)
     is_enabled = changed.is_enabled and not stored.is_enabled
     return is_opened or is_enabled or not set(changed.actor_clients) <= set(stored.actor_clients)
+
+
+def _admits_otherwise(stored: Connector, changed: Connector) -> bool:
+    """Return whether people who could sign in so far may be refused from now on, or the other way round."""
+    is_same_client = (changed.issuer, changed.client_id) == (stored.issuer, stored.client_id)
+    is_stricter = not set(changed.required_claims) <= set(stored.required_claims)
+    return changed.is_open != stored.is_open or not is_same_client or is_stricter
 
 
 def _require_acceptable(body: rules.ConnectorCreation | rules.ConnectorUpdate) -> None:

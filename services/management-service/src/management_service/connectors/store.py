@@ -24,6 +24,8 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         allowed_domains: Sorted, canonical domains of the people who get a user; empty for all.
         actor_clients: Client ids for which the provider's ID tokens are accepted as actor tokens.
         closed_at: When it was opened or closed last, milliseconds since the epoch: sign-ins before that have ended.
+        admits_since: When it was opened or closed last, or got another client or another required claim, milliseconds
+            since the epoch: a sign-in before that does not show that its person can still sign in.
     """
 
     tenant_id: str
@@ -46,6 +48,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
     actor_clients: tuple[str, ...]
     trusted_factors: tuple[TrustedFactor, ...]
     closed_at: int
+    admits_since: int
     created_at: int
 
     @property

@@ -34,6 +34,7 @@ class LinkTicket(msgspec.Struct, frozen=True, kw_only=True):
         id: Random.
         issuer: The provider at which the person has signed in; the connector must still be to it.
         match_claim: The claim that identifies the person there; it must still be the connector's.
+        admits_since: The connector's; a required claim that was added since then was not judged, and ends the ticket.
         user_id: The account.
         tokens_valid_after: The account's; a new password or a suspension ends the ticket.
         address: The account's; another one ends the ticket.
@@ -50,6 +51,7 @@ class LinkTicket(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None
     person: Person
     expires_at: int
+    admits_since: int = 0
 
     def __repr__(self) -> str:
         """Hide the person."""
@@ -95,6 +97,7 @@ class LinkTickets:
             address=user.primary_email,
             person=person,
             expires_at=self._clock() + LIFETIME_S * _MS,
+            admits_since=connector.admits_since,
         )
         return base64.urlsafe_b64encode(self._sealing.seal(_encode(ticket), name=self._name)).decode()
 

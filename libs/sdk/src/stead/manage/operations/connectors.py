@@ -51,7 +51,7 @@ def create_connector(
         is_enabled: Whether the connector is used; true by default.
         domains: Domains of e-mail addresses, each of one connector, whose owners sign in at the provider.
         allowed_domains: Only people with an address in these domains, verified at the provider, get a user.
-        required_claims: Only people of whom the provider says all of this get a user: ``claim`` and ``value``.
+        required_claims: Only people of whom the provider says all of this sign in: ``claim`` and ``value``.
         groups_claim: The claim with the groups of a person.
         sync_profile: Whether each sign-in updates name, picture and e-mail address; false by default.
         session_max_age_s: After how many seconds the provider is asked again, 60 to 2,592,000; None for never.
