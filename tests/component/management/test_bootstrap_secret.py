@@ -23,6 +23,7 @@ from management_service.bootstrap.kubernetes_secret import KubernetesSecret
 from management_service.commands import _bootstrap
 from management_service.settings import Settings
 from provision import ServerAddresses
+from tests.support.connectors import stored_connector, stored_identity
 from tests.support.issuer import Issuer
 from tests.support.kubernetes_secrets import ADMINISTRATOR, CONSOLE, PATH, Recorded
 from tests.support.management_api import Management, settings_for
@@ -468,6 +469,26 @@ async def test_where_no_holder_can_sign_in_one_is_invited(
     assert len(users) == (2 if invites_the_same else 3)
     await server.bootstrap(settings)
     assert server.values(ADMINISTRATOR) == after
+
+
+@pytest.mark.heavy
+async def test_a_holder_whose_password_a_connector_closes_counts_once_it_has_signed_in_there(
+    settings: Settings, server: Recorded
+) -> None:
+    await server.bootstrap(settings)
+    await rows(settings, "UPDATE users SET password_hash = 'one' WHERE tenant_id = $1")
+    [(holder,)] = await rows(settings, "SELECT id FROM users WHERE tenant_id = $1")
+    database = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
+    connector = await stored_connector(database, settings.tenant_id)
+    await stored_identity(database, settings.tenant_id, holder, connector)
+    await database.close()
+    await rows(settings, "UPDATE connectors SET client_id = 'stead' WHERE tenant_id = $1")
+    for signed_in_at, expected in (("1", 1), ("NULL", 2)):
+        await rows(settings, f"UPDATE identities SET signed_in_at = {signed_in_at} WHERE tenant_id = $1")
+        server.secrets.pop(ADMINISTRATOR, None)
+        await server.bootstrap(settings)
+        assert (ADMINISTRATOR in server.secrets) is (expected == 2)
+        assert len(await rows(settings, ADMINISTRATORS)) == expected
 
 
 @pytest.mark.heavy

@@ -22,6 +22,7 @@ from management_service.commands import reset_factors
 from stead.verify.acr import acr_of
 from tests.support.audit_entries import entries_on_the_bus
 from tests.support.authenticator import Authenticator, new_challenge
+from tests.support.connectors import stored_connector, stored_identity
 from tests.support.factors import FactorPages, signed_in
 from tests.support.mailed_links import mails_of
 from tests.support.management_api import AUDIENCE, Management, issues, refusal, revision_of, unique
@@ -216,6 +217,18 @@ async def test_the_last_passkey_of_a_user_without_a_password_stays(pages: Factor
     assert (await person.request("DELETE", f"{OWN}/{another}")).status_code == 204
     assert refusal(await person.request("DELETE", f"{OWN}/{key}")) == (422, "user.last_credential")
     assert (await person.factors()).keys() == {"Key"}
+
+
+async def test_the_last_passkey_may_go_where_its_user_signs_in_at_a_provider(pages: FactorPages) -> None:
+    person = await created(pages, password=None)
+    assert isinstance(await person.adds_passkey("Key", await person.enrolment_code()), FactorAdded)
+    [key] = [each["id"] for each in (await person.factors()).values()]
+    database, tenant_id = person.management.database, person.management.tenant_id
+    identity = await stored_identity(database, tenant_id, person.id, await stored_connector(database, tenant_id))
+    await database.execute("UPDATE connectors SET client_id = 'stead' WHERE tenant_id = $1", tenant_id)
+    assert refusal(await person.request("DELETE", f"{OWN}/{key}")) == (422, "user.last_credential"), "never there"
+    await database.execute("UPDATE identities SET signed_in_at = 1 WHERE id = $1", identity)
+    assert (await person.request("DELETE", f"{OWN}/{key}")).status_code == 204
 
 
 async def test_a_reset_takes_everything_and_ends_the_sessions(person: Person) -> None:

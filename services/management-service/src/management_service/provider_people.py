@@ -1,14 +1,27 @@
 """The people of connectors: they sign in at a provider, and passwords here are closed to them.
 
 Owns who they are: users with an identity at an open connector, or an address in one of its domains, except those for
-whom an administrator allows passwords. Does not own what is closed.
+whom an administrator allows passwords; and which of them are known to get in there. Does not own what is closed.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from sqlalchemy import ARRAY, BindParameter, ScalarSelect, Text, bindparam, exists, func, select
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    ColumnElement,
+    ScalarSelect,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.email_domains import domain_of
@@ -16,28 +29,53 @@ from management_service.schema import connector_domains, connectors, identities,
 
 _OPEN: Final = (connectors.c.is_enabled, connectors.c.client_id.is_not(None))
 _TENANT: Final[BindParameter[str]] = bindparam("tenant")
+_OPEN_DOMAINS: Final = (
+    select(connector_domains.c.domain)
+    .join(
+        connectors,
+        (connectors.c.tenant_id == connector_domains.c.tenant_id)
+        & (connectors.c.id == connector_domains.c.connector_id),
+    )
+    .where(*_OPEN)
+)
 _DOMAINS: Final[ScalarSelect[Sequence[str]]] = select(
     func.array(
-        select(connector_domains.c.domain)
-        .join(
-            connectors,
-            (connectors.c.tenant_id == connector_domains.c.tenant_id)
-            & (connectors.c.id == connector_domains.c.connector_id),
-        )
-        .where(connector_domains.c.tenant_id == _TENANT, *_OPEN)
-        .scalar_subquery(),
+        _OPEN_DOMAINS.where(connector_domains.c.tenant_id == _TENANT).scalar_subquery(),
         type_=ARRAY(Text),
     )
 ).scalar_subquery()
-_HAS_IDENTITY: Final = exists(
-    select(identities.c.id)
-    .join(
-        connectors,
-        (connectors.c.tenant_id == identities.c.tenant_id) & (connectors.c.id == identities.c.connector_id),
+
+
+def _has_identity(*which: ColumnElement[bool]) -> ColumnElement[bool]:
+    return exists(
+        select(identities.c.id)
+        .join(
+            connectors,
+            (connectors.c.tenant_id == identities.c.tenant_id) & (connectors.c.id == identities.c.connector_id),
+        )
+        .where(identities.c.tenant_id == users.c.tenant_id, identities.c.user_id == users.c.id, *_OPEN, *which)
+        .correlate(users)
     )
-    .where(identities.c.tenant_id == users.c.tenant_id, identities.c.user_id == users.c.id, *_OPEN)
+
+
+_HAS_IDENTITY: Final = _has_identity()
+GETS_IN_THERE: Final = _has_identity(identities.c.signed_in_at >= connectors.c.admits_since)
+"""Whether a user has signed in at a provider since its connector admits people as it does now."""
+
+EMAIL_DOMAIN: Final = func.lower(func.split_part(users.c.primary_email, "@", -1).collate("C"))
+_IS_ASCII: Final = EMAIL_DOMAIN.regexp_match("^[ -~]*$")
+_HAS_OPEN_DOMAIN: Final = (
+    _OPEN_DOMAINS.where(connector_domains.c.tenant_id == users.c.tenant_id, connector_domains.c.domain == EMAIL_DOMAIN)
     .correlate(users)
+    .exists()
 )
+MAY_USE_PASSWORD: Final = or_(
+    users.c.allows_password,
+    and_(~_HAS_IDENTITY, or_(users.c.primary_email.is_(None), and_(_IS_ASCII, ~_HAS_OPEN_DOMAIN))),
+)
+"""Whether passwords are not closed to a user; false where ``ONLY_DOMAIN_DECIDES``."""
+ONLY_DOMAIN_DECIDES: Final = and_(~users.c.allows_password, ~_HAS_IDENTITY, ~_IS_ASCII)
+"""Whether it depends on ``EMAIL_DOMAIN``, of which ``is_at_provider`` knows all spellings."""
 
 
 class WayIn(msgspec.Struct, frozen=True):
@@ -71,6 +109,9 @@ COLUMNS: Final = (
 """The columns of ``WayIn``, for a query of users; it needs the parameter ``tenant``."""
 
 _FIND: Final = select(*COLUMNS).where(users.c.tenant_id == _TENANT, users.c.id == bindparam("user"))
+_FIND_THESE: Final = select(users.c.id, GETS_IN_THERE, *COLUMNS).where(
+    users.c.tenant_id == _TENANT, users.c.id == any_(bindparam("users", type_=ARRAY(Text)))
+)
 _FIND_DOMAINS: Final = select(_DOMAINS)
 
 
@@ -91,6 +132,17 @@ async def signs_in_at_provider(connection: AsyncConnection, tenant_id: str, user
     return way_in is not None and way_in.is_at_provider
 
 
+async def find_people(connection: AsyncConnection, tenant_id: str, user_ids: Sequence[str]) -> dict[str, bool]:
+    """Return which of these users have passwords closed to them, and whether each gets in at a provider."""
+    rows = await connection.execute(_FIND_THESE, {"tenant": tenant_id, "users": list(user_ids)})
+    return {user_id: gets_in for user_id, gets_in, *way_in in rows if WayIn(*way_in).is_at_provider}
+
+
 async def belongs_to_provider(connection: AsyncConnection, tenant_id: str, address: str) -> bool:
     """Return whether the owner of an address, who may have no account, signs in at a provider."""
-    return is_at_provider(address, await connection.scalar(_FIND_DOMAINS, {"tenant": tenant_id}) or ())
+    return is_at_provider(address, await find_domains(connection, tenant_id))
+
+
+async def find_domains(connection: AsyncConnection, tenant_id: str) -> Sequence[str]:
+    """Return the domains of all open connectors."""
+    return await connection.scalar(_FIND_DOMAINS, {"tenant": tenant_id}) or ()

@@ -289,8 +289,8 @@ RefusalReason = Literal[
 """Why a request was refused: this deployment sends no mail; the text cannot be an e-mail address; the link is unknown,
 spent, replaced or expired, or its account has changed since; the password is too short or too long; another account has
 the address by now; the name is blank or too long, or has invisible characters; the account is suspended, has to sign in
-first, or at the provider of a connector, or would be given rights by default roles that no link gives. All but the
-first three leave the link as it was."""
+first, or at the provider of a connector, would be given rights by default roles that no link gives, or is the last
+administrator's and could not be signed in to. All but the first three leave the link as it was."""
 
 
 class Refused(_Private, frozen=True, kw_only=True, tag="refused"):

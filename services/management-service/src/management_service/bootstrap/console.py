@@ -27,6 +27,7 @@ from management_service.bootstrap.kubernetes_secret import KubernetesSecret
 from management_service.factors.enrolments import hand_out_code
 from management_service.invitations.rules import MAX_MINUTES
 from management_service.invitations.service import Invitations
+from management_service.provider_people import find_people
 from management_service.roles.assignments import Assignments
 from management_service.roles.rules import RoleCreation
 from management_service.roles.service import Roles
@@ -109,9 +110,9 @@ class ConsoleBootstrap:
     ) -> None:
         """Create an administrator, and write ``username`` and ``invitation``, unless there is one already.
 
-        Users count who can sign in: not suspended, with a passkey, or a password and something to sign in with. If only
-        the password is missing, the user is invited again if the Secret has no valid invitation, for example after a
-        crash. If what the console demands is missing of all of them, the Secret gets an ``enrolment_code`` for one.
+        Users count who can sign in (``administrators``). If only the password is missing, the user is invited again if
+        the Secret has no valid invitation, for example after a crash. If what the console demands is missing of all of
+        them, the Secret gets an ``enrolment_code`` for one.
 
         Args:
             secret: The Secret to write to.
@@ -124,12 +125,15 @@ class ConsoleBootstrap:
         role_id = await role_granting(self._roles, _ROLE, scope_id)
         holders, _ = await self._assignments.list_users(role_id, _WHOLE)
         live = [holder for holder in holders if not holder.is_suspended]
-        if any("passkey" in holder.second_factors for holder in live):
+        async with self._changes.unpublished() as connection:
+            at_providers = await find_people(connection, self._tenant_id, [holder.id for holder in live])
+        if any("passkey" in holder.second_factors and at_providers.get(holder.id, True) for holder in live):
             return
         earlier = await secret.read() or {}
-        candidates = [holder for holder in live if holder.identifier]
+        candidates = [holder for holder in live if holder.identifier and holder.id not in at_providers]
         candidates.sort(key=lambda holder: holder.identifier != earlier.get("username"))  # the one invited earlier
         signing_in = [holder for holder in candidates if holder.has_password]
+        signing_in += [holder for holder in live if at_providers.get(holder.id, False)]
         if signing_in:
             if not any(holder.second_factors for holder in signing_in):
                 await self._hand_out_code(signing_in[0], secret, minimum_acr)

@@ -209,7 +209,12 @@ class ConnectorController(Controller):
     async def create_connector(
         self, data: JSONBody[ConnectorCreation], connectors: NamedDependency[Connectors]
     ) -> ConnectorAnswer:
-        """Create a connector to an OpenID provider, whose metadata and keys are read first."""
+        """Create a connector to an OpenID provider, whose metadata and keys are read first.
+
+        Passwords are closed to the owners of addresses in its domains, and to users with an identity there. As for
+        every change of connectors and identities, one administrator has to remain whose password is not closed, or who
+        has signed in at a provider.
+        """
         return _connector(await connectors.create(data))
 
     @get("/", operation_id="ListConnectors", summary="List connectors")
@@ -234,13 +239,23 @@ class ConnectorController(Controller):
         """Change the given members. The issuer and the claim cannot change once users have identities.
 
         Another client, another actor or an opened connector needs the scopes that its users hold; another domain those
-        of the users who have an address there; trust for more factors needs ``config``.
+        of the users who have an address there; trust for more factors needs ``config``. Administrators who sign in here
+        count as such again once they have signed in since it was opened, or got another client or required claim.
         """
         return _connector(await connectors.update(connector_id, data))
 
-    @delete("/{connector_id:str}", operation_id="DeleteConnector", summary="Delete a connector", status_code=204)
+    @delete(
+        "/{connector_id:str}",
+        operation_id="DeleteConnector",
+        summary="Delete a connector",
+        status_code=204,
+        opt=documented(refuses=(422,)),
+    )
     async def delete_connector(self, connector_id: FromPath[str], connectors: NamedDependency[Connectors]) -> None:
-        """Delete a connector with the identities that users have by it. This needs the scopes that they hold."""
+        """Delete a connector with the identities that users have by it. This needs the scopes that they hold.
+
+        One administrator has to remain who can sign in.
+        """
         await connectors.delete(connector_id)
 
     @post(
@@ -269,7 +284,8 @@ class IdentityController(Controller):
     ) -> IdentityAnswer:
         """Let a user be known by an identity at a connector's provider.
 
-        Users who add one of their own must have signed in at most 600 seconds ago.
+        This closes the user's password, unless ``allowsPassword`` is set; that of the last administrator stays. Users
+        who add one of their own must have signed in at most 600 seconds ago.
         """
         return _identity(await connectors.add_identity(user_id, data))
 
@@ -287,13 +303,15 @@ class IdentityController(Controller):
         summary="Remove an identity from a user",
         status_code=204,
         guards=[recent_if_own],
+        opt=documented(refuses=(422,)),
     )
     async def delete_identity(
         self, user_id: FromPath[str], identity_id: FromPath[str], connectors: NamedDependency[Connectors]
     ) -> None:
         """Let a user no longer be known by an identity. Sessions go on.
 
-        Users who remove one of their own must have signed in at most 600 seconds ago.
+        One administrator has to remain who can sign in. Users who remove one of their own must have signed in at most
+        600 seconds ago.
         """
         await connectors.remove_identity(user_id, identity_id)
 

@@ -1,6 +1,7 @@
 """Creates, reads, changes, checks and deletes connectors, and the identities of users."""
 
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from identity_common.paging import Page
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.account_links import LinkContext
 from identity_common.wire.events import ConnectorState
+from management_service.administrators import Administrators
 from management_service.attainable_scopes import AttainableScopes
 from management_service.connectors import rules, store
 from management_service.connectors.clients import Clients
@@ -65,6 +67,7 @@ class Connectors:
         changes: Writes.
         providers: Checks that a provider can be used before it is stored.
         clients: Seals the secrets of clients.
+        administrators: Keeps the last administrator.
         attainable: Refuses callers who lack what the user of an identity holds.
         mail: Tells users of removed identities.
         tenant_id: The tenant.
@@ -78,6 +81,7 @@ class Connectors:
         changes: Changes,
         providers: Providers,
         clients: Clients,
+        administrators: Administrators,
         attainable: AttainableScopes,
         mail: MailOutbox,
         *,
@@ -89,6 +93,7 @@ class Connectors:
         self._changes = changes
         self._providers = providers
         self._clients = clients
+        self._administrators = administrators
         self._attainable = attainable
         self._mail = mail
         self._tenant_id = tenant_id
@@ -100,8 +105,8 @@ class Connectors:
 
         Raises:
             Invalid: A member is not acceptable.
-            Conflict: The name is not valid, or in use; the provider or a domain has a connector; or the provider cannot
-                be used.
+            Conflict: The name is not valid, or in use; the provider or a domain has a connector; the provider cannot be
+                used; or the domains would end the last administrator.
             Refused: See ``_require_attainable``.
         """
         _require_acceptable(creation)
@@ -138,7 +143,7 @@ class Connectors:
 
     @retry_on_conflict
     async def _insert(self, connector: Connector) -> Connector:
-        async with self._changes.transaction() as transaction:
+        async with self._changing() as transaction:
             await self._require_attainable(transaction, None, connector)
             with refusals(REFUSALS):
                 await store.insert_connector(transaction.connection, connector)
@@ -174,7 +179,7 @@ class Connectors:
         Raises:
             Invalid: A member is not acceptable.
             Conflict: The name is not valid, or in use; the provider or a domain has a connector, or the provider cannot
-                be used; or users are known by the present issuer and claim.
+                be used; users are known by the present issuer and claim; or this would end the last administrator.
             Refused: See ``_require_attainable``.
         """
         _require_acceptable(update)
@@ -184,7 +189,7 @@ class Connectors:
 
     @retry_on_conflict
     async def _update(self, connector_id: str, update: rules.ConnectorUpdate) -> Connector:
-        async with self._changes.transaction() as transaction:
+        async with self._changing() as transaction:
             connector = await self._lock(transaction, connector_id)
             changed = self._changed(connector, update)
             if changed == connector:
@@ -202,9 +207,10 @@ class Connectors:
         """Delete a connector with the identities of its users.
 
         Raises:
+            Conflict: This would end the last administrator.
             Refused: The caller lacks scopes that one of them holds.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changing() as transaction:
             connection = transaction.connection
             if await store.lock_connector(connection, self._tenant_id, connector_id) is None:
                 raise missing_by_id("entity.not_found")
@@ -224,10 +230,11 @@ class Connectors:
         """Let a user be known by an identity.
 
         Raises:
-            Conflict: The connector does not exist, or a user has the identity.
+            Conflict: The connector does not exist, or a user has the identity; or the user is the last administrator
+                and only has a password, which this closes.
             Refused: The caller lacks scopes that the user holds.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changing() as transaction:
             await self._lock_user(transaction, user_id)
             connector = await store.lock_connector(
                 transaction.connection, self._tenant_id, creation.connector_id, shared=True
@@ -257,9 +264,10 @@ class Connectors:
         """Let a user no longer be known by an identity.
 
         Raises:
+            Conflict: This would end the last administrator.
             Refused: The caller lacks scopes that the user holds.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changing() as transaction:
             user = await self._lock_user(transaction, user_id)
             await self._remove(transaction, user, identity_id, LinkContext())
 
@@ -268,9 +276,9 @@ class Connectors:
         """Let the person who is signed in no longer be known by an identity.
 
         Raises:
-            Conflict: Nothing would remain to sign in with.
+            Conflict: Nothing would remain to sign in with, or this would end the last administrator.
         """
-        async with self._changes.transaction() as transaction:
+        async with self._changing() as transaction:
             user = await self._lock_user(transaction, caller.user_id or "")
             await self._remove(transaction, user, identity_id, LinkContext(application_id=caller.application_id))
             way_in = await find_way_in(transaction.connection, self._tenant_id, user.id)
@@ -284,6 +292,12 @@ class Connectors:
             found, total = await store.list_identities(connection, self._tenant_id, user_id, page)
             names = await store.shown_names(connection, self._tenant_id, [each.connector_id for each in found])
         return [OwnIdentity(identity=each, provider=names.get(each.connector_id, "")) for each in found], total
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncGenerator[Transaction, None]:
+        """Open a transaction that changes who signs in at a provider, and keep the last administrator."""
+        async with self._changes.transaction() as transaction, self._administrators.kept(transaction.connection):
+            yield transaction
 
     async def _remove(self, transaction: Transaction, user: User, identity_id: str, context: LinkContext) -> None:
         """Delete and record an identity of a locked user, and tell the user."""

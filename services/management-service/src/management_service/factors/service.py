@@ -21,6 +21,7 @@ from management_service.factors.changes import FactorChanges
 from management_service.factors.enrolment_store import count_factors
 from management_service.factors.enrolments import Enrolments
 from management_service.factors.rules import MAX_PASSKEYS
+from management_service.provider_people import find_people
 from management_service.sign_in_policy.rules import SignInPolicy
 from management_service.sign_in_policy.store import find_policy
 from management_service.users.rules import language_of
@@ -179,7 +180,8 @@ class Factors:
                 transaction.record_action(kind, (user_id, factor_id), "delete")
             if not user.second_factors and (await self._policy(transaction.connection)).second_factor == "required":
                 raise _last_factor()
-            if is_own and kind == "passkey" and not user.has_password and "passkey" not in user.second_factors:
+            is_last = kind == "passkey" and not user.has_password and "passkey" not in user.second_factors
+            if is_own and is_last and not await self._gets_in_there(transaction.connection, user_id):
                 raise _last_credential()
 
     @retry_on_conflict
@@ -255,6 +257,10 @@ class Factors:
         if await delete_authenticator(connection, self._tenant_id, user_id, factor_id):
             return "authenticator"
         raise missing_by_id("entity.not_found")
+
+    async def _gets_in_there(self, connection: AsyncConnection, user_id: str) -> bool:
+        """Return whether the user signs in at a provider, where a passkey is no more than a second factor."""
+        return (await find_people(connection, self._tenant_id, [user_id])).get(user_id, False)
 
     async def _policy(self, connection: AsyncConnection) -> SignInPolicy:
         return await find_policy(connection, self._tenant_id) or SignInPolicy(tenant_id=self._tenant_id)

@@ -36,6 +36,7 @@ from identity_common.wire.account_links import (
     RequestRegistration,
     Unavailable,
 )
+from management_service.administrators import LAST_ADMINISTRATOR
 from management_service.links.invitations import InvitedAccounts, NotJoinedError
 from management_service.links.recovery import PasswordRecovery
 from management_service.links.registration import Registration
@@ -163,8 +164,9 @@ class AccountLinkAnswers:
         audit_visitor("ConfirmEmailAddress", opened.user.id, question.visitor)
         try:
             return Done(context=await self._verifications.confirm(opened, question.link))
-        except Conflict:
-            return Refused(reason="address-in-use")
+        except Conflict as conflict:
+            is_last = conflict.code == LAST_ADMINISTRATOR
+            return Refused(reason="account-not-accepted" if is_last else "address-in-use")
 
     async def _answer_registration(self, question: RequestRegistration | ReadRegistration | Register) -> Answer:
         match question:

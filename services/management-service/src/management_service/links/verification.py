@@ -146,7 +146,7 @@ class EmailVerifications:
 
         Raises:
             LinkNotValidError: The link is not valid any more.
-            Conflict: Another user has the address.
+            Conflict: Another user has the address, or it would end the last administrator.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection

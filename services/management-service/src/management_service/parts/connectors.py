@@ -16,7 +16,7 @@ from management_service.connectors.tickets import LinkTickets
 from management_service.connectors.token_endpoint import TokenEndpoints
 from management_service.factors.enrolments import open_enrolment
 from management_service.parts.connections import Connections
-from management_service.parts.shared_with_commands import attainable_scopes
+from management_service.parts.shared_with_commands import administrators, attainable_scopes
 from management_service.settings import Settings
 from management_service.users.service import Users
 
@@ -49,6 +49,7 @@ class ConnectorParts:
             changes,
             providers,
             clients,
+            administrators(settings),
             attainable_scopes(settings),
             mail,
             tenant_id=tenant_id,

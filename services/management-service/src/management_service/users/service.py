@@ -364,10 +364,12 @@ class Users:
         """Store and record the e-mail address of a locked user, which has proved that it receives mail there.
 
         Raises:
-            Conflict: Another user has the address.
+            Conflict: Another user has the address; or it would end the last administrator, whose password a connector
+                closes.
         """
         members = {"primary_email": rules.canonical(address), "is_email_verified": True}
-        return await self._store_change(transaction, user, members)
+        async with self._administrators.kept(transaction.connection):
+            return await self._store_change(transaction, user, members)
 
     async def store_profile(
         self, transaction: Transaction, user: User, *, name: str | None, avatar: str | None, verified_email: str | None
@@ -418,9 +420,10 @@ class Users:
                 transaction.record("provider-groups", (each,), "deleted", ProviderGroupsState(id=each, deleted=True))
 
     def _kept(self, transaction: Transaction, members: dict[str, Any]) -> AbstractAsyncContextManager[None]:
-        """Keep the last administrator where these members clear something to sign in with."""
+        """Keep the last administrator where these members clear something to sign in with, or may close a password."""
         is_cleared = any(members.get(name, "") is None for name in IDENTIFIERS)
-        return self._administrators.kept(transaction.connection) if is_cleared else nullcontext()
+        may_close = "primary_email" in members or members.get("allows_password") is False
+        return self._administrators.kept(transaction.connection) if is_cleared or may_close else nullcontext()
 
     def _next_tokens_valid_after(self, user: User) -> int:
         return rules.next_tokens_valid_after(now=self._clock(), tokens_valid_after=user.tokens_valid_after)

@@ -62,7 +62,8 @@ def create_connector(
     Raises:
         InvalidInput: A member is not acceptable, such as an issuer that is not an https URL.
         Conflict: ``connector.name_in_use``, ``connector.issuer_in_use``, ``connector.domain_in_use``,
-            ``entity.invalid_name``; or ``connector.provider_unusable``, whose message says why.
+            ``entity.invalid_name``; ``connector.provider_unusable``, whose message says why; or
+            ``user.last_administrator``.
     """
     body = create_body(
         providerName=provider_name,
@@ -125,7 +126,7 @@ def update_connector(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: As for ``create``.
-        Conflict: As for ``create``; or ``connector.has_identities``.
+        Conflict: As for ``create``; ``connector.has_identities``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
@@ -151,6 +152,7 @@ def delete_connector(connector_id: str, *, if_match: IfMatch = UNSET) -> Operati
 
     Raises:
         NotFound: The id is unknown.
+        Conflict: ``user.last_administrator``.
         VersionMismatch: ``if_match`` does not name the current version.
     """
     return command("DELETE", api_path("sso-connectors", connector_id), if_match=if_match)
@@ -176,7 +178,8 @@ def add_user_identity(user_id: str, connector_id: str, value: str) -> Operation[
 
     Raises:
         NotFound: The user does not exist.
-        Conflict: The connector does not exist; or ``identity.in_use``: a user has this identity already.
+        Conflict: The connector does not exist; ``identity.in_use``: a user has this identity already; or
+            ``user.last_administrator``.
         Forbidden: The user holds permissions of the Management API that this client does not.
     """
     body = create_body(connectorId=connector_id, value=value)
