@@ -17,6 +17,12 @@ from tests.support.waiting import eventually
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 READ = [path for path, operations in WHOLE["paths"].items() if path.startswith("/api/") and "get" in operations]
+WRITTEN = [
+    (path, method, operation.get("requestBody", {}).get("required", False))
+    for path, operations in WHOLE["paths"].items()
+    for method, operation in operations.items()
+    if path.startswith("/api/") and method != "get"
+]
 TAGGED, UNTAGGED = "private, no-cache", "no-store"
 
 
@@ -92,6 +98,57 @@ def test_a_read_is_answered_as_by_the_framework(system: FuzzedSystem, path: str)
             eventually(lambda address=address: agree(address, **bearer, **{"If-None-Match": "*"}))
         assert agree(existing)
         assert agree(existing, Authorization="Bearer wrong")
+
+
+def same_by_the_framework(client: httpx.Client, method: str, path: str, **request: Any) -> httpx.Response:
+    """Send a request here, and then to the framework, which judges every unusual ``Host``; return its answer."""
+    headers = request.pop("headers", {})
+    direct, whole = (
+        client.request(method, path, headers={**headers, **host}, **request)
+        for host in ({}, {"Host": "an_unusual_host"})
+    )
+    varying = {"date", "x-request-id", "content-length", "identity-revision"}
+    shown = [
+        (found.status_code, sorted(found.headers.keys()), {**found.headers, **dict.fromkeys(varying)})
+        for found in (direct, whole)
+    ]
+    assert shown[0] == shown[1], f"{method} {path}"
+    assert (direct.json() if direct.is_error else None) == (whole.json() if whole.is_error else None)
+    return whole
+
+
+@pytest.mark.heavy
+def test_a_write_is_refused_as_by_the_framework(system: FuzzedSystem) -> None:
+    is_json = {"Content-Type": "application/json"}
+    with httpx.Client(base_url=system.base_url, timeout=20) as client:
+        for path, method, needs_body in WRITTEN:
+            unknown = re.sub(r"{\w+}", "unknown", path)
+            bearer, _ = system.authorization(unknown, None, 0)
+            same_by_the_framework(client, method, unknown, json={})
+            same_by_the_framework(client, method, f"{unknown}?unknown=1", headers=bearer, json={})
+            if needs_body:
+                for content in (b"", b"{", b'{"unknown": 1}'):
+                    same_by_the_framework(client, method, unknown, headers=bearer | is_json, content=content)
+                same_by_the_framework(client, method, unknown, headers=bearer, content=b"text")
+
+
+def test_a_write_is_answered_as_by_the_framework(system: FuzzedSystem) -> None:
+    bearer, _ = system.authorization("/api/users", None, 0)
+    with httpx.Client(base_url=system.base_url, headers=bearer, timeout=20) as client:
+        user = same_by_the_framework(client, "POST", "/api/users", json={"name": "Alice"}).json()
+        path = f"/api/users/{user['id']}"
+        assert same_by_the_framework(client, "PATCH", path, json={"name": "Bob"}).json()["name"] == "Bob"
+        assert same_by_the_framework(client, "PATCH", f"{path}/custom-data", json={"customData": {"a": 1}}).json()
+        same_by_the_framework(client, "PATCH", path, headers={"If-Match": '"another"'}, json={"name": "Bob"})
+        sent = {"name": "n", "type": "MachineToMachine"}
+        application = same_by_the_framework(client, "POST", "/api/applications", json=sent).json()
+        secrets = f"/api/applications/{application['id']}/secrets"
+        names = ({"name": "first"}, {"name": "second"})
+        assert [client.post(secrets, json=name).status_code for name in names] == [201, 201]
+        assert [
+            client.delete(f"{secrets}/{name['name']}", headers=host).content
+            for name, host in zip(names, ({}, {"Host": "an_unusual_host"}), strict=True)
+        ] == [b"", b""]
 
 
 @pytest.mark.parametrize("path", ["/api/subject-tokens", "/api/applications/{application_id}/secrets"])

@@ -14,7 +14,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, ExceptionHandlersMa
 from prometheus_client import CollectorRegistry
 
 from identity_common.http import health
-from identity_common.http.direct_reads import DirectReads
+from identity_common.http.direct_answers import READS, WRITES, DirectAnswers
 from identity_common.http.health import Readiness
 from identity_common.http.if_match import Versions
 from identity_common.http.json_body import JsonRequest
@@ -100,8 +100,9 @@ def create_service_app(
     )
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
     tagged = ConditionalGet(app.asgi_handler)
-    app.state.versions = Versions(app, DirectReads(tagged, app))
-    routed = DirectReads(WrittenRevisions(Options(tagged)), app)
+    app.state.versions = Versions(app, DirectAnswers(tagged, app, methods=READS))
+    written = WrittenRevisions(DirectAnswers(Options(tagged), app, methods=WRITES))
+    routed = DirectAnswers(written, app, methods=READS)
     everywhere = tracing().around_requests(cors(Head(_past_the_router(routed, route_handlers), app)))
     app.asgi_handler = RoutedPath(Observation(everywhere, HttpMetrics(registry)))
     return app

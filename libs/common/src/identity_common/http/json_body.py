@@ -22,7 +22,7 @@ from litestar.types import Receive, Scope
 from identity_common.failures import Invalid, Issue, body_too_large, invalid_input
 from identity_common.http.allowed_values import allowed_values
 from identity_common.http.auditing import audit_body
-from identity_common.http.problems import unsupported_media_type
+from identity_common.http.problems import body_required, unsupported_media_type
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values
 
@@ -207,9 +207,28 @@ async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
         ApiError: 415 for another content type.
     """
     _require_type(scope, _JSON)
+    return _decode(await _whole(receive), kind)
+
+
+async def _whole(receive: Receive) -> bytes:
     body = await read_whole(receive, at_most=MAX_BODY_BYTES)
     if body is None:
         raise _cut_off()
+    return body
+
+
+async def read_required(scope: Scope, receive: Receive, kind: type[T]) -> T:
+    """Return the body of a request as a handler gets it; see ``read_body``.
+
+    Raises:
+        Invalid: There is no body, whatever its content type; or as ``read_body`` does.
+        TooLarge: It has over 4 MiB.
+        ApiError: 415 for another content type.
+    """
+    body = await _whole(receive)
+    if not body:
+        raise body_required()
+    _require_type(scope, _JSON)
     return _decode(body, kind)
 
 

@@ -94,6 +94,11 @@ def unsupported_media_type(supported: str = "application/json") -> ApiError:
     return ApiError(415, "request.unsupported_media_type", f"The content type must be {supported}.")
 
 
+def body_required() -> Invalid:
+    """Return the failure of a request without the body that it needs."""
+    return invalid_input(Issue(path="", message="a body is required"))
+
+
 _STATUS_OF_CODE: Final = {"log.not_in_tree": 409, "log.tree_inconsistent": 500}
 
 
@@ -167,7 +172,7 @@ def _of_framework(error: HTTPException) -> ApiError:
     """Return the response to an error of the framework: unknown path, method, body or query."""
     if isinstance(error, ValidationException):
         # Such an error can only be about the body: paths and queries are text to the framework.
-        return _of_failure(invalid_input(Issue(path="", message="a body is required")))
+        return _of_failure(body_required())
     if error.status_code == 404:
         return ApiError(404, "entity.not_found", "Nothing exists at this path.")
     if error.status_code == 413:

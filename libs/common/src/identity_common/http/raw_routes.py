@@ -16,6 +16,7 @@ from identity_common.http.openapi.declarations import Operation, operation_opt
 from identity_common.http.problems import ApiError, method_not_allowed, refusal_of
 
 _JSON: Final = (b"content-type", b"application/json")
+_WITHOUT_BODY: Final = frozenset({204, 304})
 _encode: Final = msgspec.json.Encoder().encode
 
 Headers = list[tuple[bytes, bytes]]
@@ -27,7 +28,7 @@ class RawAnswer(NamedTuple):
     Attributes:
         status: HTTP status.
         headers: As ASGI sends them, besides those of every response.
-        content: The body before it is encoded as JSON; unused by a 304, which has no body.
+        content: The body before it is encoded as JSON; unused by a 204 and a 304, which have none.
     """
 
     status: int
@@ -113,8 +114,8 @@ async def respond(handle: Handle, scope: Scope, receive: Receive, send: Send) ->
 
 
 async def _send_answer(send: Send, answer: RawAnswer) -> None:
-    if answer.status == 304:
-        await _send(send, 304, answer.headers)
+    if answer.status in _WITHOUT_BODY:
+        await _send(send, answer.status, answer.headers)
         return
     body = _encode(answer.content)
     headers = [_JSON, *answer.headers, (b"content-length", str(len(body)).encode())]
