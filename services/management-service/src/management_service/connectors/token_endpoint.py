@@ -8,7 +8,7 @@ import base64
 import json
 import re
 from typing import Any, Final
-from urllib.parse import quote_plus
+from urllib.parse import quote
 
 import msgspec
 
@@ -103,8 +103,8 @@ class TokenEndpoints:
 
 
 def _basic(client_id: str, secret: str) -> str:
-    credentials = f"{quote_plus(client_id)}:{quote_plus(secret)}"
-    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+    encoded = (quote(each, safe="") for each in (client_id, secret))  # %20 for a space: Authlib takes + for itself
+    return f"Basic {base64.b64encode(':'.join(encoded).encode()).decode()}"
 
 
 def _require_redeemed(answer: OutgoingAnswer) -> None:
