@@ -10,7 +10,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from jwt.algorithms import RSAAlgorithm
+from jwt.algorithms import OKPAlgorithm, RSAAlgorithm
 from jwt.utils import base64url_encode
 
 from identity_common import outgoing
@@ -100,6 +100,20 @@ async def test_a_key_that_cannot_be_used_does_not_spoil_the_others(provider: Pro
     provider.answers[KEYS] = json.dumps({"keys": keys}).encode()
     assert await providers.key(provider.issuer, "first") is not None
     assert await providers.key(provider.issuer, "none") is None
+
+
+async def test_ed25519_has_two_names(provider: Provider, providers: Providers) -> None:
+    """RFC 9864 section 2.2."""
+    described = OKPAlgorithm.to_jwk(KEY.public_key(), as_dict=True)
+    claims = {"iss": ISSUER, "sub": "agent-7", "aud": "desk", "iat": NOW, "exp": 2 * NOW}
+    for algorithm in ("EdDSA", "Ed25519"):
+        provider.answers[KEYS] = json.dumps({"keys": [{**described, "kid": algorithm, "alg": algorithm}]}).encode()
+        await providers.check(provider.issuer)
+        key = await providers.key(provider.issuer, algorithm)
+        assert key is not None
+        signed = jwt.encode(claims, KEY, algorithm)
+        accepted = {"issuer": ISSUER, "clients": ["desk"], "max_age_s": 300, "now_s": NOW}
+        assert id_tokens.verified_claims(signed, key, **accepted) == claims
 
 
 async def test_metadata_and_keys_together_take_no_longer_than_one_call(

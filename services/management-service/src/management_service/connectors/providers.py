@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from jwt.algorithms import OKPAlgorithm
 
 from identity_common.outgoing import OutgoingCallError, OutgoingCalls, url_problem
 from identity_common.telemetry.logs import get_logger
@@ -40,6 +41,8 @@ _MAX_EXPONENT_BITS: Final = 32
 """Longer ones make a verification cost a hundred times as much, and no provider has them."""
 _EC_ALGORITHMS: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+with suppress(ValueError):  # a release of PyJWT may know it
+    jwt.register_algorithm("Ed25519", OKPAlgorithm())  # EdDSA with such a key (RFC 9864 section 2.2)
 
 T = TypeVar("T")
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
@@ -302,6 +305,6 @@ def _algorithms(key: Any) -> tuple[str, ...]:
             algorithm = _EC_ALGORITHMS.get(key.curve.name)
             return () if algorithm is None else (algorithm,)
         case Ed25519PublicKey():
-            return ("EdDSA",)
+            return ("EdDSA", "Ed25519")
         case _:
             return ()
