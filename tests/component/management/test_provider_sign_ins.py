@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import jwt
@@ -187,6 +187,26 @@ async def test_a_provider_that_does_not_answer_as_it_should_is_unavailable(pages
     assert isinstance(await pages.sign_in(sub=name), ProviderPerson), "its keys are known"
 
 
+async def test_a_sign_in_finds_a_key_that_is_newer_than_the_known_ones(pages: ProviderPages, name: str) -> None:
+    """A provider that starts with another key: at once, and whether its tokens name the key or not."""
+    await pages.connect()
+    provider = pages.provider
+
+    def signed(key_id: str | None) -> Callable[[str], str]:
+        return lambda nonce: provider.id_token(
+            name, key_id=next(iter(provider.keys)), nonce=nonce, headers={"kid": key_id}
+        )
+
+    for key_id in ("first", "second", "second", None):
+        provider.keys = {key_id or "second": ec.generate_private_key(ec.SECP256R1())}
+        assert isinstance(await pages.sign_in(sub=name, token=signed(key_id)), ProviderPerson), key_id
+    asked = provider.requests.count(KEYS)
+    assert isinstance(await pages.sign_in(sub=name, token=signed(None)), ProviderPerson)
+    assert provider.requests.count(KEYS) == asked, "the key is known"
+    provider.answers[KEYS] = 500
+    assert await pages.sign_in(sub=name, token=signed("third")) == ProviderUnavailable(10)
+
+
 async def test_a_code_counts_once_for_its_browser_and_the_answer_is_of_this_provider(
     pages: ProviderPages, name: str
 ) -> None:
@@ -205,9 +225,11 @@ async def test_a_code_counts_once_for_its_browser_and_the_answer_is_of_this_prov
     pages.provider.person = {"sub": name}
     assert isinstance(await pages.ask(question), ProviderPerson)
     for changed in ({}, {"code_verifier": "another"}, {"issuer": "https://accounts.example.com"}):
+        sent = len(pages.provider.forms)
         answer = await pages.ask(question) if not changed else await pages.sign_in(changed=changed)
         assert isinstance(answer, NotAccepted), changed
         assert answer.reason == refused, changed
+        assert len(pages.provider.forms) == sent + ("issuer" not in changed), "a code of another provider stays here"
     assert isinstance(await pages.sign_in(changed={"issuer": pages.provider.issuer}), ProviderPerson)
     pages.provider.announced["authorization_response_iss_parameter_supported"] = True
     await pages.reread()

@@ -26,6 +26,10 @@ class NotAcceptableError(Exception):
     """A token is not accepted; the text is for the log."""
 
 
+class WrongKeyError(NotAcceptableError):
+    """A token was signed with another key than the one that it names, or the provider has changed that key."""
+
+
 class UnverifiedToken(NamedTuple):
     """What a token says about who signed it, before that is verified."""
 
@@ -73,6 +77,7 @@ def verified_claims(
         now_s: The time, seconds since the epoch.
 
     Raises:
+        WrongKeyError: The key has not signed it.
         NotAcceptableError: It is not acceptable.
     """
     claims = _verified(token, key, issuer, clients, max_age_s, now_s, required=("iss", "sub", "aud", "exp", "iat"))
@@ -122,6 +127,8 @@ def _verified(
             leeway=LEEWAY_S,
             options={"require": list(required), "verify_aud": False, "verify_iat": False},
         )
+    except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError) as error:
+        raise WrongKeyError(type(error).__name__) from None
     except (jwt.PyJWTError, ValueError, RecursionError) as error:
         raise NotAcceptableError(type(error).__name__) from None
     _require_audience(claims, clients)

@@ -6,6 +6,8 @@ Source:
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -36,7 +38,7 @@ from identity_common.wire.provider_sign_in import (
 from management_service.connectors import id_tokens, people, store
 from management_service.connectors.clients import Clients
 from management_service.connectors.events import record_groups
-from management_service.connectors.id_tokens import NotAcceptableError
+from management_service.connectors.id_tokens import NotAcceptableError, WrongKeyError
 from management_service.connectors.notices import identity_notice
 from management_service.connectors.people import Person
 from management_service.connectors.providers import Client, ProviderError, Providers
@@ -201,7 +203,11 @@ class ProviderSignIns:
         if connector is None or connector.client_id is None:
             raise NotAcceptedError("connector-closed")
         said = id_tokens.read_unverified(question.logout_token, types=("jwt", "logout+jwt"))
-        key = await self._key(connector, said)
+        if said.issuer != connector.issuer:
+            raise NotAcceptableError("another issuer")
+        key = await self._providers.key(connector.issuer, said.key_id)
+        if key is None:
+            raise NotAcceptableError("unknown key")
         claims = id_tokens.verified_logout(
             question.logout_token,
             key,
@@ -247,15 +253,7 @@ class ProviderSignIns:
                 )
         except CodeRefusedError as refused:
             raise NotAcceptedError("provider-refused", str(refused)) from None
-        said = id_tokens.read_unverified(redeemed.id_token, longest=id_tokens.MAX_ANSWERED)
-        signed = id_tokens.verified_claims(
-            redeemed.id_token,
-            await self._key(connector, said),
-            issuer=connector.issuer,
-            clients=[client.id],
-            max_age_s=id_tokens.MAX_AGE_S,
-            now_s=self._clock() / _MS,
-        )
+        signed = await self._signed(connector, client, redeemed.id_token)
         if signed.get("nonce") != question.nonce:
             raise NotAcceptableError("another nonce")
         if people.wanted_claims(connector) <= signed.keys():
@@ -263,13 +261,27 @@ class ProviderSignIns:
         async with self._providers.waiting(connector.issuer):
             return signed, await self._endpoints.userinfo(metadata, redeemed, subject=signed["sub"]) | signed
 
-    async def _key(self, connector: Connector, said: id_tokens.UnverifiedToken) -> Any:
+    async def _signed(self, connector: Connector, client: Client, id_token: str) -> dict[str, Any]:
+        """Return the claims of an ID token that the provider has just sent; its key may be newer than those known."""
+        said = id_tokens.read_unverified(id_token, longest=id_tokens.MAX_ANSWERED)
         if said.issuer != connector.issuer:
             raise NotAcceptableError("another issuer")
+        claims = partial(
+            id_tokens.verified_claims,
+            id_token,
+            issuer=connector.issuer,
+            clients=[client.id],
+            max_age_s=id_tokens.MAX_AGE_S,
+            now_s=self._clock() / _MS,
+        )
         key = await self._providers.key(connector.issuer, said.key_id)
+        if key is not None:
+            with suppress(WrongKeyError):
+                return claims(key)
+        key = await self._providers.newer_key(connector.issuer, said.key_id, than=key)
         if key is None:
             raise NotAcceptableError("unknown key")
-        return key
+        return claims(key)
 
     @retry_on_conflict
     async def _sign_in(

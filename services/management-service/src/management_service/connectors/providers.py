@@ -148,6 +148,25 @@ class Providers:
         """
         return await self._read_if(issuer, lambda known: _key_of(known, key_id))
 
+    async def newer_key(self, issuer: str, key_id: str | None, *, than: ProviderKey | None) -> ProviderKey | None:
+        """Return the key that the provider has now, since another one has not signed a token; None if it has none.
+
+        The provider is asked each time, so the token must come from the provider itself.
+
+        Args:
+            issuer: The provider.
+            key_id: ``kid`` of the token.
+            than: The key that was known, if any.
+
+        Raises:
+            ProviderError: The provider does not answer, or too many wait for it.
+        """
+        async with self.waiting(issuer), self._turns[issuer]:
+            known = self._known.get(issuer)
+            if known is None or _key_of(known, key_id) == than:  # else another token has brought it
+                await self._read(issuer)
+            return _key_of(self._known[issuer], key_id)
+
     async def metadata(self, issuer: str) -> Metadata:
         """Return the metadata of a provider.
 
