@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -18,9 +17,11 @@ from identity_common.authentication import AtProvider, UsedFactor
 from identity_common.clock import now_ms
 from identity_common.stores.redis import RedisCommands
 from stead.verify.feed.entries import entry_of
-from tests.support.at_a_browser import PASSWORD, Form, application, callback, heading, is_signed_in, plant
+from tests.support.at_a_browser import PASSWORD, Form, application, callback, heading, is_signed_in, plant, problem
 from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, in_stores
 from tests.support.company import Company, Employee
+from tests.support.databases import locked
+from tests.support.provider import METADATA, SECRET, Provider
 from tests.support.signing_in import SignIn
 from tests.support.waiting import eventually
 from tests.support.world import Client, World, outcome
@@ -56,11 +57,6 @@ def tokens(employee: Employee, client: Client, **changes: Any) -> dict[str, Any]
 
 def claims(token: str) -> dict[str, Any]:
     return dict(jwt.decode(token, options={"verify_signature": False}))
-
-
-def problem(answer: httpx.Response) -> str:
-    (said,) = re.findall(r'role="alert" id="problem">(.*?)</p>', answer.text, re.DOTALL)
-    return " ".join(said.split())
 
 
 class TestWholeSignIn:
@@ -150,6 +146,16 @@ class TestTheAnswer:
             del company.provider.answers["/realm/token"]
         assert "cannot be reached" in problem(page)
         assert "code" in callback(employee.arrive(employee.at_provider(employee.press(page))))
+
+    def test_a_provider_that_is_down_before_it_was_ever_read_is_named_on_the_page(
+        self, world: World, ours: Client
+    ) -> None:
+        with Provider() as down, Company(world, ours) as company:
+            company.change(config={"issuer": down.issuer, "clientSecret": SECRET})
+            down.answers[METADATA] = 503
+            employee = company.hire()
+            page = employee.follow(employee.authorize(ours, direct_sign_in=f"sso:{company.connector}"))
+            assert (heading(page), "cannot be reached" in problem(page)) == ("Sign in", True)
 
 
 class TestHowTheyHaveSignedIn:
@@ -361,3 +367,15 @@ def test_a_group_gives_a_role_that_the_first_token_has(company: Company, world: 
     answer = world.stack.token_request({**form, "code_verifier": verifier.secret, "organization_id": organization})
     assert answer.status_code == 200, answer.text
     assert answer.json()["scope"] == permission
+
+
+@pytest.mark.heavy
+def test_while_memberships_are_not_applied_the_application_is_told_so_and_nothing_is_lost(
+    company: Company, world: World, ours: Client
+) -> None:
+    employee, stack = company.hire(), world.stack
+    lock = "SELECT FROM projection_position WHERE tenant_id = $1 FOR UPDATE"
+    with locked(stack.addresses.template_database_url, lock, stack.tenant_id):
+        answer = callback(employee.arrive(employee.begin(ours)))
+        assert (answer["error"], answer["state"]) == ("temporarily_unavailable", "s-1")
+    eventually(lambda: is_signed_in(employee, ours))

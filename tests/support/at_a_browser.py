@@ -177,6 +177,12 @@ def heading(answer: httpx.Response) -> str:
     return unescape(match[1])
 
 
+def problem(answer: httpx.Response) -> str:
+    """Return what a page says went wrong."""
+    (said,) = re.findall(r'role="alert" id="problem">(.*?)</p>', answer.text, re.DOTALL)
+    return unescape(" ".join(said.split()))
+
+
 def application(
     world: World, kind: Any, *, third_party: bool = False, name: str = "Orders & <more>", **metadata: Any
 ) -> Client:

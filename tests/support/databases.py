@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +37,24 @@ async def new_database(servers: ServerAddresses, database_url: str) -> AsyncIter
             await administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:
         await administrator.close()
+
+
+@contextmanager
+def locked(database_url: str, lock: str, *arguments: Any) -> Iterator[None]:
+    """Hold what a statement locks, for a test that is no coroutine."""
+
+    async def hold() -> asyncpg.Connection:
+        connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
+        await connection.execute("BEGIN")
+        await connection.execute(lock, *arguments)
+        return connection
+
+    with asyncio.Runner() as runner, ThreadPoolExecutor(1) as thread:
+        connection = thread.submit(runner.run, hold()).result()
+        try:
+            yield
+        finally:
+            thread.submit(runner.run, connection.close()).result()
 
 
 def differences(connection: Connection, metadata: MetaData, not_ours: Collection[str]) -> list[object]:
