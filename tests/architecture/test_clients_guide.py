@@ -1,4 +1,4 @@
-"""docs/guides/clients.md has a row for every client that is tested, and links to tests that exist."""
+"""Two guides name every client and every provider that is tested, and link to tests that exist."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs/guides/clients.md"
-LINKED = {(GUIDE.parent / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", GUIDE.read_text())}
+GUIDES = [ROOT / "docs/guides" / name for name in ("clients.md", "beside-your-provider.md")]
+LINKED = {
+    (guide.parent / link).resolve() for guide in GUIDES for link in re.findall(r"\]\((\.\./[^)#]+)", guide.read_text())
+}
 HELPERS = {"conversation", "served"}
 PROGRAMS = {
     program
@@ -21,7 +23,7 @@ def test_every_linked_test_exists() -> None:
     assert not {path for path in LINKED if not path.is_file()}
 
 
-def test_every_client_program_is_in_the_guide_or_in_a_test_that_it_links_to() -> None:
+def test_every_program_is_in_a_guide_or_in_a_test_that_it_links_to() -> None:
     tests = "".join(path.read_text() for path in LINKED if path.name.startswith("test_"))
     assert len(PROGRAMS) > 8
     assert not {program.name for program in PROGRAMS - LINKED if program.name not in tests}
