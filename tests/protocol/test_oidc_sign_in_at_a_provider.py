@@ -316,6 +316,37 @@ class TestTheEnd:
         assert world.stack.http.post(path, data={"logout_token": token}).status_code == 200
         assert is_signed_in(employee, ours)
 
+    @pytest.mark.parametrize("sid", [None, "session-9"])
+    @pytest.mark.parametrize("is_known", [False, True])
+    def test_a_logout_that_comes_before_the_session_is_stored_counts(
+        self, company: Company, world: World, ours: Client, sid: str | None, is_known: bool
+    ) -> None:
+        """The provider sends it once it has answered with the ID token: there is nothing to end yet."""
+        employee, provider = company.hire(), company.provider
+        if is_known:
+            tokens(employee, ours)
+            employee = Employee(company)
+        provider.person |= {"sid": sid}
+        subject, answered = provider.person["sub"], []
+
+        def token(nonce: str) -> str:
+            event = {"http://schemas.openid.net/event/backchannel-logout": {}}
+            logout = provider.id_token(subject, jti=secrets.token_hex(8), events=event, sid=sid)
+            path = f"/sign-in/backchannel-logout/{company.connector}"
+            answered.append(world.stack.http.post(path, data={"logout_token": logout}).status_code)
+            return provider.id_token(subject, nonce=nonce, sid=sid)
+
+        url = employee.begin(ours)
+        provider.token = token
+        try:
+            page = employee.arrive(url)
+        finally:
+            provider.token = None
+        assert answered == [200]
+        assert "signed out there" in problem(page)
+        assert not is_signed_in(employee, ours)
+        assert "code" in callback(employee.arrive(employee.at_provider(employee.press(page)))), "a later one counts"
+
     def test_a_connector_asks_again_after_its_time(self, company: Company, world: World, ours: Client) -> None:
         company.opened_long_ago()
         at, employee = now_ms() - 61_000, company.hire()

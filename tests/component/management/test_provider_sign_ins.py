@@ -110,6 +110,7 @@ async def test_the_first_sign_in_makes_a_user_and_the_next_one_finds_it(pages: P
         amr=("mfa", "pwd"),
         auth_time=now - 5,
         provider_session_id="s-1",
+        subject=first.subject,
         is_new=True,
     )
     [identity] = (await pages.management.client.get(f"/api/users/{user['id']}/identities")).json()
@@ -124,6 +125,7 @@ async def test_the_first_sign_in_makes_a_user_and_the_next_one_finds_it(pages: P
     pages.provider.userinfo = {"groups": "staff"}
     again = await pages.signed_in(**known_as(name, name="Ada Baker"))
     assert (again.user_id, again.is_new, again.provider_session_id) == (first.user_id, False, None)
+    assert again.subject == first.subject
     assert again.revision > first.revision
     assert (await pages.user(first.user_id))["name"] == "Ada Archer", "the profile does not follow"
     assert (await pages.said(identity["id"])).groups == ("staff",)
@@ -520,10 +522,14 @@ async def test_a_logout_token_ends_what_it_names(pages: ProviderPages, name: str
         token = provider.id_token(claims.pop("sub", name), **claims)
         return await pages.ask(ReadLogoutToken(connector_id=pages.connector, logout_token=token))
 
-    assert await ended(sid="s-1") == EndedAtProvider(user_id=person.user_id, provider_session_id="s-1")
-    assert await ended(headers={}, exp=None) == EndedAtProvider(user_id=person.user_id)
+    known = {"user_id": person.user_id, "subject": person.subject}
+    assert await ended(sid="s-1") == EndedAtProvider(**known, provider_session_id="s-1")
+    assert await ended(headers={}, exp=None) == EndedAtProvider(**known)
     assert await ended(sub=None, sid="s-1") == EndedAtProvider(provider_session_id="s-1")
-    assert await ended(sub=f"{name}-2") == EndedAtProvider()
+    unknown = await ended(sub=f"{name}-2")
+    assert isinstance(unknown, EndedAtProvider)
+    assert unknown == EndedAtProvider(subject=unknown.subject)
+    assert unknown.subject not in {None, person.subject}
     now = int(time.time())
     for changes in (
         {"nonce": "n"},
@@ -548,8 +554,8 @@ async def test_a_logout_token_ends_what_it_names(pages: ProviderPages, name: str
     token = provider.id_token(name, events={event: {}}, jti=secrets.token_hex(8), iat=now)
     question = ReadLogoutToken(connector_id=pages.connector, logout_token=token)
     answers = await asyncio.gather(*(pages.ask(question) for _ in range(3)))
-    first = EndedAtProvider(user_id=person.user_id)
-    repeated = EndedAtProvider(user_id=person.user_id, before=now * 1000)  # may repeat what failed, but ends no new one
+    first = EndedAtProvider(**known)
+    repeated = EndedAtProvider(**known, before=now * 1000)  # may repeat what failed, but ends no new one
     assert sorted(answers, key=lambda each: each == first) == [repeated, repeated, first]
 
 

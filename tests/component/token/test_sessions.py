@@ -17,7 +17,7 @@ from identity_common.failures import StoreUnavailable
 from identity_common.stores.redis import Argument, RedisCommands, connect_redis
 from provision import ServerAddresses
 from token_service.authorizations import Through
-from token_service.sign_in.sessions import REMEMBERED_TTL_S, SESSION_TTL_S, Session, Sessions
+from token_service.sign_in.sessions import REMEMBERED_TTL_S, SESSION_TTL_S, Session, Sessions, SignInEndedError
 
 AHEAD = 10**15
 """A time later than now: a sign-in is never earlier than tokensValidAfter."""
@@ -325,3 +325,30 @@ async def test_a_session_that_was_signed_in_to_otherwise_since_outlives_its_conn
     assert added is not None
     assert added[1].signed_in_at == 9
     assert await sessions.end_through(Through(connector_id="c")) == [added[1]]
+
+
+async def test_a_sign_in_that_was_under_way_when_it_ended_at_the_provider_begins_no_session(sessions: Sessions) -> None:
+    """What ends it finds no session yet. Of a person, those end that were back; of a session there, all in it."""
+    await sessions.mark_ended("c", subject="ada", until=100)
+    await sessions.mark_ended("c", provider_session_id="s1", until=100)
+    await sessions.mark_ended("c", subject="ada", until=50)  # a repeated logout token, or one that came late
+
+    async def begins(judged_at: int, **at: Any) -> bool:
+        provider = AtProvider(**{"connector_id": "c", "revision": 1, "subject": "bob", **at})
+        sign_in = {"judged_at": judged_at, "tokens_valid_after": AHEAD, "method": "provider", "provider": provider}
+        try:
+            _, session = await sessions.sign_in("ada", **sign_in)
+        except SignInEndedError:
+            return False
+        return await sessions.is_alive(session)
+
+    assert not await begins(100, subject="ada")
+    assert not await begins(120, session_id="s1", begun_at=100), "it is this session, whenever the browser comes back"
+    assert await begins(120, session_id="s1", begun_at=101)
+    for other in ({"subject": "ada", "connector_id": "d"}, {"subject": None}, {"session_id": "s2"}):
+        assert await begins(100, **other), other
+    _, session = await sessions.sign_in("ada", judged_at=101, tokens_valid_after=0)
+    provider = AtProvider(connector_id="c", revision=1, subject="ada", begun_at=100)
+    assert await sessions.add_factor(session, "provider", provider=provider) is None, "the account was to be linked"
+    later = msgspec.structs.replace(provider, begun_at=101)
+    assert await sessions.add_factor(session, "provider", provider=later) is not None

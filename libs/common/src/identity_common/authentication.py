@@ -33,6 +33,8 @@ class AtProvider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         amr: The methods that the provider is trusted to name.
         auth_time: When the person signed in there, as far as the provider says it, milliseconds since the epoch.
         session_id: ``sid`` at the provider (OpenID Connect Back-Channel Logout 1.0).
+        subject: Stands for the person there; a hash.
+        begun_at: When the browser was sent there, milliseconds since the epoch.
     """
 
     connector_id: str
@@ -41,6 +43,8 @@ class AtProvider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     amr: tuple[str, ...] = ()
     auth_time: int | None = None
     session_id: str | None = None
+    subject: str | None = None
+    begun_at: int = 0
 
 
 class UsedFactor(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -112,6 +112,7 @@ class ProviderPerson(_Private, frozen=True, kw_only=True, tag="person"):
         amr: The methods that the provider names, if it is trusted to say how people have signed in.
         auth_time: When the person signed in, seconds since the epoch; None if the provider does not say.
         provider_session_id: ``sid``, by which the provider ends it (Back-Channel Logout 1.0).
+        subject: Stands for the person at the provider, also in ``EndedAtProvider`` and ``IdentityState``; a hash.
         is_new: Whether the user was created, or the identity linked, just now.
     """
 
@@ -122,6 +123,7 @@ class ProviderPerson(_Private, frozen=True, kw_only=True, tag="person"):
     amr: tuple[str, ...] = ()
     auth_time: int | None = None
     provider_session_id: str | None = None
+    subject: str | None = None
     is_new: bool = False
 
 
@@ -169,12 +171,14 @@ class EndedAtProvider(_Private, frozen=True, kw_only=True, tag="ended"):
         user_id: All of this user's, through the connector; None if the token names a session alone, or a person who has
             no user.
         provider_session_id: Those of this session; None for all of the user's.
+        subject: Of the person whom the token names, who may get a user just now.
         before: Only sign-ins before this time, milliseconds since the epoch. The token was read before: the provider
             may repeat what failed, but ends nothing that began since.
     """
 
     user_id: str | None = None
     provider_session_id: str | None = None
+    subject: str | None = None
     before: int | None = None
 
 

@@ -225,7 +225,8 @@ class ProviderSignIns:
             is_first = await spend(connection, self._tenant_id, name, expires_at=expires_at, now=self._clock())
             user_id = None if value is None else await store.user_with_identity(connection, connector, value)
         before = None if is_first else int(claims["iat"]) * _MS
-        return EndedAtProvider(user_id=user_id, provider_session_id=session_id, before=before)
+        subject = None if value is None else store.subject_of(connector, value)
+        return EndedAtProvider(user_id=user_id, provider_session_id=session_id, subject=subject, before=before)
 
     async def _open_connector(self, connector_id: str) -> tuple[Connector, Client]:
         async with self._reader.connect() as connection:
@@ -311,7 +312,7 @@ class ProviderSignIns:
                 identity = await self._add_identity(transaction, connector, user, person)
             await self._record(transaction, connector, identity, person)
         _log.info("provider-sign-in.completed", user_id=user.id, connector_id=connector.id)
-        return _answer(user, person, transaction.revision, is_new=is_new)
+        return _answer(connector, user, person, transaction.revision, is_new=is_new)
 
     @retry_on_conflict
     async def _link(self, ticket: LinkTicket, question: LinkIdentity) -> ProviderPerson:
@@ -341,7 +342,7 @@ class ProviderSignIns:
             notice = identity_notice(user, "factor-added", connector.shown_name, context)
             await self._mail.queue(connection, notice)
         _log.info("provider-sign-in.linked", user_id=user.id, connector_id=connector.id)
-        return _answer(user, ticket.person, transaction.revision, is_new=True)
+        return _answer(connector, user, ticket.person, transaction.revision, is_new=True)
 
     async def _known_user(self, transaction: Transaction, identity: Identity) -> User:
         user = await lock_user(transaction.connection, self._tenant_id, identity.user_id)
@@ -433,7 +434,7 @@ class ProviderSignIns:
         record_groups(transaction, signed_in)
 
 
-def _answer(user: User, person: Person, revision: int, *, is_new: bool) -> ProviderPerson:
+def _answer(connector: Connector, user: User, person: Person, revision: int, *, is_new: bool) -> ProviderPerson:
     return ProviderPerson(
         user_id=user.id,
         revision=revision,
@@ -442,6 +443,7 @@ def _answer(user: User, person: Person, revision: int, *, is_new: bool) -> Provi
         amr=person.amr,
         auth_time=person.auth_time,
         provider_session_id=person.session_id,
+        subject=store.subject_of(connector, person.value),
         is_new=is_new,
     )
 

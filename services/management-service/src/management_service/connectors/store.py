@@ -1,5 +1,6 @@
 """Connectors and identities in PostgreSQL."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -240,6 +241,11 @@ async def shown_names(connection: AsyncConnection, tenant_id: str, connector_ids
     """Return the names of connectors for people, by id."""
     rows = await connection.execute(_NAMES, {"tenant": tenant_id, "ids": list(connector_ids)})
     return {row.id: row.display_name or row.name for row in rows}
+
+
+def subject_of(connector: Connector, value: str) -> str:
+    """Return what stands for a person at a connector's provider where the value itself is of no use."""
+    return hashlib.sha256(f"{connector.id} {value}".encode()).hexdigest()[:32]
 
 
 async def user_with_identity(connection: AsyncConnection, connector: Connector, value: str) -> str | None:

@@ -203,7 +203,8 @@ class TokenAudit:
             origin: Where the request came from.
             reason: The metric's label: ``wrong-password``, ``wrong-passkey``, ``wrong-code``,
                 ``wrong-enrolment-code``, ``throttled-address``, ``throttled-account``, ``not-allowed``; of a provider:
-                ``provider-denied``, ``provider-refused``, or why management-service does not accept it.
+                ``provider-denied``, ``provider-refused``, ``provider-ended``, or why management-service does not accept
+                it.
             connector_id: The connector through which it came.
         """
         verb = "throttled" if reason.startswith("throttled-") else "refused"

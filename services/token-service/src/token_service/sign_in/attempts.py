@@ -11,7 +11,9 @@ from token_service.audit import Origin, TokenAudit
 
 _log = get_logger(__name__)
 
-ProviderProblem = Literal["provider-denied", "provider-refused", "provider-unavailable"] | NotAcceptedReason
+ProviderProblem = (
+    Literal["provider-denied", "provider-refused", "provider-unavailable", "provider-ended"] | NotAcceptedReason
+)
 Problem = (
     Literal["incomplete", "wrong", "wrong-code", "wrong-passkey", "throttled", "blocked", "unavailable"]
     | ProviderProblem

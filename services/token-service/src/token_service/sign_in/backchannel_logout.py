@@ -11,6 +11,7 @@ from litestar import MediaType, Response, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
+from identity_common.clock import Clock, now_ms
 from identity_common.failures import StoreUnavailable, TemporarilyUnavailable
 from identity_common.pages.cookies import Cookies
 from identity_common.stores.source_limit import SourceLimit
@@ -48,13 +49,21 @@ class BackchannelLogout:
     """
 
     def __init__(
-        self, providers: Providers, ends: SessionEnds, limit: SourceLimit, audit: TokenAudit, *, trusted_proxies: int
+        self,
+        providers: Providers,
+        ends: SessionEnds,
+        limit: SourceLimit,
+        audit: TokenAudit,
+        *,
+        trusted_proxies: int,
+        clock: Clock = now_ms,
     ) -> None:
         self._providers = providers
         self._ends = ends
         self._limit = limit
         self._audit = audit
         self._trusted_proxies = trusted_proxies
+        self._clock = clock
 
     def routes(self) -> list[HTTPRouteHandler]:
         """Return the route."""
@@ -89,15 +98,14 @@ class BackchannelLogout:
         return Response(None, status_code=200, headers=_NO_STORE)
 
     async def _end(self, connector_id: str, ended: EndedAtProvider, caller: Browser) -> None:
-        if ended.user_id is None and ended.provider_session_id is None:
-            return
         which = Through(
             connector_id=connector_id,
             before=ended.before,
             user_id=ended.user_id,
             provider_session_id=ended.provider_session_id,
         )
-        for session in await self._ends.through(which):
+        until = self._clock() if ended.before is None else ended.before
+        for session in await self._ends.of_person(which, subject=ended.subject, until=until):
             self._audit.signed_out(session.user_id, client_id=None, origin=caller.origin, connector_id=connector_id)
 
 

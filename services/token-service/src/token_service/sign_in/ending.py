@@ -24,6 +24,23 @@ class SessionEnds:
         await self._authorizations.end_of_session(session.id)
         await self._end(session)
 
+    async def of_person(self, which: Through, *, subject: str | None, until: int) -> list[Session]:
+        """End the sessions of a person at a provider, or those of one session there, and return them.
+
+        A sign-in that is under way by then begins none.
+
+        Args:
+            which: Those that have begun.
+            subject: Of the person, whose user may not be known yet.
+            until: Milliseconds since the epoch.
+        """
+        session_id = which.provider_session_id
+        if session_id is None:
+            await self._sessions.mark_ended(which.connector_id, subject=subject, until=until)
+        else:
+            await self._sessions.mark_ended(which.connector_id, provider_session_id=session_id, until=until)
+        return [] if which.user_id is None and session_id is None else await self.through(which)
+
     async def through(self, which: Through) -> list[Session]:
         """End the sessions that came through a connector, and return them."""
         await self._authorizations.end_through(which)

@@ -36,11 +36,13 @@ class PendingLink(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         link: What management-service needs; reaches no page.
         identifier: What the account signs in with.
+        begun_at: When the browser was sent to the provider, milliseconds since the epoch.
     """
 
     connector_id: str
     link: str
     identifier: str
+    begun_at: int = 0
 
     def __repr__(self) -> str:
         """Hide the secret."""

@@ -194,12 +194,15 @@ class ProviderChecks:
         return SignInRefused(answer.reason)
 
 
-def at_provider(person: ProviderPerson, connector_id: str, visit: ProviderVisit | None = None) -> AtProvider:
+def at_provider(
+    person: ProviderPerson, connector_id: str, *, begun_at: int, visit: ProviderVisit | None = None
+) -> AtProvider:
     """Return what is stored about a sign-in at a provider.
 
     Args:
         person: Who has signed in.
         connector_id: The connector.
+        begun_at: When the browser was sent there, milliseconds since the epoch.
         visit: The visit; None if an identity is linked later.
     """
     known = [] if person.auth_time is None else [person.auth_time * _MS]
@@ -212,6 +215,8 @@ def at_provider(person: ProviderPerson, connector_id: str, visit: ProviderVisit 
         amr=person.amr,
         auth_time=max(known, default=None),
         session_id=person.provider_session_id,
+        subject=person.subject,
+        begun_at=begun_at,
     )
 
 

@@ -184,7 +184,9 @@ class ProviderPages:
         language = visit.language or browser.language(Parameters({}))
         found = await self._checks.finish(visit, answer, language=language, origin=origin, client_id=request.client_id)
         if isinstance(found, AccountFound):
-            link = PendingLink(connector_id=connector_id, link=found.link, identifier=found.identifier)
+            link = PendingLink(
+                connector_id=connector_id, link=found.link, identifier=found.identifier, begun_at=visit.begun_at
+            )
             await self._pages.pending.keep_link(pending_id, pending, link, now=self._clock())
             return self._to_page(pending_id, request, visit.language)
         begun = await self._sign_ins.begin(
@@ -197,7 +199,7 @@ class ProviderPages:
             device_cookie=browser.device_cookie,
             client_id=request.client_id,
             method="provider",
-            provider=at_provider(found, connector_id, visit),
+            provider=at_provider(found, connector_id, begun_at=visit.begun_at, visit=visit),
         )
         cookies = of_sign_in(begun, self._pages.cookies)
         if not request.accepts(found.user_id):
@@ -228,7 +230,7 @@ class ProviderPages:
             kept = link if refused.problem == "another-account" else None
             await self._pages.pending.keep_link(pending_id, pending, kept, now=self._clock())
             return self._to_page(pending_id, request, language, refused)
-        at = at_provider(person, link.connector_id)
+        at = at_provider(person, link.connector_id, begun_at=link.begun_at)
         begun = await self._sign_ins.add_factor(
             step.who,
             "provider",

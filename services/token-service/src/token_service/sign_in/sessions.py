@@ -3,11 +3,14 @@
 The index of a user has the ids of the user's sessions by the time of their last sign-in; so has that of a connector,
 and that of a session at its provider. A script writes them with the record, so that they agree; ids of sessions that
 have expired are removed when the sessions are listed, or more of them are added.
+
+What ends the sign-ins of a person, or of a session, at a provider leaves a mark for a while. The same scripts read it:
+either the session is there when it is looked for, or the mark is there when the session is stored.
 """
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -28,11 +31,21 @@ _MAX_ADDRESS: Final = 128
 _MAX_USER_AGENT: Final = 256
 
 _AT_ONCE: Final = 100
+_MARK_TTL_S: Final = 3600
+"""Longer than a visit to a provider, and linking an account after it, can take."""
 
-# KEYS[1]: the session. KEYS[2…]: indices, that of the user first.
+# KEYS[1]: the session. KEYS[2…last]: indices, that of the user first. Then marks; behind the fixed ARGV, the time of
+# the sign-in for each.
 _INDEX: Final = """
-local function index(signed_in_at, id, ttl_s, oldest)
-    for i = 2, #KEYS do
+local function has_ended(last, fixed)
+    for i = 1, #KEYS - last do
+        local ended_at = redis.call('GET', KEYS[last + i])
+        if ended_at and tonumber(ARGV[fixed + i]) <= tonumber(ended_at) then return true end
+    end
+    return false
+end
+local function index(last, signed_in_at, id, ttl_s, oldest)
+    for i = 2, last do
         if i > 2 then redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', '(' .. oldest) end
         redis.call('ZADD', KEYS[i], signed_in_at, id)
         redis.call('EXPIRE', KEYS[i], ttl_s)
@@ -40,14 +53,16 @@ local function index(signed_in_at, id, ttl_s, oldest)
 end
 """
 # KEYS: see above. ARGV: the record, its TTL, NX or XX, when the user signed in, the id, TTL of the indices, the
-# earliest sign-in that counts.
+# earliest sign-in that counts. Returns -1 if the sign-in has ended.
 _KEEP: Final = (
     _INDEX
     + """
+local last = #KEYS - (#ARGV - 7)
+if has_ended(last, 7) then return -1 end
 if not redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], ARGV[3]) then
     return 0
 end
-index(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+index(last, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 return 1
 """
 )
@@ -59,16 +74,19 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 """
 # KEYS: see above. ARGV: the hash of the secret that it has had so far, the record, then as above. Returns 0 if the
-# session has ended or has another secret: it was signed in to again, or another factor was added.
+# session has ended or has another secret: it was signed in to again, or another factor was added; or if the sign-in at
+# the provider has ended.
 _ADD_FACTOR: Final = (
     _INDEX
     + """
+local last = #KEYS - (#ARGV - 6)
+if has_ended(last, 6) then return 0 end
 local stored = redis.call('GET', KEYS[1])
 if not stored or cjson.decode(stored).secret_sha256 ~= ARGV[1] then
     return 0
 end
 redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
-index(ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+index(last, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
 return 1
 """
 )
@@ -76,6 +94,11 @@ return 1
 _END: Final = """
 redis.call('DEL', KEYS[1])
 for i = 2, #KEYS do redis.call('ZREM', KEYS[i], ARGV[1]) end
+"""
+# KEYS: a mark. ARGV: the time, its TTL.
+_MARK: Final = """
+local marked = redis.call('GET', KEYS[1])
+if not marked or tonumber(marked) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2]) end
 """
 # KEYS: an index. ARGV: prefix of sessions, the latest sign-in, how many to skip, how many to look at. Returns how many
 # it looked at, and the records of those that have not expired.
@@ -158,6 +181,10 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Session).decode
 
 
+class SignInEndedError(Exception):
+    """A sign-in at a provider has ended before its session was stored."""
+
+
 class Sessions:
     """The sessions of one tenant.
 
@@ -208,6 +235,7 @@ class Sessions:
             provider: What the provider said, if it was one.
 
         Raises:
+            SignInEndedError: It has ended at the provider, or with its identity.
             StoreUnavailable: Redis does not answer.
         """
         secret, now = new_secret(), self._clock()
@@ -225,12 +253,13 @@ class Sessions:
             factors=(UsedFactor(method, signed_in_at, provider),),
             judged_valid_after=tokens_valid_after,
         )
+        marks = self._marks(provider, judged_at=judged_at)
         if earlier is not None and earlier.user_id == user_id:
             begun = earlier.created_at or earlier.signed_in_at
             renewed = msgspec.structs.replace(session, id=earlier.id, created_at=begun)
-            if await self._keep(renewed, "XX", ttl_s):
+            if await self._keep(renewed, "XX", ttl_s, marks):
                 return f"{renewed.id}.{secret}", renewed
-        await self._keep(session, "NX", ttl_s)
+        await self._keep(session, "NX", ttl_s, marks)
         return f"{session.id}.{secret}", session
 
     async def add_factor(
@@ -243,7 +272,8 @@ class Sessions:
     ) -> tuple[str, Session] | None:
         """Add a factor that the user has just used, under a new secret; return the cookie and the session.
 
-        None if the session has ended meanwhile, or was changed by another request of the browser.
+        None if the session has ended meanwhile, or was changed by another request of the browser; or if what a provider
+        said has ended.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -254,8 +284,10 @@ class Sessions:
         added = msgspec.structs.replace(
             session, secret_sha256=_sha256(secret), factors=factors, signed_in_at=signed_in_at
         )
+        marks = {} if provider is None else self._marks(provider, judged_at=provider.begun_at)
         keys, values = self._keys(added), (session.secret_sha256, _encode(added), *self._place(added))
-        command: list[Argument] = ["EVAL", _ADD_FACTOR, len(keys), *keys, *values]
+        command: list[Argument] = ["EVAL", _ADD_FACTOR, len(keys) + len(marks)]
+        command += (*keys, *marks, *values, *marks.values())
         return (f"{session.id}.{secret}", added) if await self._commands.execute(*command) else None
 
     async def find(self, cookie: str | None) -> Session | None:
@@ -350,9 +382,41 @@ class Sessions:
                 else:  # the index of its user, or it was signed in to in another way since
                     kept += 1
 
-    async def _keep(self, session: Session, condition: str, ttl_s: int) -> bool:
+    async def mark_ended(
+        self, connector_id: str, *, subject: str | None = None, provider_session_id: str | None = None, until: int
+    ) -> None:
+        """Let sign-ins through a connector that are under way begin no session.
+
+        Args:
+            connector_id: The connector.
+            subject: Of the person at the provider whose sign-ins are meant: those with which the browser was back.
+            provider_session_id: The session at the provider whose sign-ins are meant: those that had begun.
+            until: By this time, milliseconds since the epoch.
+
+        Raises:
+            StoreUnavailable: Redis or too many of its replicas did not answer.
+        """
+        for kind, value in (("person", subject), ("session", provider_session_id)):
+            if value is not None:
+                command = ("EVAL", _MARK, 1, self._mark(connector_id, kind, value), until, _MARK_TTL_S)
+                await execute_on_replicas(self._redis, *command, replicas=self._replicas)
+
+    async def _keep(self, session: Session, condition: str, ttl_s: int, marks: Mapping[str, int]) -> bool:
         keys, values = self._keys(session), (_encode(session), ttl_s, condition, *self._place(session))
-        return bool(await self._commands.execute("EVAL", _KEEP, len(keys), *keys, *values))
+        command: list[Argument] = ["EVAL", _KEEP, len(keys) + len(marks)]
+        kept: int = await self._commands.execute(*command, *keys, *marks, *values, *marks.values())
+        if kept < 0:
+            raise SignInEndedError
+        return bool(kept)
+
+    def _marks(self, provider: AtProvider | None, *, judged_at: int) -> dict[str, int]:
+        """Return the marks that may end a sign-in, and for each the time of the sign-in that counts."""
+        marks: dict[str, int] = {}
+        if provider is not None and provider.subject is not None:
+            marks[self._mark(provider.connector_id, "person", provider.subject)] = judged_at
+        if provider is not None and provider.session_id is not None:
+            marks[self._mark(provider.connector_id, "session", provider.session_id)] = provider.begun_at
+        return marks
 
     def _place(self, session: Session) -> tuple[int, str, int, int]:
         """Return the arguments of the function ``index`` of the scripts."""
@@ -371,6 +435,9 @@ class Sessions:
 
     def _through(self, connector_id: str) -> str:
         return f"identity:{self._tenant_id}:sessions-through:{connector_id}"
+
+    def _mark(self, connector_id: str, kind: str, value: str) -> str:
+        return f"identity:{self._tenant_id}:ended-at-provider:{_sha256(f'{connector_id} {kind} {value}')}"
 
     def _at_provider(self, connector_id: str, provider_session_id: str) -> str:
         hashed = _sha256(f"{connector_id} {provider_session_id}")

@@ -25,7 +25,7 @@ PROVIDER: Final = f"{SIGN_IN}/provider"
 LEAVE_LINK: Final = f"{SIGN_IN}/connect/leave"
 
 PROVIDER_PROBLEMS: Final[tuple[Problem, ...]] = (
-    *("provider-denied", "provider-refused", "provider-unavailable", "throttled"),
+    *("provider-denied", "provider-refused", "provider-unavailable", "provider-ended", "throttled"),
     *get_args(NotAcceptedReason),
 )
 """What the page may state because its address says so."""

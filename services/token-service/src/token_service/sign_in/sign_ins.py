@@ -12,7 +12,7 @@ from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.pending import PendingLink
-from token_service.sign_in.sessions import Session, Sessions
+from token_service.sign_in.sessions import Session, Sessions, SignInEndedError
 from token_service.sign_in.steps import SignedIn
 
 _log = get_logger(__name__)
@@ -154,20 +154,23 @@ class SignIns:
             provider: What the provider said, if it was one; or the result of ``linked_to``.
 
         Raises:
-            SignInRefused: The user may not sign in.
+            SignInRefused: The user may not sign in, or the sign-in at the provider has ended.
         """
         earlier = await self._sessions.find(session_cookie)
-        new_cookie, session = await self._sessions.sign_in(
-            user_id,
-            judged_at=judged_at,
-            tokens_valid_after=tokens_valid_after,
-            earlier=earlier,
-            is_remembered=is_remembered,
-            address=origin.address,
-            user_agent=origin.user_agent,
-            method=method,
-            provider=provider,
-        )
+        try:
+            new_cookie, session = await self._sessions.sign_in(
+                user_id,
+                judged_at=judged_at,
+                tokens_valid_after=tokens_valid_after,
+                earlier=earlier,
+                is_remembered=is_remembered,
+                address=origin.address,
+                user_agent=origin.user_agent,
+                method=method,
+                provider=provider,
+            )
+        except SignInEndedError:
+            raise self._ended_there(user_id, provider, origin, client_id) from None
         who = await self._flow.signed_in(new_cookie, revision=revision)
         if who is None:
             raise await self._not_allowed(session, origin, client_id)
@@ -241,6 +244,13 @@ class SignIns:
             known_device = self._devices.write(devices, user.id, tokens_valid_after=user.tokens_valid_after)
         max_age_s = -((self._clock() - session.expires_at) // 1000) if session.is_remembered else None
         return Begun(session_cookie, max_age_s, known_device, who)
+
+    def _ended_there(self, user_id: str, provider: AtProvider | None, origin: Origin, client_id: str) -> SignInRefused:
+        connector_id = provider.connector_id if provider else None
+        self._attempts.refused(
+            "provider-refused", origin, client_id, user_id=user_id, connector_id=connector_id, reason="provider-ended"
+        )
+        return SignInRefused("provider-ended")
 
     async def _not_allowed(self, session: Session, origin: Origin, client_id: str) -> SignInRefused:
         """End the session of a user who may not sign in, and return the refusal."""
