@@ -281,6 +281,29 @@ class TestTheEnd:
             assert not is_signed_in(employee, ours)
             assert tokens(employee, ours)
 
+    @pytest.mark.parametrize("by", ["an administrator", "the person"])
+    def test_a_removed_identity_ends_what_came_through_it(
+        self, company: Company, world: World, ours: Client, by: str
+    ) -> None:
+        employee = company.hire()
+        user = claims(tokens(employee, ours)["id_token"])["sub"]
+        company.request("PATCH", f"/api/users/{user}", username=user, allowsPassword=True)
+        company.request("PATCH", f"/api/users/{user}/password", password=PASSWORD)
+        got = tokens(employee, ours, resource=None, scope="openid offline_access account")
+        [identity] = company.request("GET", f"/api/users/{user}/identities").json()
+        colleague = company.hire()
+        others = tokens(colleague, ours, resource=None, scope="openid offline_access")
+        if by == "an administrator":
+            answer = company.request("DELETE", f"/api/users/{user}/identities/{identity['id']}")
+        else:
+            headers = {"Authorization": f"Bearer {got['access_token']}"}
+            answer = world.stack.http.delete(f"/api/my-account/identities/{identity['id']}", headers=headers)
+        assert answer.status_code == 204, answer.text
+        eventually(lambda: ended(world, ours, got))
+        eventually(lambda: not is_signed_in(employee, ours))
+        assert is_signed_in(colleague, ours)
+        assert not ended(world, ours, others)
+
     def test_the_provider_ends_a_session_by_a_logout_token(self, company: Company, world: World, ours: Client) -> None:
         employee = company.hire(sid="session-1")
         got = tokens(employee, ours, resource=None, scope="openid offline_access")

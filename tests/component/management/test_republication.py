@@ -16,6 +16,7 @@ from identity_common.wire.events import (
     AssignmentState,
     ClaimsFunctionState,
     ConnectorState,
+    IdentityState,
     ImpersonationPolicyState,
     NarrowingState,
     ProviderGroupsState,
@@ -48,6 +49,7 @@ KINDS: Final[dict[str, Any]] = {
     "impersonation-policy": ImpersonationPolicyState,
     "sign-in-policy": SignInPolicyState,
     "connector": ConnectorState,
+    "identity": IdentityState,
     "provider-groups": ProviderGroupsState,
     IMPERSONATION: ImpersonationEndsState,
 }
@@ -93,6 +95,9 @@ async def created_everything(own: Management) -> None:
             pages = ProviderPages(own, client, provider)
             await pages.connect()
             await pages.signed_in(sub="person-1")
+            removed = (await pages.signed_in(sub="person-2")).user_id
+            [identity] = (await own.client.get(f"/api/users/{removed}/identities")).json()
+            await own.client.delete(f"/api/users/{removed}/identities/{identity['id']}")
 
 
 async def republished_kinds(own: Management) -> set[str]:

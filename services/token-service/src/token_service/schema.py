@@ -58,6 +58,11 @@ authorizations = Table(
         *("tenant_id", "connector_id", "auth_time"),
         postgresql_where=text("connector_id IS NOT NULL AND ended_at IS NULL"),
     ),
+    Index(
+        "authorizations_by_provider_session",
+        *("tenant_id", "connector_id", "provider_session_id"),
+        postgresql_where=text("provider_session_id IS NOT NULL AND ended_at IS NULL"),
+    ),
 )
 
 refresh_tokens = Table(
@@ -99,6 +104,16 @@ revocation_counts = Table(
     Column("number", BigInteger, nullable=False),
     Column("server", Text),
 )
+
+read_positions = Table(
+    "read_positions",
+    metadata,
+    tenant_id(),
+    Column("reader", Key, primary_key=True),
+    Column("stream", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+)
+"""How far a reader has read a stream of the bus."""
 
 not_valid_feed = Table(
     "not_valid_feed",

@@ -279,6 +279,24 @@ class ConnectorState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     closed_at: int = 0
 
 
+class IdentityState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An identity that a user had at a connector's provider; published when it is removed.
+
+    Not when its connector or its user is deleted, which says as much.
+
+    Attributes:
+        subject: Stands for the person at the provider, as in ``ProviderPerson``.
+        ended_at: When it was removed, milliseconds since the epoch.
+    """
+
+    id: str
+    deleted: bool = False
+    user_id: str = ""
+    connector_id: str = ""
+    subject: str | None = None
+    ended_at: int = 0
+
+
 class ProviderGroupsState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a user's last sign-in through a connector said; published with every such sign-in.
 

@@ -3,10 +3,11 @@
 from typing import Final
 
 from identity_common.outbox.changes import Transaction
-from identity_common.wire.events import ConnectorState, ProviderGroupsState
-from management_service.connectors.store import Connector, Identity
+from identity_common.wire.events import ConnectorState, IdentityState, ProviderGroupsState
+from management_service.connectors.store import Connector, Identity, subject_of
 
 CONNECTOR: Final = "connector"
+IDENTITY: Final = "identity"
 GROUPS: Final = "provider-groups"
 """Kinds of the aggregates on the bus."""
 
@@ -27,6 +28,21 @@ def connector_state(connector: Connector) -> ConnectorState:
 def record_connector(transaction: Transaction, connector: Connector, verb: str) -> None:
     """Record the state of a connector."""
     transaction.record(CONNECTOR, (connector.id,), verb, connector_state(connector))
+
+
+def record_identity_deleted(transaction: Transaction, identity: Identity, *, now: int) -> None:
+    """Record that an identity was removed from its user: what came through it ends."""
+    state = IdentityState(
+        id=identity.id,
+        deleted=True,
+        user_id=identity.user_id,
+        connector_id=identity.connector_id,
+        subject=subject_of(identity.connector_id, identity.value),
+        ended_at=now,
+    )
+    transaction.record(IDENTITY, (identity.user_id, identity.id), "deleted", state)
+    if identity.signed_in_at is not None:
+        record_groups_deleted(transaction, identity.id)
 
 
 def record_groups(transaction: Transaction, identity: Identity) -> None:

@@ -225,7 +225,7 @@ class ProviderSignIns:
             is_first = await spend(connection, self._tenant_id, name, expires_at=expires_at, now=self._clock())
             user_id = None if value is None else await store.user_with_identity(connection, connector, value)
         before = None if is_first else int(claims["iat"]) * _MS
-        subject = None if value is None else store.subject_of(connector, value)
+        subject = None if value is None else store.subject_of(connector.id, value)
         return EndedAtProvider(user_id=user_id, provider_session_id=session_id, subject=subject, before=before)
 
     async def _open_connector(self, connector_id: str) -> tuple[Connector, Client]:
@@ -443,7 +443,7 @@ def _answer(connector: Connector, user: User, person: Person, revision: int, *, 
         amr=person.amr,
         auth_time=person.auth_time,
         provider_session_id=person.session_id,
-        subject=store.subject_of(connector, person.value),
+        subject=store.subject_of(connector.id, person.value),
         is_new=is_new,
     )
 

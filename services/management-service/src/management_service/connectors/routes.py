@@ -308,10 +308,10 @@ class IdentityController(Controller):
     async def delete_identity(
         self, user_id: FromPath[str], identity_id: FromPath[str], connectors: NamedDependency[Connectors]
     ) -> None:
-        """Let a user no longer be known by an identity. Sessions go on.
+        """Let a user no longer be known by an identity.
 
-        One administrator has to remain who can sign in. Users who remove one of their own must have signed in at most
-        600 seconds ago.
+        The user's sessions through the connector end, with their tokens. One administrator has to remain who can sign
+        in. Users who remove one of their own must have signed in at most 600 seconds ago.
         """
         await connectors.remove_identity(user_id, identity_id)
 
@@ -348,6 +348,6 @@ class OwnIdentityController(Controller):
     ) -> None:
         """Let the person no longer sign in at a provider. The only way to sign in is refused.
 
-        The person is told by mail.
+        The person's sessions through the connector end, with their tokens. The person is told by mail.
         """
         await connectors.remove_own_identity(admitted_caller(request), identity_id)

@@ -24,7 +24,7 @@ from management_service.administrators import Administrators
 from management_service.attainable_scopes import AttainableScopes
 from management_service.connectors import rules, store
 from management_service.connectors.clients import Clients
-from management_service.connectors.events import CONNECTOR, record_connector, record_groups_deleted
+from management_service.connectors.events import CONNECTOR, IDENTITY, record_connector, record_identity_deleted
 from management_service.connectors.notices import identity_notice
 from management_service.connectors.providers import ProviderError, Providers
 from management_service.connectors.rules import TrustedFactor
@@ -32,7 +32,6 @@ from management_service.connectors.store import Connector, Identity
 from management_service.provider_people import find_way_in
 from management_service.users.store import User, lock_user
 
-IDENTITY: Final = "identity"
 REFUSALS: Final = {
     "connectors_name_unique": lambda: duplicate("connector.name_in_use", "A connector with this name already exists."),
     "connectors_issuer_unique": lambda: duplicate(
@@ -305,9 +304,7 @@ class Connectors:
         removed = await store.delete_identity(connection, self._tenant_id, user.id, identity_id)
         if removed is None:
             raise missing_by_id("entity.not_found")
-        if removed.signed_in_at is not None:
-            record_groups_deleted(transaction, identity_id)
-        transaction.record_action(IDENTITY, (user.id, identity_id), "delete")
+        record_identity_deleted(transaction, removed, now=self._clock())
         names = await store.shown_names(connection, self._tenant_id, [removed.connector_id])
         notice = identity_notice(user, "factor-removed", names.get(removed.connector_id, ""), context)
         await self._mail.queue(connection, notice)

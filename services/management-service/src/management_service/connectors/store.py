@@ -243,9 +243,9 @@ async def shown_names(connection: AsyncConnection, tenant_id: str, connector_ids
     return {row.id: row.display_name or row.name for row in rows}
 
 
-def subject_of(connector: Connector, value: str) -> str:
+def subject_of(connector_id: str, value: str) -> str:
     """Return what stands for a person at a connector's provider where the value itself is of no use."""
-    return hashlib.sha256(f"{connector.id} {value}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{connector_id} {value}".encode()).hexdigest()[:32]
 
 
 async def user_with_identity(connection: AsyncConnection, connector: Connector, value: str) -> str | None:

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import (
     ARRAY,
-    BigInteger,
     ColumnElement,
     Row,
+    Select,
     Text,
     any_,
     bindparam,
@@ -85,20 +85,6 @@ _END_OF_THIRD_PARTIES: Final = _end(
     authorizations.c.application_id == any_(bindparam("third_parties", type_=ARRAY(Text))),
 )
 _THROUGH: Final = (authorizations.c.tenant_id == bindparam("tenant"), authorizations.c.ended_at.is_(None))
-_LIVE_THROUGH: Final = (
-    select(authorizations.c.id)
-    .where(
-        *_THROUGH,
-        authorizations.c.connector_id == bindparam("connector_id"),
-        or_(bindparam("before", type_=BigInteger).is_(None), authorizations.c.auth_time < bindparam("before")),
-        or_(bindparam("user_id", type_=Text).is_(None), authorizations.c.user_id == bindparam("user_id")),
-        or_(
-            bindparam("provider_session_id", type_=Text).is_(None),
-            authorizations.c.provider_session_id == bindparam("provider_session_id"),
-        ),
-    )
-    .limit(_AT_ONCE)
-)
 # In the order of their ids: replicas that end the same ones wait for each other, and do not deadlock.
 _END_THESE: Final = _end(
     authorizations.c.id.in_(
@@ -134,6 +120,18 @@ _DELETE_OVER: Final = delete(authorizations).where(
         ),
     ),
 )
+
+
+def _live_through(which: Through) -> Select[tuple[str]]:
+    """Return the statement that finds some of these, with their conditions alone: each has an index of its own."""
+    statement = select(authorizations.c.id).where(*_THROUGH, authorizations.c.connector_id == bindparam("connector_id"))
+    if which.before is not None:
+        statement = statement.where(authorizations.c.auth_time < bindparam("before"))
+    if which.user_id is not None:
+        statement = statement.where(authorizations.c.user_id == bindparam("user_id"))
+    if which.provider_session_id is not None:
+        statement = statement.where(authorizations.c.provider_session_id == bindparam("provider_session_id"))
+    return statement.limit(_AT_ONCE)
 
 
 def _consent(user_id: str, application_id: str) -> str:
@@ -315,11 +313,13 @@ class Authorizations:
 
     async def end_through(self, through: Through) -> None:
         """End the authorizations that came through a connector."""
-        which = {"tenant": self._tenant_id, **msgspec.structs.asdict(through)}
+        statement = _live_through(through)
+        named = {name: value for name, value in msgspec.structs.asdict(through).items() if value is not None}
+        which = {"tenant": self._tenant_id, **named}
         with database_answers():
             while True:
                 async with self._engine.begin() as connection:
-                    ids = list(await connection.scalars(_LIVE_THROUGH, which))
+                    ids = list(await connection.scalars(statement, which))
                     if not ids:
                         break
                     await self._end(connection, _END_THESE, ids=ids)

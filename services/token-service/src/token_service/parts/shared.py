@@ -39,6 +39,7 @@ from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
 from token_service.sign_in.closed_connectors import ClosedConnectors
+from token_service.sign_in.ended_identities import EndedIdentities
 from token_service.sign_in.ending import SessionEnds
 from token_service.sign_in.sessions import Sessions
 from token_service.tokens.user_claims import UserClaims
@@ -71,6 +72,7 @@ class Shared:
         self.sessions = Sessions(commands, connections.redis, tenant_id=tenant_id, replicas=settings.redis_replicas)
         self.session_ends = SessionEnds(self.sessions, self.authorizations)
         self._closed_connectors = ClosedConnectors(self.directory.in_memory.connectors, self.session_ends)
+        self._ended_identities = EndedIdentities(bus, engine, self.session_ends, tenant_id=tenant_id)
         self._third_parties = ThirdParties(self.directory, self.authorizations)
         self._forgetting = Forgetting(self.directory, self.consents, self.authorizations)
         self.refresh_tokens = RefreshTokens(
@@ -129,7 +131,7 @@ class Shared:
     async def _start_with_database(self, lifetime: Lifetime) -> None:
         lifetime.start(self.keys.loop)
         self.feed.start(lifetime)
-        lifetime.start(self._writes_relay.loop)
+        lifetime.start(self._writes_relay.loop, self._ended_identities)
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
