@@ -83,10 +83,11 @@ async def test_each_permission_is_listed_once_with_all_roles_that_grant_it(templ
             }
         ],
         "organizations": [
-            {"id": alpha["id"], "name": alpha["name"], "permissions": [], "resources": []},
+            {"id": alpha["id"], "name": alpha["name"], "organizationRoles": [], "permissions": [], "resources": []},
             {
                 "id": beta["id"],
                 "name": beta["name"],
+                "organizationRoles": [reference(role) | {"origins": ["manual"]} for role in (one, both)],
                 "permissions": [
                     reference(purge) | {"roles": [reference(both)]},
                     reference(write) | {"roles": [reference(one), reference(both)]},

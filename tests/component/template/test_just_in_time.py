@@ -53,9 +53,11 @@ class Organization:
         return {role["id"]: role["origins"] for role in answer.json()}
 
     async def listed_origins(self) -> list[dict[str, list[str]]]:
-        """Return the same as lists show it: of the members, and of the user's organizations."""
-        paths = f"{self.path}/users", f"/api/users/{self.user}/organizations"
-        listed = [(await self.template.client.get(path)).json() for path in paths]
+        """Return the same as the lists of members and of organizations show it, and the effective permissions."""
+        of_user, client = f"/api/users/{self.user}", self.template.client
+        listed = [(await client.get(path)).json() for path in (f"{self.path}/users", f"{of_user}/organizations")]
+        permissions = await self.template.management.client.get(f"{of_user}/effective-permissions")
+        listed.append(permissions.json()["organizations"])
         return [{role["id"]: role["origins"] for role in found["organizationRoles"]} for (found,) in listed]
 
     async def give(self, *roles: str) -> None:
@@ -153,7 +155,7 @@ async def test_a_role_that_two_give_survives_the_loss_of_either(
     await sign_ins.sign_in(organization.user, second, "a")
     await organization.give(one, other)
     assert await organization.origins() == {one: sorted([first, second, "manual"]), other: ["manual"]}
-    assert await organization.listed_origins() == [await organization.origins()] * 2
+    assert await organization.listed_origins() == [await organization.origins()] * 3
 
     await sign_ins.sign_in(organization.user, first)
     assert await organization.origins() == {one: sorted([second, "manual"]), other: ["manual"]}

@@ -14,6 +14,7 @@ from stead import (
     ImportedUser,
     Invitation,
     OpenInvitation,
+    OrganizationRoleReference,
     PermissionsForResource,
     PermissionsInOrganization,
     ResourceConsent,
@@ -126,6 +127,7 @@ ROWS: list[Row] = [
                 {
                     "id": "o1",
                     "name": "Acme",
+                    "organizationRoles": [{"id": "or1", "name": "Editor", "origins": ["c1", "manual"]}],
                     "permissions": [PERMISSION_AND_ROLE_JSON],
                     "resources": [PERMISSIONS_FOR_RESOURCE_JSON],
                 }
@@ -136,7 +138,11 @@ ROWS: list[Row] = [
             resources=(PERMISSIONS_FOR_RESOURCE,),
             organizations=(
                 PermissionsInOrganization(
-                    id="o1", name="Acme", permissions=(PERMISSION_AND_ROLE,), resources=(PERMISSIONS_FOR_RESOURCE,)
+                    id="o1",
+                    name="Acme",
+                    organization_roles=(OrganizationRoleReference(id="or1", name="Editor", origins=["c1", "manual"]),),
+                    permissions=(PERMISSION_AND_ROLE,),
+                    resources=(PERMISSIONS_FOR_RESOURCE,),
                 ),
             ),
             organization_count=1,

@@ -35,12 +35,17 @@ class OrganizationGrantsQuestion(msgspec.Struct, frozen=True, omit_defaults=True
     search: str = ""
 
 
-class HeldOrganization(msgspec.Struct, frozen=True):
-    """An organization, and the ids of the roles that the user holds in it, by the names of the roles."""
+class HeldOrganization(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An organization, and the ids of the roles that the user holds in it, by the names of the roles.
+
+    Attributes:
+        origins: Why the user holds each of the roles that not an administrator alone has given.
+    """
 
     id: str
     name: str
     role_ids: tuple[str, ...]
+    origins: dict[str, tuple[str, ...]] = {}
 
 
 class GrantingRole(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -71,7 +71,6 @@ from stead.models.organizations import (
     OrganizationPermission,
     OrganizationReference,
     OrganizationRole,
-    OrganizationRoleReference,
     OrganizationUser,
 )
 from stead.models.resources import Resource, ResourceReference, ResourceScope, Role, Scope
@@ -88,6 +87,7 @@ from stead.models.users import (
     ImportedUser,
     Invitation,
     OpenInvitation,
+    OrganizationRoleReference,
     PermissionsForResource,
     PermissionsInOrganization,
     ResourceConsent,

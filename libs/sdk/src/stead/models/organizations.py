@@ -8,7 +8,7 @@ import msgspec
 
 from stead.models.applications import Application
 from stead.models.resources import ResourceScope
-from stead.models.users import User
+from stead.models.users import OrganizationRoleReference, User
 from stead.models.versions import Versioned
 
 
@@ -70,18 +70,6 @@ class Organization(Versioned, frozen=True, kw_only=True, rename="camel"):
     created_at: int | None = None
     users_count: int | None = None
     featured_users: list[User] | None = None
-
-
-class OrganizationRoleReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An organization role of a member, by id and name.
-
-    Attributes:
-        origins: As in ``OrganizationRole``; set in lists of members and of memberships only.
-    """
-
-    id: str
-    name: str
-    origins: list[str] | None = None
 
 
 class OrganizationReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

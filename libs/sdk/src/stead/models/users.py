@@ -238,16 +238,30 @@ class PermissionsForResource(msgspec.Struct, frozen=True, kw_only=True, rename="
     scopes: tuple[GrantedPermission, ...] = ()
 
 
+class OrganizationRoleReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An organization role of a member, by id and name.
+
+    Attributes:
+        origins: As in ``OrganizationRole``; set where members are listed, and in effective permissions, only.
+    """
+
+    id: str
+    name: str
+    origins: list[str] | None = None
+
+
 class PermissionsInOrganization(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A user's permissions within one organization.
 
     Attributes:
+        organization_roles: The user's roles there, ordered by name, and why the user holds each.
         permissions: Organization permissions: the scopes of organization tokens.
         resources: Scopes of API resources: those of tokens for a resource within the organization.
     """
 
     id: str
     name: str
+    organization_roles: tuple[OrganizationRoleReference, ...] = ()
     permissions: tuple[GrantedPermission, ...] = ()
     resources: tuple[PermissionsForResource, ...] = ()
 

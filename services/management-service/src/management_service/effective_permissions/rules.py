@@ -12,6 +12,8 @@ Granted = TypeVar("Granted")
 MAX_GRANTS: Final = 50_000
 """Most permissions in an answer, of API roles and of a page of organizations each; one counts for each of its roles."""
 
+_BY_ADMINISTRATORS: Final = ("manual",)
+
 
 class GrantingRoleAnswer(Answer):
     """A role that grants a permission.
@@ -55,18 +57,35 @@ class PermissionsForResourceAnswer(Answer):
     scopes: tuple[GrantedPermissionAnswer, ...]
 
 
+class RoleInOrganizationAnswer(Answer):
+    """An organization role that the user holds, and why.
+
+    Attributes:
+        id: Id of the organization role.
+        name: Its name.
+        origins: ``manual`` if an administrator or an invitation gave it, ``jit`` if joining just in time did, and the
+            id of each connector whose groups give it.
+    """
+
+    id: str
+    name: str
+    origins: tuple[str, ...]
+
+
 class PermissionsInOrganizationAnswer(Answer):
     """Permissions within one organization; they come from organization roles only.
 
     Attributes:
         id: Id of the organization.
         name: Its name.
+        organization_roles: The roles that the user holds in it, by name.
         permissions: Organization permissions, by name: the scopes of organization tokens.
         resources: Scopes of API resources, by name: those of tokens for a resource within the organization.
     """
 
     id: str
     name: str
+    organization_roles: tuple[RoleInOrganizationAnswer, ...]
     permissions: tuple[GrantedPermissionAnswer, ...]
     resources: tuple[PermissionsForResourceAnswer, ...]
 
@@ -151,7 +170,18 @@ def by_organization(
         own, resources = shared[organization.role_ids]
         answers.append(
             PermissionsInOrganizationAnswer(
-                id=organization.id, name=organization.name, permissions=own, resources=resources
+                id=organization.id,
+                name=organization.name,
+                organization_roles=tuple(
+                    RoleInOrganizationAnswer(
+                        id=role_id,
+                        name=roles[role_id].name,
+                        origins=organization.origins.get(role_id, _BY_ADMINISTRATORS),
+                    )
+                    for role_id in organization.role_ids
+                ),
+                permissions=own,
+                resources=resources,
             )
         )
     return tuple(answers)

@@ -24,6 +24,7 @@ from template_service.organization_grants import store
 _MAX_ROWS: Final = MAX_REPLY_BYTES // 16
 """No reply could hold more: an id has at least twelve characters, and each is quoted and separated."""
 
+_BY_ADMINISTRATORS: Final = ("manual",)
 _TOO_LARGE: Final = OrganizationGrantsAnswer(too_large=True)
 
 
@@ -66,7 +67,12 @@ async def granted_in_organizations(
     return OrganizationGrantsAnswer(
         total=total,
         organizations=tuple(
-            HeldOrganization(each.organization.id, each.organization.name, tuple(role.id for role in each.roles))
+            HeldOrganization(
+                each.organization.id,
+                each.organization.name,
+                tuple(role.id for role in each.roles),
+                {role.id: role.origins for role in each.roles if role.origins != _BY_ADMINISTRATORS},
+            )
             for each in memberships
         ),
         roles=tuple(

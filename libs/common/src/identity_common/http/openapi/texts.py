@@ -186,6 +186,7 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     "OrganizationRole": _ADMINISTRATOR,
     "organizationRoles": _ADMINISTRATOR,
     "HeldRole": {"name": "administrator"},
+    "RoleInOrganization": {"name": "administrator"},
     "LogKey": {"id": "Qm3nT8v1kzX5bC7yL0pR2sW4uF6hJ9dG1aE3iO5qS8c", "status": "Current"},
     "NotValidKey": {
         "id": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
