@@ -34,7 +34,7 @@ class CompanyProvider:
         answered_at: When it last said who has signed in, by the monotonic clock.
     """
 
-    def __init__(self, person: Mapping[str, str | bool]) -> None:
+    def __init__(self, person: Mapping[str, object]) -> None:
         self.groups: list[str] = []
         self.answered_at = 0.0
         self._person = person
