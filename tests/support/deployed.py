@@ -43,8 +43,13 @@ def deployment_fixtures(scope: Literal["session", "module"]) -> dict[str, Any]:
         own_addresses: ServerAddresses, token_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[Deployment]:
         """The services as processes: three replicas of token-service."""
-        logs = tmp_path_factory.mktemp("logs")
-        with Deployment(own_addresses, logs, token_replicas=3, token_settings=token_settings) as deployment:
+        with Deployment(
+            own_addresses,
+            tmp_path_factory.mktemp("logs"),
+            token_replicas=3,
+            token_settings=token_settings,
+            management_settings={"OUTGOING_NETWORKS": "127.0.0.0/8"},  # of providers in tests
+        ) as deployment:
             yield deployment
 
     @pytest.fixture(scope=scope)
