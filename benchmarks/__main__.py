@@ -66,7 +66,7 @@ class Effort(msgspec.Struct, frozen=True):
         listed_users: Users in the long list.
         entries: Entries of the audit trail.
         stored_entries: Entries that are stored as they arrive.
-        ends: Impersonations that are ended.
+        ends: Impersonations that are ended, and sign-ins without a group that gave a role.
     """
 
     rounds: int
@@ -120,7 +120,13 @@ class Bench:
         servers = EmbeddedServers(directory / "servers", sync=False)
         stop.callback(servers.stop)
         self.addresses = servers.start()
-        self.deployment = Deployment(self.addresses, directory, launcher=())
+        self.deployment = Deployment(
+            self.addresses,
+            directory,
+            token_settings={"PENDING_REQUESTS_PER_ADDRESS": "1000000"},  # all sign-ins come from one address
+            management_settings={"OUTGOING_NETWORKS": "127.0.0.0/8"},  # of the provider
+            launcher=(),
+        )
         stop.callback(self.deployment.stop)
         self.deployment.start()
         floor = ServiceProcess(

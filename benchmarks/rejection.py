@@ -1,12 +1,14 @@
 """How soon after an acknowledged change a token is refused: at introspection, and by verifiers that follow the feed.
 
-An impersonation is ended; a permission is removed from a role that many members have. The time runs from the answer to
-the change. Introspection requests do not name the revision of the change: with it, the first one would wait for it.
+An impersonation is ended; a person signs in at a provider without the group that gave a role; a permission is removed
+from a role that many members have. The time runs from the answer to the change, and at a sign-in from the provider's
+answer. Introspection requests do not name the revision of the change: with it, the first one would wait for it.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, Final, Self
 
@@ -17,7 +19,10 @@ from benchmarks.scenarios import RESOURCE, Client, Parties
 from identity_common.identifiers import new_id
 from provision import ServerAddresses
 from stead import AccessTokenVerifier, ManagementClient, NotValidFeed, TokenInvalid, exchange_subject_token
+from tests.support.mapped_groups import MappedGroups
+from tests.support.provider import Provider
 from tests.support.template_tables import TemplateTables
+from tests.support.waiting import eventually
 
 _TENANT: Final = "default"
 _TARGET_MS: Final = 1000
@@ -128,17 +133,18 @@ class Tokens:
 def lines(
     place: Place, management: ManagementClient, *, ends: int, members: Sequence[int], rounds: int
 ) -> Iterator[str]:
-    """End impersonations and edit roles; yield the results line by line.
+    """End impersonations, lose groups and edit roles; yield the results line by line.
 
     Args:
         place: The system.
         management: A client of its API.
-        ends: How many impersonations.
+        ends: How many impersonations, and how many sign-ins without the group.
         members: How many members the edited role has, one measurement for each.
         rounds: How often each role is edited.
     """
     with Tokens(place, management) as tokens:
         yield from _ended(tokens, place.parties.user_id, ends)
+        yield from _lost_group(tokens, place, ends)
         for count in members:
             yield asyncio.run(_edited(tokens, place, count, rounds))
 
@@ -155,6 +161,34 @@ def _ended(tokens: Tokens, user_id: str, ends: int) -> Iterator[str]:
         for path, taken_ms in _until_refused(paths, token).items():
             times[path].append(taken_ms)
     yield f"{ends} impersonations ended, from the answer to the first rejection, ms"
+    yield from _table(times)
+
+
+def _lost_group(tokens: Tokens, place: Place, sign_ins: int) -> Iterator[str]:
+    """Sign in with a group that gives a role, and again without it, while a verifier checks the first token."""
+    group = "engineers"
+    with Provider() as provider, ThreadPoolExecutor(1) as pool:
+        person = MappedGroups(tokens.management, provider, group)
+        eventually(lambda: person.is_known(place.token_url))
+        audience = f"urn:service:organization:{person.organization}"
+        paths = {path: tokens.verifier(path, audience, strict=True) for path in tokens.feeds}
+        times: dict[str, list[float]] = {path: [] for path in paths}
+        for _ in range(sign_ins):
+            person.groups = [group]
+            token, scopes = person.sign_in(place.token_url).organization_token()
+            if scopes != {person.permissions[group]} or any(refuses(token) for refuses in paths.values()):
+                raise RuntimeError("a token was refused before the group was lost, or had no permission")
+            person.groups = []
+            signing_in = pool.submit(person.sign_in, place.token_url)
+            refused_at = _refused_at(paths, token)
+            signing_in.result()
+            for path, at in refused_at.items():
+                times[path].append((at - person.answered_at) * 1000)
+    yield f"{sign_ins} sign-ins without a group that gave a role, from the provider's answer to the first rejection, ms"
+    yield from _table(times)
+
+
+def _table(times: Mapping[str, list[float]]) -> Iterator[str]:
     yield f"{'path':16} {'p50':>6} {'p99':>6} {'max':>6}  " + " ".join(f"{f'≤{each}':>6}" for each in _BUCKETS_MS)
     for path, found in times.items():
         found.sort()
@@ -198,13 +232,19 @@ async def _edited(tokens: Tokens, place: Place, members: int, rounds: int) -> st
 def _until_refused(paths: dict[str, Check], token: str) -> dict[str, float]:
     """Return for each path how long a token was still accepted, milliseconds."""
     begun_at = time.monotonic()
-    waiting, taken = dict(paths), dict[str, float]()
+    return {path: (at - begun_at) * 1000 for path, at in _refused_at(paths, token).items()}
+
+
+def _refused_at(paths: dict[str, Check], token: str) -> dict[str, float]:
+    """Return for each path when a token was first refused, by the monotonic clock."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    waiting, refused = dict(paths), dict[str, float]()
     while waiting:
         for path, refuses in list(waiting.items()):
             if refuses(token):
-                taken[path] = (time.monotonic() - begun_at) * 1000
+                refused[path] = time.monotonic()
                 del waiting[path]
-        if time.monotonic() > begun_at + _TIMEOUT_S:
+        if time.monotonic() > deadline:
             raise RuntimeError(f"still accepted: {', '.join(waiting)}")
         time.sleep(_POLL_S)
-    return taken
+    return refused
