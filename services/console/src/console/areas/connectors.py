@@ -7,6 +7,7 @@ from typing import Any, Final
 from litestar import Response
 from msgspec import UNSET, UnsetType
 
+from console.areas.names import template_names
 from console.confirmations import Deletion, ask, carry_out
 from console.console import Area
 from console.forms import WRITE_ONLY_FIELD, Form, InvalidField
@@ -140,6 +141,7 @@ async def _page(
         refusal=refusal,
         form=values,
         recent=recent,
+        known=await template_names(request, recent.value.items if recent.value else ()),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from litestar import Response
 
 from console.areas.members import roles_by_id
-from console.areas.names import connector_names
+from console.areas.names import connector_names, template_names
 from console.areas.organizations import NAME
 from console.areas.organizations import PATH as ORGANIZATIONS
 from console.confirmations import Deletion, ask, carry_out
@@ -149,6 +149,8 @@ async def _page(
         names=names,
         number=request.page_number(),
         recent=recent,
+        known={organization_id: organization.name}
+        | await template_names(request, recent.value.items if recent.value else ()),
     )
 
 
