@@ -24,6 +24,7 @@ from provision.credentials import Credentials, read_credentials
 from stead import ManagementClient, OidcClientMetadata, exchange_subject_token
 from tests.support.camera import Camera, browser_tab
 from tests.support.processes import free_port
+from tests.support.provider import CLIENT, SECRET, Provider
 from tests.support.serving import serving
 from tests.support.sign_in_pictures import Shown, SignInPictures
 from tests.support.support_desk import RunningDesk
@@ -122,6 +123,40 @@ def pages(page: Page, base_url: str, home: str) -> dict[str, str]:
     return {kind.strip("/").replace("/", "-") or "home": address for kind, address in found.items()}
 
 
+def take_provider(camera: Camera, provider: Provider, management: ManagementClient, shown: Shown) -> dict[str, str]:
+    """Take the pictures of the sign-in with a provider's button; return the addresses of pages that have its people."""
+    organization = next(iter(management.organizations.list(search="Northwind")))
+    role = next(each for each in management.organization_roles.list() if each.name == "accountant")
+    config = {"issuer": provider.issuer, "clientId": CLIENT, "clientSecret": SECRET}
+    connector = management.connectors.create("Northwind's Okta", config, groups_claim="groups").id
+    management.organizations.add_jit_group(organization.id, connector, "billing", [role.id])
+    management.organizations.add_jit_roles(organization.id, [role.id])
+    management.users.update(shown.user_id, allows_password=True)
+    management.users.add_identity(shown.user_id, connector, "00u1b2c3d4")
+    provider.person = {"sub": "00u5e6f7g8", "name": "Barbara Liskov", "groups": ["billing"]}
+    page = camera.page
+    page.goto(shown.sign_in)
+    button = page.locator(f"button[value='{connector}']")
+    eventually(lambda: bool(page.reload()) and button.is_visible())
+    camera.take("sign-in-with-connector")
+    button.click()
+    page.locator("button[value=allow]").wait_for()
+    page.context.clear_cookies()
+    management.connectors.update(connector, domains=["northwind.example"])
+    eventually(lambda: bool(page.goto(shown.sign_in)) and not page.locator("#password").is_visible())
+    camera.take("sign-in-identifier")
+    management.connectors.update(connector, domains=[])
+    eventually(lambda: bool(page.goto(shown.sign_in)) and page.locator("#password").is_visible())
+    (person,) = management.users.list(search="Liskov")
+    here = f"{CONSOLE}/organizations/{organization.id}"
+    return {
+        "users-at-a-provider": f"{CONSOLE}/users/{person.id}",
+        "organizations-joining": f"{here}/joining",
+        "organizations-members-by-groups": f"{here}/users",
+        "organizations-member-by-a-group": f"{here}/users/{person.id}",
+    }
+
+
 def take_site(camera: Camera, base_url: str, home: str, prefix: str = "", **more: str) -> dict[str, str]:
     """Take the pictures of a site's pages; return the addresses of all of them."""
     addresses = pages(camera.page, base_url, home) | more
@@ -187,6 +222,7 @@ def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
         credentials = read_credentials(home)
         assert credentials is not None
         base_url, access = credentials.base_url, credentials.management_api
+        provider = entered.enter_context(Provider())
         management = entered.enter_context(
             ManagementClient(
                 base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
@@ -195,12 +231,17 @@ def main(directory: Path, documents: Path, *, only: str, language: str) -> None:
         camera = Camera(page, directory, documents, only=only)
         shown = SignInPictures(camera, management, base_url, home / "mail").take()
         ended = populate(management, base_url, credentials, shown)
+        page.goto(f"{base_url}{ACCOUNT}")
+        signed_in = page.context.cookies()
+        page.context.clear_cookies()
+        of_provider = take_provider(camera, provider, management, shown)
+        page.context.add_cookies(signed_in)  # type: ignore[arg-type]  # what it returns, it takes
         take_site(camera, base_url, ACCOUNT, "account-")
         page.context.clear_cookies()
         sign_in(page, base_url, credentials)
         user = f"{CONSOLE}/users/{shown.user_id}"
         factors = {"users-with-factors": user, "users-factors-reset": f"{user}/factors/reset"}
-        addresses = take_site(camera, base_url, CONSOLE, **UNLINKED, **factors)
+        addresses = take_site(camera, base_url, CONSOLE, **UNLINKED, **factors, **of_provider)
         if not only and language == "en":
             for name, address in {
                 "console-impersonation": f"{CONSOLE}/impersonations/{ended}",

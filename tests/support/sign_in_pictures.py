@@ -37,10 +37,12 @@ class Shown(NamedTuple):
     Attributes:
         user_id: Has a passkey, an authenticator app and recovery codes, and is signed in.
         application: Has the consent of the user.
+        sign_in: Where the application sends a browser for a sign-in.
     """
 
     user_id: str
     application: str
+    sign_in: str
 
 
 class SignInPictures:
@@ -64,7 +66,7 @@ class SignInPictures:
         user = management.users.create(
             name="Hedy Lamarr", username="hedy", primary_email=self._address, is_email_verified=True, password=PASSWORD
         )
-        self._shown = Shown(user.id, application.id)
+        self._shown = Shown(user.id, application.id, self._client.sign_in_url(self._callback))
 
     @property
     def _page(self) -> Page:
