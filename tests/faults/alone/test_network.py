@@ -52,6 +52,20 @@ def leader_of_nats_cut_off(stores: Stores) -> AbstractContextManager[None]:
     return stores.cut(stores.nats.leader_of(STREAM_INTERNAL).machine)
 
 
+def both_leaders_cut_off(stores: Stores) -> AbstractContextManager[None]:
+    """They are on one machine."""
+    machine = stores.redis.primary.machine
+
+    def leads() -> bool:
+        if stores.nats.leader_of(STREAM_INTERNAL).machine is machine:
+            return True
+        stores.nats.step_down()
+        return False
+
+    eventually(leads)
+    return stores.cut(machine)
+
+
 @contextmanager
 def packets_lost(stores: Stores) -> Iterator[None]:
     with ExitStack() as losing:
@@ -60,7 +74,9 @@ def packets_lost(stores: Stores) -> Iterator[None]:
         yield
 
 
-FAULTS: Final = (leader_of_redis_cut_off, leader_of_nats_cut_off, packets_lost)[: length(short=0, long=3)]
+FAULTS: Final = (leader_of_redis_cut_off, leader_of_nats_cut_off, both_leaders_cut_off, packets_lost)[
+    : length(short=0, long=4)
+]
 
 
 @pytest.fixture(scope="module")
