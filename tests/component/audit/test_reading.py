@@ -212,8 +212,8 @@ async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry
 
 
 MANY, PAGE = 5_000, 20
-_ONE = 3
-"""One entry, counted in the index, the table and the result: which of these a plan has does not matter here."""
+FEW = 5
+"""To find one: in the index, in the table, in the result, and dead rows of it."""
 WRITES = """
     INSERT INTO audit_entries
         (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, application_id, organization_id, entry)
@@ -277,6 +277,7 @@ async def test_the_subject_tokens_requested_for_a_user_are_found_without_reading
             assert [await entries_read(database, walk) for walk in walks] == expected
     finally:
         await requested.rollback()
+        await database.execute("VACUUM (ANALYZE) audit_entries")  # a plan with a bitmap reads dead rows, too
 
 
 @pytest.mark.heavy
@@ -305,9 +306,9 @@ async def test_the_impersonations_of_a_ticket_are_found_without_reading_the_othe
 ) -> None:
     other, query = f"others-{many_writes}", prefix_query(f"TCK-{MANY - 1}")
     page = _found(other, TrailFilters(key=ISSUED, context_query=query), None, limit=PAGE, newest_first=True)
-    assert looked_at(await plan_of(management.database, page)) <= _ONE
+    assert looked_at(await plan_of(management.database, page)) <= FEW
     page = _found(other, TrailFilters(key=ISSUED, ticket="tck-7"), None, limit=PAGE, newest_first=True)
-    assert looked_at(await plan_of(management.database, page)) <= _ONE
+    assert looked_at(await plan_of(management.database, page)) <= FEW
 
 
 async def test_entries_of_an_outcome_and_of_a_ticket_are_found_without_reading_any_others(
@@ -317,9 +318,9 @@ async def test_entries_of_an_outcome_and_of_a_ticket_are_found_without_reading_a
     for outcome in ("refused", "unknown"):
         (walk,) = _walks(many_writes, TrailFilters(outcome=outcome), None)
         assert await entries_read(database, walk) == 0
-    assert looked_at(await plan_of(database, ticket_statement(other, "tck-7", limit=2))) <= _ONE
+    assert looked_at(await plan_of(database, ticket_statement(other, "tck-7", limit=2))) <= FEW
     page = _found(other, TrailFilters(impersonations=["7"]), None, limit=PAGE, newest_first=True)
-    assert looked_at(await plan_of(database, page)) <= _ONE + 1  # with the id that is given
+    assert looked_at(await plan_of(database, page)) <= FEW
 
 
 async def entries_read(database: asyncpg.Connection, walk: Select[Any]) -> int:
