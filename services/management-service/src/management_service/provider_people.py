@@ -17,8 +17,8 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
-    exists,
     func,
+    literal_column,
     or_,
     select,
 )
@@ -47,7 +47,8 @@ _DOMAINS: Final[ScalarSelect[Sequence[str]]] = select(
 
 
 def _has_identity(*which: ColumnElement[bool]) -> ColumnElement[bool]:
-    return exists(
+    """Return whether a user has one of these; as a value, since PostgreSQL would read all identities for EXISTS."""
+    of_user = (
         select(identities.c.id)
         .join(
             connectors,
@@ -55,7 +56,9 @@ def _has_identity(*which: ColumnElement[bool]) -> ColumnElement[bool]:
         )
         .where(identities.c.tenant_id == users.c.tenant_id, identities.c.user_id == users.c.id, *_OPEN, *which)
         .correlate(users)
+        .limit(literal_column("1"))
     )
+    return of_user.scalar_subquery().is_not(None)
 
 
 _HAS_IDENTITY: Final = _has_identity()
