@@ -196,10 +196,11 @@ def list_user_identities(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> Lis
 
 
 def remove_user_identity(user_id: str, identity_id: str) -> Operation[None]:
-    """Let a user no longer be known by an identity.
+    """Let a user no longer be known by an identity; the user's sessions through the connector end, with their tokens.
 
     Raises:
         NotFound: The user does not exist, or has no such identity.
+        Conflict: ``user.last_administrator``.
         Forbidden: The user holds permissions of the Management API that this client does not.
     """
     return command("DELETE", api_path("users", user_id, "identities", identity_id))
