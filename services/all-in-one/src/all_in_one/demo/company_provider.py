@@ -31,12 +31,12 @@ class CompanyProvider:
     Attributes:
         groups: Those of the person.
         issuer: Its address.
-        answered_at: When it last said who has signed in, by the monotonic clock.
+        answers: When it said who had signed in, by the monotonic clock.
     """
 
     def __init__(self, person: Mapping[str, object]) -> None:
         self.groups: list[str] = []
-        self.answered_at = 0.0
+        self.answers: list[float] = []
         self._person = person
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._requests: dict[str, dict[str, str]] = {}
@@ -134,6 +134,6 @@ class CompanyProvider:
             "nonce": request["nonce"],
             "groups": self.groups,
         }
-        self.answered_at = time.monotonic()
+        self.answers.append(time.monotonic())
         id_token = jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": _KEY_ID})
         return {"id_token": id_token, "access_token": secrets.token_urlsafe(16), "token_type": "Bearer"}

@@ -1,9 +1,9 @@
 """Act four: an engineer signs in at a company's own provider, and has a role as long as that names a group."""
 
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -66,7 +66,7 @@ def provider_sign_in(credentials: Credentials) -> None:
         step("2. The engineer signs in there, and so becomes a user, and a member with the role.")
         provider.groups = [_GROUP]
         client = entered.enter_context(_client(credentials))
-        claims = client.handle_callback(retry(lambda: _sign_in(credentials, client), SignInRequired))
+        claims = _sign_in(credentials, client)
         token = client.get_organization_token(made.organization)
         audience = f"urn:{credentials.urn_namespace}:organization:{made.organization}"
         api = AccessTokenVerifier(
@@ -76,13 +76,12 @@ def provider_sign_in(credentials: Credentials) -> None:
         show_claims(retry(lambda: api.verify(token), Unavailable), "aud", "sub", "scope")
 
         step("3. The company takes the engineer out of the group. After the next sign-in an API refuses the token.")
-        provider.groups = []
+        provider.groups, provider.answers = [], []
         client = entered.enter_context(_client(credentials))
-        callback = _sign_in(credentials, client)
+        _sign_in(credentials, client)
         reason = until_refused(api, token)
-        taken_ms = (time.monotonic() - provider.answered_at) * 1000
+        taken_ms = (time.monotonic() - provider.answers[0]) * 1000
         show("refused", f"{reason}, {taken_ms:.0f} ms after the provider said who had signed in")
-        client.handle_callback(callback)
         token = client.get_organization_token(made.organization)
         show_claims(api.verify(token), "scope")
 
@@ -141,11 +140,15 @@ def _client(credentials: Credentials) -> IdentityClient:
     )
 
 
-def _sign_in(credentials: Credentials, client: IdentityClient) -> str:
-    """Let the address of the engineer lead to the provider; return the callback URL.
+def _sign_in(credentials: Credentials, client: IdentityClient) -> Mapping[str, Any]:
+    """Let the address of the engineer lead to the provider, and back; return the claims of the ID token.
 
-    Raises:
-        SignInRequired: A page was shown, as until the sign-in page has heard of the connector.
+    Tries again until the sign-in page has heard of the connector, and the groups are applied.
     """
     back = redirect_uri(credentials.base_url)
-    return sign_in_at_provider(client.sign_in_url(back, login_hint=_ENGINEER), back)
+
+    def sign_in() -> Mapping[str, Any]:
+        url = client.sign_in_url(back, login_hint=_ENGINEER)
+        return client.handle_callback(sign_in_at_provider(url, back))
+
+    return retry(sign_in, SignInRequired)
