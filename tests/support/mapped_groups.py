@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import httpx2 as httpx
 from stead import ManagementClient
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.provider import CLIENT, SECRET, Provider
+from tests.support.waiting import eventually
 
 _TIMEOUT_S = 30
 
@@ -64,6 +66,18 @@ class MappedGroups:
         """Return whether a replica of token-service sends browsers to the provider."""
         with httpx.Client(timeout=_TIMEOUT_S) as browser:
             return self._begin(browser, url, Verifier()).headers["Location"].startswith(self.provider.issuer)
+
+    def organization_token(self, url: str) -> tuple[str, set[str]]:
+        """Sign in until it works, and redeem the code; return an access token of the organization, and its scopes."""
+        got: list[tuple[str, set[str]]] = []
+
+        def has_signed_in() -> bool:
+            with contextlib.suppress(NotSignedIn):
+                got.append(self.sign_in(url).organization_token())
+            return bool(got)
+
+        eventually(has_signed_in)
+        return got[0]
 
     def sign_in(self, url: str) -> SignedIn:
         """Sign in at a replica of token-service, in a new browser.
