@@ -122,7 +122,6 @@ class MixedLoad:
         """
         self._over.clear()
         self.answers.clear()
-        began = time.monotonic()
         clients = (self._exchange, self._suspend, self._revoke, self._read, self._verify)
         with ThreadPoolExecutor(len(clients)) as pool, writing(self._writers, pause_s=_PAUSE_S):
             busy = [pool.submit(self._repeat, client) for client in clients]
@@ -131,21 +130,8 @@ class MixedLoad:
                 yield
             finally:
                 self._over.set()
-                print(self._told(began))  # noqa: T201 - in the report of a failure, and with -s
         for each in busy:
             each.result()
-
-    def _told(self, began: float) -> str:
-        """Return how many of the requests of each kind were refused, and when."""
-        lines = [f"{'request':44} {'answers':>8} {'503':>5} {'from s':>7} {'to s':>7} {'longest gap s':>14}"]
-        for request in sorted({each.request for each in self.answers}):
-            answers = [each for each in self.answers if each.request == request]
-            refused = [each.at - began for each in answers if each.status == 503]
-            granted = [began, *(each.at for each in answers if each.status not in {0, 503}), time.monotonic()]
-            gap_s = max(later - earlier for earlier, later in pairwise(granted))
-            span = f"{refused[0]:7.1f} {refused[-1]:7.1f}" if refused else f"{'':15}"
-            lines.append(f"{request:44} {len(answers):8} {len(refused):5} {span} {gap_s:14.1f}")
-        return "\n".join(lines)
 
     def _repeat(self, client: Callable[[], object]) -> None:
         while not self._over.wait(_PAUSE_S):
@@ -252,8 +238,17 @@ class MixedLoad:
         asyncio.run(require_agreement(self._addresses(), self.management, self._writers))
 
     def refused_s(self, since: float) -> float:
-        """Return for how many seconds after a moment clients were still refused with 503."""
-        return max((each.at - since for each in self.answers if each.status == 503), default=0.0)
+        """Return for how many seconds after a moment clients still got 503; print for which requests, and when."""
+        later = [each for each in self.answers if each.at >= since]
+        print(f"{'request':44} {'answers':>8} {'503':>5} {'from s':>7} {'to s':>7} {'longest gap s':>14}")  # noqa: T201
+        for request in sorted({each.request for each in later}):
+            answers = [each for each in later if each.request == request]
+            refused = [each.at - since for each in answers if each.status == 503]
+            granted = [since, *(each.at for each in answers if each.status not in {0, 503}), answers[-1].at]
+            gap_s = max(after - before for before, after in pairwise(granted))
+            span = f"{refused[0]:7.1f} {refused[-1]:7.1f}" if refused else f"{'':15}"
+            print(f"{request:44} {len(answers):8} {len(refused):5} {span} {gap_s:14.1f}")  # noqa: T201
+        return max((each.at - since for each in later if each.status == 503), default=0.0)
 
 
 def _answered(request: Callable[[], httpx.Response]) -> httpx.Response:

@@ -129,9 +129,11 @@ def test_a_broken_network_loses_nothing(
     eventually(stores.redis.is_whole)
     eventually(load.works, within_s=RECOVERS_S)
     with load.running():
+        began = time.monotonic()
         with fault(stores):
             time.sleep(LASTS_S)
             eventually(load.works, within_s=RECOVERS_S)
         eventually(load.works, within_s=RECOVERS_S)
+    load.refused_s(began)
     eventually(stores.nats.is_whole)
     load.require_kept()
