@@ -222,6 +222,36 @@ async def test_a_take_that_no_replica_would_see_spends_nothing(
         assert client.exists(subject_token_key(TENANT, unknown)) == 0
 
 
+@pytest.mark.parametrize("batched", [True, False])
+async def test_the_sentinels_are_asked_soon_about_a_primary_without_replicas(
+    redis_servers: RedisServers, batched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have a successor, and be cut off from it: a refused write does not wait until its connection is old."""
+    monkeypatch.setattr("identity_common.stores.redis_primary._KEPT_S", 3600)
+    redis = connect_redis(redis_servers.url("default"))
+    commands = RedisCommands(redis)
+
+    async def execute(*command: str) -> object:
+        return await (commands.execute(*command) if batched else execute_on_replicas(redis, *command, replicas=0))
+
+    primary, replicas = redis_servers.primary, redis_servers.replicas
+    for replica in replicas:
+        replica.freeze()
+    try:
+        await eventually_here(lambda: redis_servers.replication(primary)["min_slaves_good_slaves"] == 0)
+        connected = await execute("CLIENT", "ID")
+        with pytest.raises(StoreUnavailable, match="too few replicas"):
+            await execute("SET", "key", "value")
+        async with asyncio.timeout(WAIT_S):
+            while await execute("CLIENT", "ID") == connected:  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.1)
+    finally:
+        for replica in replicas:
+            replica.thaw()
+    await redis.aclose()
+    await eventually_here(redis_servers.is_whole)
+
+
 async def test_services_follow_a_planned_failover(
     redis_servers: RedisServers, own_addresses: ServerAddresses, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from identity_common import redis_address
 from identity_common.failures import StoreUnavailable
 from identity_common.stores.coalescing import Coalescer
-from identity_common.stores.redis_primary import primary_pool
+from identity_common.stores.redis_primary import doubt, primary_pool
 
 _TIMEOUT_S: Final = 1.0
 _EXCHANGE_TIMEOUT_S: Final = 2.0  # a busy event loop may read an answer late, and must not take it for missing
@@ -26,6 +26,7 @@ _POOL: Final = 64
 _MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in the next one
 _NOT_PRIMARY: Final = (ReadOnlyError, MasterDownError)
 """Answers of a server that was demoted. redis-py closes the connection to one that is loading its data by itself."""
+_TOO_FEW_REPLICAS: Final = "too few replicas"
 Argument = str | bytes | int
 
 
@@ -102,10 +103,14 @@ async def execute_on_replicas(redis: "Redis", *command: Argument, replicas: int)
         if isinstance(error, _NOT_PRIMARY):
             with suppress(RedisError):  # a connection that closes too slowly is closed nevertheless
                 await redis.connection_pool.disconnect(inuse_connections=False)
-        raise _unavailable(error) from None
-    if acknowledged and acknowledged[0] < replicas:
-        raise StoreUnavailable("redis", "too few replicas")
-    return reply
+        unavailable = _unavailable(error)
+    else:
+        if not acknowledged or acknowledged[0] >= replicas:
+            return reply
+        unavailable = StoreUnavailable("redis", _TOO_FEW_REPLICAS)
+    if unavailable.cause == _TOO_FEW_REPLICAS:
+        doubt(redis.connection_pool)
+    raise unavailable
 
 
 class _ScriptMissing(StoreUnavailable):
@@ -191,11 +196,16 @@ async def _read_reply(connection: AbstractConnection) -> Any:
         return await connection.read_response()
     except _NOT_PRIMARY:
         raise  # the connection is closed, so that the next one leads to the primary
+    except NoScriptError:
+        return _ScriptMissing("redis", "NoScriptError")
     except ResponseError as error:
-        return _ScriptMissing("redis", "NoScriptError") if isinstance(error, NoScriptError) else _unavailable(error)
+        unavailable = _unavailable(error)
+        if unavailable.cause == _TOO_FEW_REPLICAS:
+            doubt(connection)
+        return unavailable
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
     """Return the failure. With ``NOREPLICAS`` a write was refused before it was made (``min-replicas-to-write``)."""
-    cause = "too few replicas" if "NOREPLICAS" in str(error) else type(error).__name__
+    cause = _TOO_FEW_REPLICAS if "NOREPLICAS" in str(error) else type(error).__name__
     return StoreUnavailable("redis", cause)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.sentinel import (
     MasterNotFoundError,
     Sentinel,
@@ -17,6 +18,7 @@ from identity_common.redis_address import SentinelAddress
 
 _SENTINEL_TIMEOUT_S: Final = 0.5
 _KEPT_S: Final = 5.0
+_DOUBTED_S: Final = 1.0
 
 
 def primary_pool(address: SentinelAddress, *, wait_s: float | None, **options: Any) -> ConnectionPool:
@@ -88,12 +90,17 @@ class _Connection(SentinelManagedConnection):
     Such a server may live and answer reads, and be cut off from the sentinels that demoted it.
     """
 
-    _replaced_at = 0.0
+    _connected_at = _replaced_at = 0.0
 
     async def connect_to(self, address: tuple[str, int]) -> None:
         """Connect to the server that the sentinels name."""
         await super().connect_to(address)  # type: ignore[no-untyped-call]
-        self._replaced_at = asyncio.get_running_loop().time() + _KEPT_S
+        self._connected_at = asyncio.get_running_loop().time()
+        self._replaced_at = self._connected_at + _KEPT_S
+
+    def doubt(self) -> None:
+        """Replace the connection when it is a second old; at once, if it is older."""
+        self._replaced_at = min(self._replaced_at, self._connected_at + _DOUBTED_S)
 
     async def can_read(self) -> bool:
         """Return whether it must be replaced: both the pool and ``RedisCommands`` ask before they use it again."""
@@ -107,6 +114,11 @@ class _EncryptedConnection(_Connection, SentinelManagedSSLConnection):
 class _Pool(SentinelConnectionPool):
     """A pool that closes its connections to the sentinels, too."""
 
+    def doubt(self) -> None:
+        """Do so with each idle connection."""
+        for connection in self._available_connections:
+            doubt(connection)
+
     async def aclose(self) -> None:
         """Close all connections."""
         await super().aclose()
@@ -115,3 +127,9 @@ class _Pool(SentinelConnectionPool):
 
 class _BlockingPool(_Pool, BlockingConnectionPool):
     """The same, in which commands wait for a free connection."""
+
+
+def doubt(connections: AbstractConnection | ConnectionPool) -> None:
+    """Have the sentinels asked soon where connections should lead: their server misses replicas, and may be cut off."""
+    if isinstance(connections, _Connection | _Pool):
+        connections.doubt()
