@@ -16,11 +16,11 @@ def eventually(condition: Callable[[], bool], *, within_s: float = WAIT_S) -> No
         time.sleep(_pause_s(time.monotonic() - began, within_s))
 
 
-async def eventually_here(condition: Callable[[], bool]) -> None:
+async def eventually_here(condition: Callable[[], bool], *, within_s: float = WAIT_S) -> None:
     """Do the same without blocking this event loop."""
     began = time.monotonic()
     while not condition():  # noqa: ASYNC110 - any condition, without an event
-        await asyncio.sleep(_pause_s(time.monotonic() - began, WAIT_S))
+        await asyncio.sleep(_pause_s(time.monotonic() - began, within_s))
 
 
 def _pause_s(waited_s: float, within_s: float) -> float:
