@@ -77,16 +77,22 @@ class SignInFlow:
         """Whether people may register; which addresses may, management-service judges."""
         return self._directory.in_memory.sign_in_policy.registration != "off"
 
-    async def signed_in(self, session_cookie: str | None, *, revision: int = 0) -> SignedIn | None:
+    async def signed_in(self, session_cookie: str | None) -> SignedIn | None:
         """Return the live user signed in at this browser, if any.
 
         Args:
             session_cookie: As sent by the browser.
-            revision: Management's revision that the user's records must include.
         """
         session = await self._sessions.find(session_cookie)
-        if session is None:
-            return None
+        return None if session is None else await self.live(session)
+
+    async def live(self, session: Session, *, revision: int = 0) -> SignedIn | None:
+        """Return the user of a session, if it counts: the user is live, and the connector that it came through open.
+
+        Args:
+            session: The session.
+            revision: Management's revision that the user's records must include.
+        """
         if session.provider is not None:
             if self._why_over(session) is not None:
                 return None

@@ -171,7 +171,7 @@ class SignIns:
             )
         except SignInEndedError:
             raise self._ended_there(user_id, provider, origin, client_id) from None
-        who = await self._flow.signed_in(new_cookie, revision=revision)
+        who = await self._flow.live(session, revision=revision)
         if who is None:
             raise await self._not_allowed(session, origin, client_id)
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
@@ -223,7 +223,7 @@ class SignIns:
         if added is None:
             return None
         new_cookie, session = added
-        known = await self._flow.signed_in(new_cookie, revision=max(revision, who.revision))
+        known = await self._flow.live(session, revision=max(revision, who.revision))
         if known is None:
             raise await self._not_allowed(session, origin, client_id)
         self._audit.factor_used(
