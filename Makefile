@@ -84,9 +84,10 @@ test-heavy: $(INSTALLED) ##+ the tests that take half a second or more
 # .ci/run adds the heavy tests, so that they are collected once.
 test-slow: MARKED = slow and not clients
 test-slow: $(INSTALLED) ##+ the races, the faults and the long runs, in short forms
-	@# Fuzzing is not distributed, as its tests share one name; it runs while the others wait for the processes that they killed.
+	@# Fuzzing is not distributed, as its tests share one name; it runs while the others wait
+	@# for the processes that they killed. So does one worker more than there are cores.
 	@$(PYTEST) $(FUZZING) >$(VENV)/fuzzing.log 2>&1 & fuzzing=$$!; trap 'kill $$fuzzing' INT TERM; failed=0; \
-		$(PYTEST) $(WITHOUT_FUZZING) -n auto -m '$(MARKED)' || failed=1; \
+		MORE_WORKERS=1 $(PYTEST) $(WITHOUT_FUZZING) -n auto --no-loadscope-reorder -m '$(MARKED)' || failed=1; \
 		wait $$fuzzing || failed=1; cat $(VENV)/fuzzing.log; exit $$failed
 
 test-long: $(INSTALLED) ##+ heavy and slow tests in full, and every client written elsewhere: three hours

@@ -35,6 +35,8 @@ asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 _EXTERNAL = ("POSTGRES_URL", "REDIS_URL", "NATS_URL")
+_FAULTS = Path(__file__).parent / "faults"
+_ALONE = _FAULTS / "alone"
 _MOST_WORKERS = 4
 """Each worker starts three servers and the whole system."""
 
@@ -44,9 +46,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of workers for ``-n auto``; none where they would share servers."""
+    """Return the number of workers for ``-n auto``: one per core, and ``MORE_WORKERS``; none if servers are shared."""
     are_shared = config.getoption("--containers") or not os.environ.keys().isdisjoint(_EXTERNAL)
-    return 0 if are_shared else min(os.cpu_count() or 1, _MOST_WORKERS)
+    return 0 if are_shared else min(os.cpu_count() or 1, _MOST_WORKERS) + int(os.environ.get("MORE_WORKERS", "0"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that take longest, and mostly wait; end with those whose processes stay to the end."""
+    items.sort(key=lambda item: 0 if _ALONE in item.path.parents else 2 if _FAULTS in item.path.parents else 1)
 
 
 @pytest.hookimpl(trylast=True)
