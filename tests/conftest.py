@@ -64,7 +64,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give tests with the markers ``heavy`` and ``slow`` more time than pyproject.toml gives the others.
+    """Give tests with the markers ``slow``, ``heavy`` and ``clients`` more time than pyproject.toml gives the others.
 
     A limit of a test, or of its module, stays.
     """
@@ -72,7 +72,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         return
     if item.get_closest_marker("slow"):
         item.add_marker(pytest.mark.timeout(length(short=600, long=3600)))
-    elif item.get_closest_marker("heavy"):
+    elif item.get_closest_marker("heavy") or item.get_closest_marker("clients"):  # one of which installs the clients
         item.add_marker(pytest.mark.timeout(300))
 
 

@@ -68,7 +68,7 @@ def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("javascript")
     shutil.copytree(Path(__file__).parent / "javascript", directory, dirs_exist_ok=True)
     options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]  # the lock file has the hashes
-    subprocess.run([npm, "ci", *options], cwd=directory, check=True, timeout=100)
+    subprocess.run([npm, "ci", *options], cwd=directory, check=True, timeout=300)
     return directory
 
 

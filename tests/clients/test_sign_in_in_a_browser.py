@@ -406,7 +406,7 @@ async def test_whatever_the_callback_redirects_to_is_reached(
     sign_out = urlencode({"client_id": site.ours, "post_logout_redirect_uri": callback})
 
     async def arrives(step: Awaitable[None]) -> None:
-        async with visitor.page.expect_request(site.redirects[callback], timeout=10_000):
+        async with visitor.page.expect_request(site.redirects[callback], timeout=30_000):
             await step
 
     await visitor.page.goto(ours.sign_in_url(callback))
