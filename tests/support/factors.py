@@ -189,12 +189,16 @@ class AuthenticatorApp:
         self._app = pyotp.TOTP(secret)
 
     def code(self) -> str:
-        """Return the code of the present time step."""
-        return self._app.at(time.time())
+        """Return a code that is accepted now, and for most of a minute."""
+        return self._app.generate_otp(self._step())
 
     def earlier(self) -> str:
-        """Return the code of the step before, which leaves that of the present one for a sign-in."""
-        return self._app.at(time.time(), counter_offset=-1)
+        """Return one of the step before, accepted for 15 seconds at least; a sign-in may use the other one after it."""
+        return self._app.generate_otp(self._step() - 1)
+
+    def _step(self) -> int:
+        """Return the time step whose beginning is nearest: that of one before and of one after are accepted, too."""
+        return round(time.time() / self._app.interval)
 
     def of_step(self, step: int) -> str:
         return self._app.generate_otp(step)

@@ -144,10 +144,11 @@ async def test_an_authenticator_app_is_set_up_with_a_mailed_code_and_verified(fa
         visitor=VISITOR,
     )
     assert await factors.ask(adding) == WRONG
-    added = await factors.ask(structs.replace(adding, current=f" {app.code()[:3]} {app.code()[3:]}"))
+    current = app.code()
+    added = await factors.ask(structs.replace(adding, current=f" {current[:3]} {current[3:]}"))
     assert isinstance(added, FactorAdded)
     assert (added.method, len(set(added.recovery_codes))) == ("authenticator", 10)
-    assert await factors.verify(user, app.code()) == WRONG  # it counts as used
+    assert await factors.verify(user, current) == WRONG  # it counts as used
     await factors.forget_steps(user)
     accepted = await factors.verify(user, app.code())
     assert isinstance(accepted, FactorAccepted)
@@ -283,8 +284,8 @@ async def test_a_recovery_code_is_spent_once_and_its_user_is_told(factors: Facto
     await factors.authenticator(other)
     first, second, *_ = added.recovery_codes
     assert await factors.verify(other, first) == WRONG
-    answers = await asyncio.gather(*(factors.verify(user, first) for _ in range(64)))
-    assert Counter(type(answer) for answer in answers) == {FactorAccepted: 1, Refused: 63}
+    answers = await asyncio.gather(*(factors.verify(user, first) for _ in range(16)))
+    assert Counter(type(answer) for answer in answers) == {FactorAccepted: 1, Refused: 15}
     (accepted,) = (answer for answer in answers if isinstance(answer, FactorAccepted))
     assert (accepted.method, accepted.recovery_codes) == ("recovery-code", 9)
     sloppy = second.lower().replace("-", "  ").replace("0", "o").replace("1", "l")
@@ -473,12 +474,12 @@ async def test_a_secret_is_stored_once_and_only_for_the_user_that_it_was_made_fo
         assert await factors.add(user, sealed=sealed, current=app.code()) == NOT_ACCEPTED
     outdated = authenticators(shared, factors.management, clock=lambda: int(time.time() * 1000) - 16 * 60 * 1000)
     old = await outdated.begin(BeginAuthenticator(user_id=user["id"]))
-    current = AuthenticatorApp(old.secret).code()
-    assert await factors.add(user, sealed=old.sealed, current=current) == NOT_ACCEPTED
-    assert isinstance(await factors.add(user, sealed=begun.sealed, current=app.code()), FactorAdded)
+    assert await factors.add(user, sealed=old.sealed, current=AuthenticatorApp(old.secret).code()) == NOT_ACCEPTED
+    current = app.code()
+    assert isinstance(await factors.add(user, sealed=begun.sealed, current=current), FactorAdded)
     strong = signed_in("password", "authenticator")
-    assert await factors.add(user, strong, sealed=begun.sealed, current=app.code()) == NOT_ACCEPTED
-    assert await factors.verify(user, app.code()) == WRONG  # its step stays used
+    assert await factors.add(user, strong, sealed=begun.sealed, current=current) == NOT_ACCEPTED
+    assert await factors.verify(user, current) == WRONG  # its step stays used
 
 
 async def test_suspended_unknown_and_deleted_users_have_no_factors(factors: FactorPages) -> None:
@@ -542,12 +543,13 @@ async def test_what_was_restored_accepts_no_code_that_may_have_been_used(own_fac
     user, other = await factors.user(), await factors.user()
     app, added = await factors.authenticator(user)
     await factors.open_enrolment(other)
+    code = app.code()
     shared = Shared(own.settings, versions=VERSIONS)
     async with shared.changes.transaction(await_publication=False) as transaction:
         await mend(transaction, [], revision=0, tenant_id=own.tenant_id)
     await shared.connections.stop()
     assert await factors.verify(user, added.recovery_codes[0]) == WRONG
-    assert await factors.verify(user, app.code()) == WRONG
+    assert await factors.verify(user, code) == WRONG
     assert await factors.add(other, signed_in(ago_s=-1)) == Refused(reason="enrolment-code-needed")
     await factors.forget_steps(user)  # as time does
     assert isinstance(await factors.verify(user, app.code()), FactorAccepted)
