@@ -329,12 +329,13 @@ async def test_a_session_that_was_signed_in_to_otherwise_since_outlives_its_conn
 
 async def test_a_sign_in_that_was_under_way_when_it_ended_at_the_provider_begins_no_session(sessions: Sessions) -> None:
     """What ends it finds no session yet. Of a person, those end that were back; of a session there, all in it."""
-    await sessions.mark_ended("c", subject="ada", until=100)
-    await sessions.mark_ended("c", provider_session_id="s1", until=100)
-    await sessions.mark_ended("c", subject="ada", until=50)  # a repeated logout token, or one that came late
+    at = now_ms()
+    await sessions.mark_ended("c", subject="ada", until=at)
+    await sessions.mark_ended("c", provider_session_id="s1", until=at)
+    await sessions.mark_ended("c", subject="ada", until=at - 50)  # a repeated logout token, or one that came late
 
-    async def begins(judged_at: int, **at: Any) -> bool:
-        provider = AtProvider(**{"connector_id": "c", "revision": 1, "subject": "bob", **at})
+    async def begins(judged_at: int, **members: Any) -> bool:
+        provider = AtProvider(**{"connector_id": "c", "revision": 1, "subject": "bob", **members})
         sign_in = {"judged_at": judged_at, "tokens_valid_after": AHEAD, "method": "provider", "provider": provider}
         try:
             _, session = await sessions.sign_in("ada", **sign_in)
@@ -342,13 +343,14 @@ async def test_a_sign_in_that_was_under_way_when_it_ended_at_the_provider_begins
             return False
         return await sessions.is_alive(session)
 
-    assert not await begins(100, subject="ada")
-    assert not await begins(120, session_id="s1", begun_at=100), "it is this session, whenever the browser comes back"
-    assert await begins(120, session_id="s1", begun_at=101)
+    assert not await begins(at, subject="ada")
+    assert not await begins(at + 20, session_id="s1", begun_at=at), "it is this session, whenever the browser is back"
+    assert await begins(at + 1, subject="ada")
+    assert await begins(at + 20, session_id="s1", begun_at=at + 1)
     for other in ({"subject": "ada", "connector_id": "d"}, {"subject": None}, {"session_id": "s2"}):
-        assert await begins(100, **other), other
-    _, session = await sessions.sign_in("ada", judged_at=101, tokens_valid_after=0)
-    provider = AtProvider(connector_id="c", revision=1, subject="ada", begun_at=100)
+        assert await begins(at, **other), other
+    _, session = await sessions.sign_in("ada", judged_at=at + 1, tokens_valid_after=0)
+    provider = AtProvider(connector_id="c", revision=1, subject="ada", begun_at=at)
     assert await sessions.add_factor(session, "provider", provider=provider) is None, "the account was to be linked"
-    later = msgspec.structs.replace(provider, begun_at=101)
+    later = msgspec.structs.replace(provider, begun_at=at + 1)
     assert await sessions.add_factor(session, "provider", provider=later) is not None

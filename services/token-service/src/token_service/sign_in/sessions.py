@@ -396,6 +396,8 @@ class Sessions:
         Raises:
             StoreUnavailable: Redis or too many of its replicas did not answer.
         """
+        if until < self._clock() - _MARK_TTL_S * 1000:  # a removed identity that is read again: nothing is under way
+            return
         for kind, value in (("person", subject), ("session", provider_session_id)):
             if value is not None:
                 command = ("EVAL", _MARK, 1, self._mark(connector_id, kind, value), until, _MARK_TTL_S)
