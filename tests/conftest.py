@@ -19,8 +19,10 @@ from tests.support.containers import containers
 from tests.support.hashing_cost import cheap_hashing_cost
 from tests.support.lengths import IS_LONG, length
 from tests.support.running_stack import RunningStack
+from tests.support.waiting import WAIT_S
 from tests.support.world import World
 from tests.support.written import Written
+from token_service.sign_in import flow
 
 # What the long form finds by chance becomes an example of its test; a change is not judged by chance.
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=not IS_LONG)
@@ -96,6 +98,14 @@ def logs(run_directory: Path) -> Iterator[Path]:
 def hashing_cost() -> Iterator[None]:
     """Hash passwords at next to no cost, except where a module says otherwise."""
     with cheap_hashing_cost():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def groups_wait() -> Iterator[None]:
+    """Let sign-ins at a provider wait for their memberships, however busy the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow, "GROUPS_WAIT_S", WAIT_S)
         yield
 
 

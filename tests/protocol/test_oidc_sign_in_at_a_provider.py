@@ -25,6 +25,7 @@ from tests.support.provider import METADATA, SECRET, Provider
 from tests.support.signing_in import SignIn
 from tests.support.waiting import eventually
 from tests.support.world import Client, World, outcome
+from token_service.sign_in import flow
 from token_service.sign_in.pages.cookies import SESSION
 from token_service.sign_in.sessions import Sessions
 
@@ -423,10 +424,10 @@ def test_a_group_gives_a_role_that_the_first_token_has(company: Company, world: 
     assert answer.json()["scope"] == permission
 
 
-@pytest.mark.heavy
 def test_while_memberships_are_not_applied_the_application_is_told_so_and_nothing_is_lost(
-    company: Company, world: World, ours: Client
+    company: Company, world: World, ours: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(flow, "GROUPS_WAIT_S", 0.2)
     employee, stack = company.hire(), world.stack
     lock = "SELECT FROM projection_position WHERE tenant_id = $1 FOR UPDATE"
     with locked(stack.addresses.template_database_url, lock, stack.tenant_id):

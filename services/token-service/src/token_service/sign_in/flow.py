@@ -37,7 +37,7 @@ from token_service.sign_in.steps import (
 from token_service.tokens.id_token_hints import Hint, IdTokenHints
 
 _MS: Final = 1000
-_GROUPS_WAIT_S: Final = 2.0
+GROUPS_WAIT_S: Final = 2.0
 
 
 class SignInFlow:
@@ -245,7 +245,7 @@ class SignInFlow:
         at = who.session.provider
         if at is None or not at.revision:
             return
-        deadline = time.monotonic() + _GROUPS_WAIT_S
+        deadline = time.monotonic() + GROUPS_WAIT_S
         if not await self._directory.in_memory.applied.reach({"management": at.revision}, deadline=deadline):
             raise Refusal("temporarily_unavailable", "the memberships of the user are not known yet")
 
