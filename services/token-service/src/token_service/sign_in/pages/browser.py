@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 from litestar import MediaType, Request, Response
@@ -54,11 +55,15 @@ class Browser:
         Raises:
             BadRequest: They cannot be read.
         """
-        return parse_parameters(self._request.scope["query_string"])
+        return self._query
 
     def language(self, parameters: Parameters) -> str:
         """Return the language of a page that answers these parameters."""
         return LANGUAGES.choose(parameters.get("ui_locales"), self._request.headers.get("Accept-Language"))
+
+    @cached_property
+    def _query(self) -> Parameters:
+        return parse_parameters(self._request.scope["query_string"])
 
     @property
     def is_post(self) -> bool:
