@@ -14,6 +14,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from all_in_one.embedded import EmbeddedServers
+from identity_common.outbox.republication import request_republication
 from stead.event_types import MemberPermissionsState
 from stead.events._identity_events import STATES
 from template_service.settings import Settings
@@ -188,8 +189,7 @@ async def test_versions_continue_after_a_republication(tables: TemplateTables) -
 
 async def republish(tables: TemplateTables) -> None:
     async with tables.transaction() as transaction:
-        statement = "INSERT INTO republication (tenant_id) VALUES (:tenant)"
-        await tables.execute(transaction, statement)
+        await request_republication(transaction, tables.tenant_id)
     await republished(tables)
 
 
