@@ -70,7 +70,8 @@ class DirectAnswers:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Handle one ASGI connection."""
-        plan = self._planned(scope) if scope.get("method") in self._methods else None
+        method = str(scope.get("method"))
+        plan = self._planned(scope, method) if method in self._methods else None
         if plan is None:
             return self._app(scope, receive, send)
 
@@ -79,12 +80,12 @@ class DirectAnswers:
 
         return respond(handle, scope, receive, send)
 
-    def _planned(self, scope: Scope) -> Plan | None:
+    def _planned(self, scope: Scope, method: str) -> Plan | None:
         """Route a request; return how to answer it, or None if the framework must."""
         if not all(_HOST.fullmatch(value) for name, value in scope["headers"] if name == b"host"):
             return None
         try:
-            _, handler, _, parameters, template = self._route(path=scope["path"], method=scope["method"])
+            _, handler, _, parameters, template = self._route(path=scope["path"], method=method)
         except (MethodNotAllowedException, NotFoundException, KeyError):  # the last for a raw route with parameters
             return None
         if not isinstance(handler, HTTPRouteHandler):
