@@ -403,7 +403,7 @@ def main() -> int:
     with ExitStack() as stop:
         directory = stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-"))
         bench = Bench(Path(directory), stop)
-        print(f"Stead on {os.cpu_count()} processors")
+        print(f"Stead on {os.cpu_count()} processors, {Path(sys.executable).resolve()}")  # not all Pythons are equal
         try:
             for name in (name for name in _PARTS if name in options.only):
                 print(f"\n{name}", flush=True)
