@@ -81,12 +81,12 @@ class Replica:
     async def next_message(self, *, that: Callable[[Message], bool] = lambda _: True) -> Message:
         keys = KeySet.parse(self.keys.jwks)
         async with asyncio.timeout(WAIT_S):
-            with self.tail.reading("one") as live:
-                async for each in live:
-                    message = read_message(each.token, keys, issuer=ISSUER)
-                    if that(message):
-                        return message
-        raise AssertionError("the tail ended")
+            while True:
+                with self.tail.reading("one") as live:  # ends when the database does not answer in time; read again
+                    async for each in live:
+                        message = read_message(each.token, keys, issuer=ISSUER)
+                        if that(message):
+                            return message
 
     async def state(self) -> Snapshot:
         return read_snapshot((await self.snapshots.snapshot()).body, KeySet.parse(self.keys.jwks), issuer=ISSUER)[0]
