@@ -35,7 +35,7 @@ from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.processes import Deployment
 
 _ROUNDS: Final = 8
-_SIGN_INS: Final = 12
+_SIGN_INS: Final = 50
 _HASHES: Final = 10
 _VERIFICATIONS: Final = 1_000
 _REST_S: Final = 30
