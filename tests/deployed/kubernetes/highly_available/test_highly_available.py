@@ -71,6 +71,7 @@ def load(impersonation: Impersonation) -> Iterator[None]:
     }
     with temporary_namespace(LOAD):
         start_program("load", PROGRAM, namespace=LOAD, settings={"SETUP": json.dumps(setup)})
+        kubectl("wait", "--for=condition=Ready", "pod/load", "--timeout=120s", namespace=LOAD)
         eventually(lambda: len(told("spent")) > 5, within_s=60)
         yield
 
