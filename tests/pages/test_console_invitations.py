@@ -227,7 +227,7 @@ async def test_what_is_left_when_the_session_ends_in_the_middle_is_told_after_th
         stack.management.roles.create(f"Clerk {secrets.token_hex(5)}", "", "User"),
     )
     page = inviter.opens(INVITE)
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~* 'roles'"
+    waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
     database = await asyncpg.connect(stack.addresses.management_database_url.replace("+asyncpg", ""))
     async with database.transaction():
         await database.execute("SELECT FROM roles WHERE id = $1 FOR UPDATE", role.id)
