@@ -13,6 +13,7 @@ import httpx2 as httpx
 import pytest
 
 from tests.support.administrator import ACCOUNT, CONSOLE, Administrator, errors, heading, notices
+from tests.support.databases import IS_WAITED_FOR
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import WAIT_S
 
@@ -227,13 +228,12 @@ async def test_what_is_left_when_the_session_ends_in_the_middle_is_told_after_th
         stack.management.roles.create(f"Clerk {secrets.token_hex(5)}", "", "User"),
     )
     page = inviter.opens(INVITE)
-    waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
     database = await asyncpg.connect(stack.addresses.management_database_url.replace("+asyncpg", ""))
     async with database.transaction():
         await database.execute("SELECT FROM roles WHERE id = $1 FOR UPDATE", role.id)
         sending = asyncio.create_task(asyncio.to_thread(inviter.sends, page, primaryEmail=email, role=role.name))
         async with asyncio.timeout(WAIT_S):
-            while not await database.fetchval(waiting):
+            while not await database.fetchval(IS_WAITED_FOR):
                 assert not sending.done()
                 await asyncio.sleep(0.05)
         out = inviter.form(page, f"{CONSOLE}/sign-out")[1]

@@ -12,11 +12,11 @@ import httpx2 as httpx
 import pytest
 
 from tests.support.administrator import CONSOLE, Administrator
+from tests.support.databases import IS_WAITED_FOR
 from tests.support.running_stack import RunningStack
 from tests.support.waiting import WAIT_S
 
 ORGANIZATIONS = f"{CONSOLE}/organizations"
-IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
 
 
 @pytest.fixture(scope="module")

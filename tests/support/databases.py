@@ -17,6 +17,9 @@ from sqlalchemy.engine import Engine
 from provision import ServerAddresses
 from tests.support.waiting import WAIT_S
 
+IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+"""Whether another session waits for a lock of the one that asks."""
+
 
 @asynccontextmanager
 async def new_database(servers: ServerAddresses, database_url: str) -> AsyncIterator[str]:

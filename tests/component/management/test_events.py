@@ -18,6 +18,7 @@ from management_service.commands import bootstrap
 from management_service.settings import Settings
 from stead.event_types import CloudEvent
 from tests.support.captured_logs import captured_logs
+from tests.support.databases import IS_WAITED_FOR
 from tests.support.lengths import length
 from tests.support.management_api import (
     Management,
@@ -31,8 +32,6 @@ from tests.support.management_api import (
 )
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S
-
-IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
 
 
 async def everything_published(management: Management, tenant_id: str) -> dict[str, CloudEvent]:
