@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, column, delete, select, table, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from identity_common.stores.lookups import Lookups, key_lookup
 from management_service.schema import passkeys, user_handles, users
 
 _HANDLE_BYTES: Final = 32
@@ -45,7 +46,7 @@ class Passkey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnedPasskey(msgspec.Struct, frozen=True):
-    """A locked passkey, and what is known of its owner.
+    """A passkey, and what is known of its owner.
 
     Attributes:
         handle: The owner's user handle.
@@ -65,27 +66,26 @@ _REVISION: Final = table("source_revision", column("tenant_id"), column("revisio
 _OF_USER: Final = (passkeys.c.tenant_id == bindparam("tenant"), passkeys.c.user_id == bindparam("user"))
 _BY_ID: Final = (*_OF_USER, passkeys.c.id == bindparam("passkey"))
 _LIST: Final = select(*_COLUMNS).where(*_OF_USER).order_by(passkeys.c.created_at, passkeys.c.id)
-_LOCK: Final = (
+_OF_OWNER: Final = (users.c.tenant_id == passkeys.c.tenant_id, users.c.id == passkeys.c.user_id)
+_LOOK_UP: Final = key_lookup(
     select(
         *_COLUMNS,
-        user_handles.c.handle,
-        users.c.is_suspended,
-        users.c.tokens_valid_after,
-        _REVISION.c.revision,
-    )
-    .join(users, (users.c.tenant_id == passkeys.c.tenant_id) & (users.c.id == passkeys.c.user_id))
-    .join(
-        user_handles,
-        (user_handles.c.tenant_id == passkeys.c.tenant_id) & (user_handles.c.user_id == passkeys.c.user_id),
-    )
-    .join(_REVISION, _REVISION.c.tenant_id == passkeys.c.tenant_id)
-    .where(passkeys.c.tenant_id == bindparam("tenant"), passkeys.c.credential_id == bindparam("credential"))
-    .with_for_update(of=passkeys)
+        select(user_handles.c.handle)
+        .where(user_handles.c.tenant_id == passkeys.c.tenant_id, user_handles.c.user_id == passkeys.c.user_id)
+        .scalar_subquery(),
+        select(users.c.is_suspended).where(*_OF_OWNER).scalar_subquery(),
+        select(users.c.tokens_valid_after).where(*_OF_OWNER).scalar_subquery(),
+        select(_REVISION.c.revision).where(_REVISION.c.tenant_id == passkeys.c.tenant_id).scalar_subquery(),
+    ).where(passkeys.c.tenant_id == bindparam("tenant"), passkeys.c.credential_id == bindparam("credential"))
 )
 _INSERT: Final = insert(passkeys).on_conflict_do_nothing(constraint="passkeys_credential_unique")
 _USED: Final = (
     update(passkeys)
-    .where(passkeys.c.tenant_id == bindparam("tenant"), passkeys.c.id == bindparam("passkey"))
+    .where(
+        passkeys.c.tenant_id == bindparam("tenant"),
+        passkeys.c.id == bindparam("passkey"),
+        passkeys.c.sign_count == bindparam("earlier_count"),
+    )
     .values(sign_count=bindparam("count"), is_backed_up=bindparam("backed_up"), last_used_at=bindparam("now"))
 )
 _RENAME: Final = update(passkeys).where(*_BY_ID).values(name=bindparam("new_name"))
@@ -102,15 +102,12 @@ async def find_passkeys(connection: AsyncConnection, tenant_id: str, user_id: st
     return [_passkey(row) for row in rows]
 
 
-async def lock_passkey(connection: AsyncConnection, tenant_id: str, credential_id: bytes) -> OwnedPasskey | None:
-    """Return the passkey with this credential id, locked until the transaction ends; None if there is none.
-
-    Not its owner's row: verifications wait for each other, and not for changes of the user.
-    """
-    values = {"tenant": tenant_id, "credential": credential_id}
-    row = (await connection.execute(_LOCK, values)).one_or_none()
-    if row is None:
+async def look_up_passkey(lookups: Lookups, tenant_id: str, credential_id: bytes) -> OwnedPasskey | None:
+    """Return the passkey with this credential id; None if there is none."""
+    rows = await lookups.fetch(_LOOK_UP, tenant_id, credential_id)
+    if not rows:
         return None
+    row = tuple(rows[0])
     return OwnedPasskey(_passkey(row), *row[len(_FIELDS) :])
 
 
@@ -119,16 +116,26 @@ async def insert_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
     return bool((await connection.execute(_INSERT, msgspec.structs.asdict(passkey))).rowcount)
 
 
-async def note_use(connection: AsyncConnection, passkey: Passkey) -> None:
-    """Store the counter, the state of backup and the time of the last use of a locked passkey."""
+async def note_use(connection: AsyncConnection, used: Passkey, *, earlier_count: int) -> bool:
+    """Store the counter, the state of backup and the time of a use.
+
+    Args:
+        connection: In a transaction.
+        used: The passkey as of its use.
+        earlier_count: The counter that the use was judged by.
+
+    Returns:
+        Whether the passkey still has that counter; nothing is stored otherwise.
+    """
     values = {
-        "tenant": passkey.tenant_id,
-        "passkey": passkey.id,
-        "count": passkey.sign_count,
-        "backed_up": passkey.is_backed_up,
-        "now": passkey.last_used_at,
+        "tenant": used.tenant_id,
+        "passkey": used.id,
+        "earlier_count": earlier_count,
+        "count": used.sign_count,
+        "backed_up": used.is_backed_up,
+        "now": used.last_used_at,
     }
-    await connection.execute(_USED, values)
+    return bool((await connection.execute(_USED, values)).rowcount)
 
 
 async def rename_passkey(connection: AsyncConnection, tenant_id: str, user_id: str, passkey_id: str, name: str) -> bool:

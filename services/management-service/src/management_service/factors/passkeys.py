@@ -10,6 +10,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes
 from identity_common.stores.database import retry_on_conflict
+from identity_common.stores.lookups import Lookups
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.factors import (
     AddPasskey,
@@ -41,6 +42,7 @@ class Passkeys:
 
     def __init__(
         self,
+        lookups: Lookups,
         changes: Changes,
         factor_changes: FactorChanges,
         enrolments: Enrolments,
@@ -50,6 +52,7 @@ class Passkeys:
         tenant_id: str,
         clock: Clock = now_ms,
     ) -> None:
+        self._lookups = lookups
         self._changes = changes
         self._factor_changes = factor_changes
         self._enrolments = enrolments
@@ -65,34 +68,40 @@ class Passkeys:
         """
         self._ceremonies.require_same(question.rp_id)
         assertion = self._ceremonies.parse(question.credential)
-        async with self._changes.unpublished() as connection:
-            found = await store.lock_passkey(connection, self._tenant_id, assertion.credential_id)
-            owned = self._require_owner(found, assertion, question)
-            await self._require_way_in(connection, owned.passkey.user_id, question)
-            verified = self._ceremonies.verify(assertion, question.challenge, public_key=owned.passkey.public_key)
-            is_copied = has_gone_back(owned.passkey.sign_count, verified.sign_count)
-            if verified.is_backup_eligible is not owned.passkey.is_backup_eligible:
-                raise FactorRefusedError("not-accepted")
-            if not is_copied:
-                used = structs.replace(
-                    owned.passkey,
-                    sign_count=verified.sign_count,
-                    is_backed_up=verified.is_backed_up,
-                    last_used_at=self._clock(),
+        while True:
+            owned = await self._owned(assertion, question)
+            used = await self._judged(owned, assertion, question)
+            async with self._changes.unpublished() as connection:
+                await self._require_way_in(connection, used.user_id, question)
+                is_noted = await store.note_use(connection, used, earlier_count=owned.passkey.sign_count)
+            if is_noted:
+                return FactorAccepted(
+                    user_id=used.user_id,
+                    method="passkey",
+                    tokens_valid_after=owned.tokens_valid_after,
+                    revision=owned.revision,
                 )
-                await store.note_use(connection, used)
-        if is_copied:
+            # A simultaneous use has moved the counter on, or the passkey was removed: it is judged again.
+
+    async def _judged(self, owned: OwnedPasskey, assertion: Assertion, question: VerifyPasskey) -> Passkey:
+        """Verify the assertion; return the passkey as of this use."""
+        passkey = owned.passkey
+        verified = self._ceremonies.verify(assertion, question.challenge, public_key=passkey.public_key)
+        if verified.is_backup_eligible is not passkey.is_backup_eligible:
+            raise FactorRefusedError("not-accepted")
+        if has_gone_back(passkey.sign_count, verified.sign_count):
             await self._record_copy(owned, question)
             raise FactorRefusedError("not-accepted")
-        return FactorAccepted(
-            user_id=owned.passkey.user_id,
-            method="passkey",
-            tokens_valid_after=owned.tokens_valid_after,
-            revision=owned.revision,
+        return structs.replace(
+            passkey,
+            sign_count=verified.sign_count,
+            is_backed_up=verified.is_backed_up,
+            last_used_at=self._clock(),
         )
 
-    def _require_owner(self, found: OwnedPasskey | None, assertion: Assertion, question: VerifyPasskey) -> OwnedPasskey:
+    async def _owned(self, assertion: Assertion, question: VerifyPasskey) -> OwnedPasskey:
         """Return the passkey, if the user may sign in with it (WebAuthn Level 3 section 7.2)."""
+        found = await store.look_up_passkey(self._lookups, self._tenant_id, assertion.credential_id)
         if found is None or found.is_suspended:
             raise FactorRefusedError("not-accepted")
         is_owner_known = question.user_id is not None or assertion.user_handle is not None

@@ -63,7 +63,13 @@ class Factors:
         )
         self.changes = FactorChanges(users, self.enrolments, mail, tenant_id=tenant_id)
         self.passkeys = Passkeys(
-            changes, self.changes, self.enrolments, self.ceremonies, is_link_of, tenant_id=tenant_id
+            connections.lookups,
+            changes,
+            self.changes,
+            self.enrolments,
+            self.ceremonies,
+            is_link_of,
+            tenant_id=tenant_id,
         )
         self.authenticators = Authenticators(
             reader,

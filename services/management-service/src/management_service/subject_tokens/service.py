@@ -9,7 +9,7 @@ from identity_common.failures import UNKNOWN_RELATION, Conflict, ErrorData, NotF
 from identity_common.identifiers import new_id
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from management_service.subject_tokens.caller import Caller, CallerCheck
+from management_service.subject_tokens.caller import CallerCheck
 from management_service.subject_tokens.rules import (
     SubjectTokenCreation,
     context_is_too_large,
@@ -68,15 +68,9 @@ class SubjectTokens:
         storing = self._store.store(
             subject_token, record, requested_by=check.user_id, token_id=check.token_id, origin=origin
         )
-        caller = await check.finish()
+        await check.finish()
         await self._store.require_stored(storing, record)
-        return self._issue(caller, subject_token, record), record.id
-
-    def _issue(self, caller: Caller, subject_token: str, record: SubjectTokenRecord) -> MintedSubjectToken:
-        _log.info(
-            "subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=caller.client_id
-        )
-        return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
+        return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s), record.id
 
     async def _record(
         self, creation: SubjectTokenCreation, check: CallerCheck, origin: RequestOrigin
