@@ -7,6 +7,7 @@ counted after the check. Counters expire with their window, so a source is never
 """
 
 import hashlib
+from collections.abc import Awaitable
 from typing import Final, Literal, NamedTuple
 
 from prometheus_client import Counter
@@ -121,13 +122,13 @@ class SourceLimit:
         """Count an attempt in the metric whose source is known to be beyond the limit."""
         self._throttled.inc()
 
-    async def forgive(self, source: str, *, weight: int = 1) -> None:
-        """Take an attempt of this weight back.
+    def forgive(self, source: str, *, weight: int = 1) -> Awaitable[object]:
+        """Take an attempt of this weight back; sent at once, so that it need not be awaited.
 
         Raises:
-            StoreUnavailable: Redis does not answer.
+            StoreUnavailable: When it is awaited: Redis does not answer.
         """
-        await self._commands.execute("EVAL", _FORGIVE, 1, self._key(source), weight)
+        return self._commands.execute("EVAL", _FORGIVE, 1, self._key(source), weight)
 
     def _key(self, source: str) -> str:
         counted = network_of(source) if self._by == "address" else source

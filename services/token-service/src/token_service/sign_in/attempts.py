@@ -1,5 +1,6 @@
 """Attempts to sign in: the limit of an address, and what metrics, log and audit trail say about refusals."""
 
+from collections.abc import Awaitable
 from typing import Literal
 
 from prometheus_client import Counter
@@ -63,9 +64,9 @@ class Attempts:
             self.refused("throttled-address", origin, client_id, is_recorded=throttled.is_first)
             raise too_many_attempts(throttled.wait_s)
 
-    async def forgive(self, origin: Origin) -> None:
-        """Take an attempt back that was right, or could not be judged."""
-        await self._throttle.forgive(origin.address)
+    def forgive(self, origin: Origin) -> Awaitable[object]:
+        """Take an attempt back that was right, or could not be judged; sent at once, so that it need not be awaited."""
+        return self._throttle.forgive(origin.address)
 
     async def provider_unavailable(self, origin: Origin) -> SignInRefused:
         """Take a visit to a provider back that could not be judged, and return the refusal."""

@@ -118,7 +118,7 @@ class FactorChecks:
         except TemporarilyUnavailable as unavailable:
             raise await self._attempts.unavailable(origin, unavailable.retry_after_s) from None
         if isinstance(answer, FactorAccepted):
-            await self._attempts.forgive(origin)
+            self._attempts.forgive(origin)  # travels with what continues the session
             return answer
         if answer.reason == "throttled":
             self._attempts.refused("throttled-account", origin, client_id, user_id=user_id)

@@ -6,6 +6,7 @@ and its lifetime until a user has signed in.
 
 import hashlib
 import hmac
+from collections.abc import Awaitable
 from typing import Final
 
 import msgspec
@@ -151,13 +152,13 @@ class PendingAuthorizations:
         await self._commands.execute("SET", self._key(pending_id), _encode(pending), "EX", ttl_s)
         return pending_id
 
-    async def prolong(self, pending_id: str) -> None:
-        """Extend the TTL of a request whose user has signed in.
+    def prolong(self, pending_id: str) -> Awaitable[object]:
+        """Extend the TTL of a request whose user has signed in; sent at once, with what is sent in the same tick.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        await self._commands.execute("EXPIRE", self._key(pending_id), SIGNED_IN_TTL_S)
+        return self._commands.execute("EXPIRE", self._key(pending_id), SIGNED_IN_TTL_S)
 
     async def require_sign_in(self, pending_id: str, pending: Pending, *, now: int) -> None:
         """Require a sign-in later than ``now``, from any user; a no-op if the request has expired.

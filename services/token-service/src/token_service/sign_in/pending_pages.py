@@ -242,8 +242,9 @@ class PendingPages:
             return await self.refuse_pending(browser, pending_id, pending, refusal, cookies=cookies)
         if isinstance(step, NeedsFactor) and factor_page is not None:
             try:
-                await self.pending.prolong(pending_id)
+                prolonged = self.pending.prolong(pending_id)
                 shown = await factor_page(browser, pending_id, pending, step)
+                await prolonged
             except TemporarilyUnavailable:  # the redirect can be repeated; the form would sign in once more
                 return await self._lead(browser, pending_id, pending, step, cookies=cookies)
             shown.cookies.extend(cookies or [])

@@ -108,7 +108,7 @@ class SignIns:
         if known.user_id is None:
             self._attempts.refused("wrong-password", origin, client_id)
             raise SignInRefused("wrong")
-        await self._attempts.forgive(origin)
+        self._attempts.forgive(origin)  # travels with what begins the session
         begun = await self.begin(
             known.user_id,
             judged_at=judged_at,
