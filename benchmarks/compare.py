@@ -71,9 +71,16 @@ def lines(pairs: Sequence[tuple[Table, Table]]) -> Iterator[str]:
     yield f"{'connections':>11}  {'scenario':<20}" + "".join(f"  {name:>20}" for name in _COMPARED)
     for row in pairs[0][1]:
         if all(row in table for pair in pairs for table in pair):
-            ratios = ([here[row][name] / there[row][name] for there, here in pairs] for name in _COMPARED)
-            cells = (f"{median(each):.2f} ({min(each):.2f}-{max(each):.2f})" for each in ratios)
+            cells = (_cell([(here[row][name], there[row][name]) for there, here in pairs]) for name in _COMPARED)
             yield f"{row[0]:>11}  {row[1]:<20}" + "".join(f"  {cell:>20}" for cell in cells)
+
+
+def _cell(figures: Sequence[tuple[float, float]]) -> str:
+    """Return the ratios of one column; none where a cost of the commit was too small to count."""
+    ratios = [here / there for here, there in figures if there]
+    if len(ratios) < len(figures):
+        return "-"
+    return f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
 def main() -> int:

@@ -14,7 +14,6 @@ from msgspec import UNSET, Meta, UnsetType
 from identity_common.clock import now_ms
 from identity_common.fields import Id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN, TOKEN_TYPE_ID_TOKEN
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.claims_function.context import MOST_ORGANIZATIONS
@@ -40,8 +39,6 @@ from token_service.presented_tokens.subject_tokens import Exchange, SubjectToken
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope
-
-_log = get_logger(__name__)
 
 _NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
 """One description for both tokens and every reason (RFC 8693 section 2.2.2), so that it gives nothing away."""
@@ -281,13 +278,6 @@ class TokenExchangeGrant:
         access_token = await self._issuer.issue(await key, content)
         scope = format_scope(scopes)
         exchange.audited.note_exchanged(scope=scope, expires_at=token.expires_at)
-        _log.info(
-            "subject-token.exchanged",
-            subject_token_id=record.id,
-            user_id=record.user_id,
-            actor_id=content.actor.sub if content.actor else None,
-            client_id=client.id,
-        )
         return TokenResponse(
             access_token=access_token,
             issued_token_type=TOKEN_TYPE_ACCESS_TOKEN,
