@@ -6,10 +6,12 @@ import json
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from fido2.webauthn import AttestationObject, AuthenticatorData
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from identity_common.relying_party import RelyingParty, relying_party, rp_id_problem
@@ -19,6 +21,7 @@ from tests.support.authenticator import (
     BE,
     BS,
     ORIGIN,
+    RP_ID,
     SYNCED,
     UP,
     UV,
@@ -26,6 +29,15 @@ from tests.support.authenticator import (
     Authenticator,
     base64url,
     new_challenge,
+)
+from tests.support.lengths import length
+from tests.support.passkey_vectors import (
+    CBOR,
+    PACKED,
+    PACKED_CERTIFICATE,
+    PACKED_SIGNATURE,
+    SECURITY_KEY,
+    WINDOWS_HELLO,
 )
 
 CEREMONIES: Final = Ceremonies(relying_party(ORIGIN))
@@ -195,6 +207,74 @@ def test_hostile_bytes_in_an_assertion_are_refused(member: str, position: int, v
         assert refused.reason == "not-accepted"
     else:
         assert json.loads(mutated) == json.loads(USED)
+
+
+def _as_ours(data: bytes, *, extensions: bytes = b"") -> bytes:
+    """Return authenticator data as if for us, with the user's verification."""
+    flags = data[32] | UV | (AuthenticatorData.FLAG.ED if extensions else 0)
+    return sha256(RP_ID.encode()).digest() + bytes([flags]) + data[33:] + extensions
+
+
+_HEAD: Final = b"\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData"
+
+
+def _unattested(data: bytes) -> bytes:
+    """Return an attestation object without a statement."""
+    return _HEAD + b"\x59" + len(data).to_bytes(2, "big") + data
+
+
+_STATEMENT: Final = {"alg": -7, "sig": PACKED_SIGNATURE}
+_CERTIFIED: Final = {"x5c": [PACKED_CERTIFICATE]}
+_ELSEWHERE: Final = [
+    *(_unattested(data) for data in (_as_ours(SECURITY_KEY), _as_ours(WINDOWS_HELLO), SECURITY_KEY)),
+    *(
+        bytes(AttestationObject.create(form, AuthenticatorData(_as_ours(PACKED)), _STATEMENT | more))
+        for form, more in (("packed", {}), ("packed", _CERTIFIED), ("fido-u2f", _CERTIFIED))
+    ),
+]
+"""Attestations of real authenticators; we would accept the first two."""
+
+
+def _is_refused(attestation: bytes) -> bool:
+    """Tell whether a passkey with this attestation is refused; the key of an accepted one has not signed anything."""
+    try:
+        made = CEREMONIES.created(_with_attestation(attestation), CHALLENGE)
+    except FactorRefusedError as refused:
+        assert refused.reason == "not-accepted"
+        return True
+    with pytest.raises(FactorRefusedError, match="not-accepted"):
+        CEREMONIES.verify(CEREMONIES.parse(USED), CHALLENGE, public_key=made.public_key)
+    return False
+
+
+def test_attestations_of_real_authenticators_are_judged() -> None:
+    assert [_is_refused(each) for each in _ELSEWHERE] == [False, False, True, True, True, True]
+
+
+@settings(max_examples=length(short=300, long=50_000))
+@given(seed=st.sampled_from(_ELSEWHERE), position=POSITIONS, values=st.binary(max_size=12) | st.sampled_from(CBOR))
+def test_mutated_attestations_of_real_authenticators_are_refused_or_give_a_useless_key(
+    seed: bytes, position: int, values: bytes
+) -> None:
+    position %= len(seed)
+    _is_refused(seed[:position] + values + seed[position + len(values) :])
+
+
+@pytest.mark.parametrize("odd", [pytest.param(each, id=each.hex()) for each in CBOR])
+def test_odd_cbor_is_refused_wherever_it_stands(odd: bytes) -> None:
+    data = _as_ours(SECURITY_KEY)
+    key = data.index(bytes.fromhex("a5010203262001"))
+    assert _is_refused(odd)
+    assert _is_refused(_HEAD + odd)
+    assert _is_refused(b"\xa3\x63fmt" + odd + _unattested(data)[10:])
+    assert _is_refused(_unattested(data[:key] + odd))
+    _is_refused(_unattested(_as_ours(SECURITY_KEY, extensions=odd)))
+    parsed = json.loads(USED)
+    parsed["response"]["authenticatorData"] = base64url(
+        _as_ours(SECURITY_KEY[:32] + b"\x01" + bytes(4), extensions=odd)
+    )
+    with pytest.raises(FactorRefusedError, match="not-accepted"):
+        verified(AUTHENTICATOR, json.dumps(parsed))
 
 
 @given(
