@@ -1,4 +1,6 @@
-"""A NATS client that sends no password in clear text to a ``tls://`` address."""
+"""A NATS client that sends no password in clear text to a ``tls://`` address, and says at once that it has ended."""
+
+import asyncio
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -9,7 +11,20 @@ class NotEncryptedError(NatsError):
 
 
 class NatsClient(Client):
-    """A client of nats-py, which by itself encrypts only if the server's greeting says so, whatever the address."""
+    """A client of nats-py, which by itself encrypts only if the server's greeting says so, whatever the address.
+
+    Attributes:
+        closing: Set when the connection has ended for good; also by a client that fails to close, or never finishes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closing = asyncio.Event()
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        if status == self.CLOSED:  # not between two attempts to connect
+            self.closing.set()
+        await super()._close(status, do_cbs)
 
     def _connect_command(self) -> bytes:
         server = self._current_server

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, NoServersError
@@ -26,8 +25,6 @@ _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 2.0
 _STEADY_S: Final = 5.0
 _ATTEMPT_S: Final = 10.0
-_ENDED_CHECK_S: Final = 0.5
-"""A safety net: a client that fails to close calls no callback."""
 _REQUEST_TIMEOUT_S: Final = 2.0
 _PING_S: Final = 2
 """A server that does not answer two pings is left at the third: within six seconds."""
@@ -97,9 +94,8 @@ class Bus:
         self.replicas = replicas
         self.connections = 0
         self.refused_logins = 0
-        self._client: Client | None = None
+        self._client: NatsClient | None = None
         self._connected = asyncio.Event()
-        self._closed: WeakKeyDictionary[Client, asyncio.Event] = WeakKeyDictionary()
         self.ended = asyncio.Event()
         self._pause_s = _FIRST_PAUSE_S
         self._reported: set[tuple[str, str]] = set()
@@ -169,7 +165,7 @@ class Bus:
         if self._last is not None:
             yield self._last
 
-    async def _live_on(self, client: Client, server: _Server) -> None:
+    async def _live_on(self, client: NatsClient, server: _Server) -> None:
         connected_at = time.monotonic()
         self._reported.clear()
         self.connections += 1
@@ -177,20 +173,13 @@ class Bus:
         _log.info("bus.connected", address=server.address, count=self.connections)
         watching = asyncio.create_task(self._leave_when_silent(client, server), name="bus-watch")
         try:
-            await self._until_closed(client)
+            await client.closing.wait()
         finally:
             await end(watching)
         self._disconnected()
         self._discovered = self._named_by(client, server)
         if time.monotonic() - connected_at >= _STEADY_S:  # a server may accept connections only to end them
             self._pause_s = _FIRST_PAUSE_S
-
-    async def _until_closed(self, client: Client) -> None:
-        closed = self._closed[client]
-        while not client.is_closed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_ENDED_CHECK_S):
-                    await closed.wait()
 
     async def _leave_when_silent(self, client: Client, server: _Server) -> None:
         """Close a connection on which JetStream stays silent, once it answers at another server.
@@ -234,18 +223,14 @@ class Bus:
         named = [each.netloc for each in client.discovered_servers]
         return [_Server(f"{scheme}://{address}", certified) for address in named if address not in known]
 
-    async def _connect(self, server: _Server) -> Client:
+    async def _connect(self, server: _Server) -> NatsClient:
         """Return a connected client.
 
         Raises:
             nats.errors.Error, OSError, TimeoutError: The server does not answer, or refuses the login.
         """
         client = NatsClient()
-        closed = self._closed[client] = asyncio.Event()
         unreachable: list[Exception] = []
-
-        async def on_closed() -> None:
-            closed.set()
 
         async def on_error(error: Exception) -> None:
             if client.is_connected:
@@ -266,7 +251,6 @@ class Bus:
                     ping_interval=_PING_S,
                     max_outstanding_pings=2,
                     error_cb=on_error,
-                    closed_cb=on_closed,
                     tls_hostname=server.certified,
                     **self._credentials,  # type: ignore[arg-type]
                 )

@@ -177,8 +177,7 @@ class EventBus:
     async def _keep(self) -> None:
         """Replace the client whenever it has closed, as it does for good when the server rejects its user."""
         while True:
-            while not self._client.is_closed:  # noqa: ASYNC110 - one that fails to close calls nothing
-                await asyncio.sleep(_CHECK_S)
+            await self._client.closing.wait()
             await self._on_change()
             client = NatsClient()
             try:
