@@ -18,7 +18,6 @@ POLL_S: Final = 10.0
 _ANSWER_S: Final = 5.0
 """How long a statement of a worker may take; then its server is silent."""
 
-_CHECK_S: Final = 1.0
 _SILENCE_S: Final = 2.0
 _IS_THERE_S: Final = 3.0
 """How long an idle session's server may take to say that it is there: changes wait for the relay to leave it."""
@@ -42,16 +41,17 @@ class LockHolder:
         self._due = -math.inf
         self._check_at = time.monotonic() + _SILENCE_S
         self._wake = asyncio.Event()
+        connection.add_termination_listener(self.wake)
 
     def wake(self, *_: object) -> None:
-        """End a pause; called for every notification."""
+        """End a pause; called for every notification, and when the session ends."""
         self._wake.set()
 
     async def turn(self, work: Callable[[], Awaitable[bool]]) -> None:
         """Run ``work`` if a notification has arrived, or the last run that found nothing is ``poll_s`` ago.
 
-        Otherwise pause, for a second at most, so that the caller notices a connection that has ended. No notification
-        comes from a server that is frozen: every few seconds it is asked whether it is still there.
+        Otherwise pause, for two seconds at most, after which the caller may notice that other connections have ended.
+        No notification comes from a server that is frozen: after such a pause it is asked whether it is still there.
 
         Raises:
             asyncpg.InterfaceError: The session has ended, and with it the lock: another replica may be active. Or its
@@ -67,9 +67,9 @@ class LockHolder:
                 return
             self._due = time.monotonic() + self._poll_s
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(_CHECK_S, self._due - time.monotonic())):
+            async with asyncio.timeout(min(self._check_at, self._due) - time.monotonic()):
                 await self._wake.wait()
-        if time.monotonic() >= self._check_at:
+        if time.monotonic() >= self._check_at - _EARLY_S:
             await require_primary(self.connection, within_s=_IS_THERE_S)
             self._check_at = time.monotonic() + _SILENCE_S
 
