@@ -77,14 +77,16 @@ async def schedule_erasures(connection: asyncpg.Connection, tenant_id: str, entr
         await connection.execute(_REQUEST, tenant_id, [*deleted])
 
 
-async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> None:
+async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> bool:
     """Erase the personal part of the next entries about a deleted user: as the subject, the actor, or the requester.
+
+    Return whether there was such a user; if not, there is none before ``schedule_erasures`` is called again.
 
     The work of a call is bounded, however many entries the user has: entries are stored and signed between calls.
     """
     pending = await connection.fetchrow(_PENDING, tenant_id)
     if pending is None:
-        return
+        return False
     user_id, *position = pending
     async with connection.transaction():
         rows = await connection.fetch(_ENTRIES, tenant_id, user_id, *position, _AT_ONCE)
@@ -92,6 +94,7 @@ async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> None:
         is_pending = len(rows) == _AT_ONCE
         following = (rows[-1]["occurred_at"], rows[-1]["number"]) if is_pending else (0, 0)
         await connection.execute(_ADVANCE, tenant_id, user_id, is_pending, *following)
+    return True
 
 
 def _erased(row: asyncpg.Record) -> tuple[int, int, str, bytes]:

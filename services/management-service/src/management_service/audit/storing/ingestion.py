@@ -133,15 +133,17 @@ class AuditIngestion:
         growth = await Growth.opened(connection, self._tenant_id)
         self._retention.forget()
         signed_at = 0
+        may_erase = True
         async with aclosing(read_after(self._bus, position, tenant_id=self._tenant_id)) as batches:
             async for messages in batches:
                 await self._retention.apply(connection)
                 if messages:
                     await self._store(connection, messages, numberings, growth, created)
+                    may_erase = True
                 if (now := self._clock()) - signed_at >= _SIGNING_MS:
                     await self._heads.sign(connection, growth)
                     signed_at = now
-                await erase_some(connection, self._tenant_id)
+                may_erase = may_erase and await erase_some(connection, self._tenant_id)
 
     async def _store(
         self,
