@@ -17,6 +17,7 @@ import pytest
 from identity_common import outgoing
 from identity_common.outgoing import OutgoingAnswer, OutgoingCallError, OutgoingCalls, is_public, url_problem
 from tests.support.tls_terminator import Certificate
+from tests.support.waiting import eventually_here
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -141,26 +142,29 @@ async def test_the_addresses_that_may_be_called_are_tried_in_turn_and_the_others
     assert answer == OutgoingAnswer(200, b"{}")
 
 
-async def test_a_name_that_takes_long_to_resolve_holds_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The threads of the loop resolve the names of the databases, too."""
-    loop, started, ended = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+def test_a_name_that_takes_long_to_resolve_holds_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of the loop resolve the names of the databases, too. It is a loop of its own: it has one thread."""
+    started, ended = threading.Event(), threading.Event()
 
     def resolving(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
-        loop.call_soon_threadsafe(started.set)
+        started.set()
         ended.wait()
         return []
 
+    async def call() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        waiting = asyncio.create_task(OutgoingCalls(networks=()).get("https://idp.example.com/"))
+        try:
+            await eventually_here(started.is_set)
+            async with asyncio.timeout(outgoing.DEADLINE_S):
+                assert not await asyncio.to_thread(ended.is_set)
+        finally:
+            ended.set()
+        with pytest.raises(OutgoingCallError, match="no public address"):
+            await waiting
+
     monkeypatch.setattr(socket, "getaddrinfo", resolving)
-    loop.set_default_executor(ThreadPoolExecutor(1))
-    waiting = asyncio.create_task(OutgoingCalls(networks=()).get("https://idp.example.com/"))
-    try:
-        async with asyncio.timeout(outgoing.DEADLINE_S):
-            await started.wait()
-            assert not await asyncio.to_thread(ended.is_set)
-    finally:
-        ended.set()
-    with pytest.raises(OutgoingCallError, match="no public address"):
-        await waiting
+    asyncio.run(call())
 
 
 async def test_a_form_goes_to_a_named_network_with_its_headers() -> None:
