@@ -20,6 +20,7 @@ import pytest_asyncio
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import AccessTokenVerifier, ManagementClient, NotValidFeed, TokenInvalid, Unavailable
+from tests.support.databases import until_waited_for
 from tests.support.impersonation import Impersonation
 from tests.support.lengths import length
 from tests.support.mapped_groups import MappedGroups, NotSignedIn
@@ -160,13 +161,6 @@ async def holding(stores: Stores, mapped: MappedGroups, where: str) -> AsyncIter
         yield connection
 
 
-async def is_waited_for(connection: asyncpg.Connection[Any]) -> None:
-    blocked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
-    async with asyncio.timeout(WAIT_S):
-        while not await connection.fetchval(blocked):  # noqa: ASYNC110 - seen from outside
-            await asyncio.sleep(0.01)
-
-
 def signed_in(mapped: MappedGroups, url: str, groups: Collection[str]) -> str:
     """Sign in with these groups; return the access token, which has what they give."""
     mapped.groups = sorted(groups)
@@ -207,7 +201,7 @@ async def test_the_last_sign_in_counts_whichever_process_is_killed_behind_the_pr
     }[point.victim]
     async with holding(stores, mapped, point.held) as connection:
         browsers.submit(mapped.sign_in, url)
-        await is_waited_for(connection)
+        await until_waited_for(connection)
         if point.is_committed:
             own_servers.nats.kill()
         else:

@@ -114,7 +114,7 @@ def held_up_at_the_consent(
         async with stores.engine.connect() as connection:
             await consents.withdraw(connection, settings.tenant_id, person.user_id, client.id)
             pending = asyncio.create_task(asyncio.to_thread(step))
-            await until_a_transaction_waits(stores)
+            await until_a_transaction_waits(connection)
             if id_token is None:
                 await connection.commit()
             else:
@@ -207,7 +207,7 @@ def test_signing_out_ends_a_code_that_was_issued_meanwhile(world: World, client:
             application_id = client.id if held == "the client's row" else other.id
             await connection.execute(these, {"user": tab.person.user_id, "application": application_id})
             signing_out = asyncio.create_task(asyncio.to_thread(sign_out, tab.person, tokens["id_token"]))
-            await until_a_transaction_waits(stores)
+            await until_a_transaction_waits(connection)
             answer = await asyncio.to_thread(tab.authorize, prompt="none")
         await signing_out
         return answer

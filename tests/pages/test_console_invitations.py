@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
-import asyncpg
 import httpx2 as httpx
 import pytest
 
 from tests.support.administrator import ACCOUNT, CONSOLE, Administrator, errors, heading, notices
-from tests.support.databases import IS_WAITED_FOR
+from tests.support.databases import locked
 from tests.support.running_stack import RunningStack
-from tests.support.waiting import WAIT_S
 
 USERS = f"{CONSOLE}/users"
 ACCEPTING = f"{CONSOLE}/invitation"
@@ -220,7 +217,7 @@ def test_a_role_beyond_ones_own_is_refused_in_words_and_the_user_is_deleted_agai
     assert len(found(stack, email)) == 1
 
 
-async def test_what_is_left_when_the_session_ends_in_the_middle_is_told_after_the_next_sign_in(
+def test_what_is_left_when_the_session_ends_in_the_middle_is_told_after_the_next_sign_in(
     stack: RunningStack, email: str
 ) -> None:
     inviter, role = (
@@ -228,20 +225,16 @@ async def test_what_is_left_when_the_session_ends_in_the_middle_is_told_after_th
         stack.management.roles.create(f"Clerk {secrets.token_hex(5)}", "", "User"),
     )
     page = inviter.opens(INVITE)
-    database = await asyncpg.connect(stack.addresses.management_database_url.replace("+asyncpg", ""))
-    async with database.transaction():
-        await database.execute("SELECT FROM roles WHERE id = $1 FOR UPDATE", role.id)
-        sending = asyncio.create_task(asyncio.to_thread(inviter.sends, page, primaryEmail=email, role=role.name))
-        async with asyncio.timeout(WAIT_S):
-            while not await database.fetchval(IS_WAITED_FOR):
-                assert not sending.done()
-                await asyncio.sleep(0.05)
-        out = inviter.form(page, f"{CONSOLE}/sign-out")[1]
-        assert (await asyncio.to_thread(inviter.browser.post, f"{CONSOLE}/sign-out", data=out)).is_redirect
-    answer = await sending
-    await database.close()
+    out = inviter.form(page, f"{CONSOLE}/sign-out")[1]
+    lock = "SELECT FROM roles WHERE id = $1 FOR UPDATE"
+    with ThreadPoolExecutor(1) as thread:
+        with locked(stack.addresses.management_database_url, lock, role.id) as until_waited_for:
+            sending = thread.submit(inviter.sends, page, primaryEmail=email, role=role.name)
+            until_waited_for()
+            assert inviter.browser.post(f"{CONSOLE}/sign-out", data=out).is_redirect
+        answer = sending.result()
     (user_id,) = found(stack, email)
-    page = await asyncio.to_thread(inviter.follows, answer)
+    page = inviter.follows(answer)
     assert page.url.path == INVITE
     assert "was created, but not completed, and could not be deleted again" in text(page)
     assert f'href="{USERS}/{user_id}"' in page.text

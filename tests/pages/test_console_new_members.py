@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
-import asyncpg
 import httpx2 as httpx
 import pytest
 
 from tests.support.administrator import CONSOLE, Administrator
-from tests.support.databases import IS_WAITED_FOR
+from tests.support.databases import locked
 from tests.support.running_stack import RunningStack
-from tests.support.waiting import WAIT_S
 
 ORGANIZATIONS = f"{CONSOLE}/organizations"
 
@@ -162,21 +160,18 @@ def test_an_application_that_cannot_be_a_member_is_an_error_in_its_line(
     assert [member.id for member in stack.management.organizations.applications(organization)] == [machine]
 
 
-async def test_members_without_the_roles_of_their_lines_are_told(
+def test_members_without_the_roles_of_their_lines_are_told(
     stack: RunningStack, administrator: Administrator, organization: str, user: str
 ) -> None:
     """The role is deleted after the page was read, and before the members are added."""
     role = stack.management.organization_roles.create(f"editor {secrets.token_hex(4)}")
-    database = await asyncpg.connect(stack.addresses.template_database_url.replace("+asyncpg", ""))
-    async with database.transaction(), asyncio.timeout(WAIT_S):
-        await database.execute("SELECT FROM organizations WHERE id = $1 FOR UPDATE", organization)
-        adding = asyncio.create_task(asyncio.to_thread(added, administrator, organization, f"{user}, {role.name}"))
-        while not await database.fetchval(IS_WAITED_FOR):  # noqa: ASYNC110 - PostgreSQL does not tell
-            await asyncio.sleep(0.02)
-        await asyncio.to_thread(stack.management.organization_roles.delete, role.id)
-    await database.close()
-
-    answer = await adding
+    lock = "SELECT FROM organizations WHERE id = $1 FOR UPDATE"
+    with ThreadPoolExecutor(1) as thread:
+        with locked(stack.addresses.template_database_url, lock, organization) as until_waited_for:
+            adding = thread.submit(added, administrator, organization, f"{user}, {role.name}")
+            until_waited_for()
+            stack.management.organization_roles.delete(role.id)
+        answer = adding.result()
 
     assert answer.status_code == 422
     assert "1 member was added, but not every role was assigned. Send the lines again." in shown(answer)

@@ -11,15 +11,14 @@ from typing import TypeVar
 
 import msgspec
 from redis.asyncio import Redis
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.authentication import UsedFactor
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
-from tests.support.waiting import WAIT_S
+from tests.support.databases import until_waited_for
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented, RefreshTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
@@ -126,15 +125,9 @@ def in_stores(settings: Settings, use: Callable[[Stores], Awaitable[R]]) -> R:
         return thread.submit(lambda: asyncio.run(run())).result()
 
 
-async def until_a_transaction_waits(stores: Stores) -> None:
-    """Return when a transaction in PostgreSQL waits for another one."""
-    waiting = text(
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
-    )
-    async with asyncio.timeout(WAIT_S), stores.engine.connect() as connection:
-        while not await connection.scalar(waiting):
-            await connection.rollback()  # within a transaction the statistics of the others do not change
-            await asyncio.sleep(0.02)
+async def until_a_transaction_waits(connection: AsyncConnection) -> None:
+    """Wait until another transaction waits for a lock of this one."""
+    await until_waited_for((await connection.get_raw_connection()).driver_connection)
 
 
 async def begin(stores: Stores, authorization: Authorization) -> None:

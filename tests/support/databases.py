@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -17,8 +17,8 @@ from sqlalchemy.engine import Engine
 from provision import ServerAddresses
 from tests.support.waiting import WAIT_S
 
-IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
-"""Whether another session waits for a lock of the one that asks."""
+# Not pg_stat_activity, which does not change within a transaction.
+_IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
 
 
 @asynccontextmanager
@@ -43,8 +43,11 @@ async def new_database(servers: ServerAddresses, database_url: str) -> AsyncIter
 
 
 @contextmanager
-def locked(database_url: str, lock: str, *arguments: Any) -> Iterator[None]:
-    """Hold what a statement locks, for a test that is no coroutine."""
+def locked(database_url: str, lock: str, *arguments: Any) -> Iterator[Callable[[], None]]:
+    """Hold what a statement locks, for a test that is no coroutine; yield what waits until another session wants it.
+
+    Release it soon after that: the services give up on a statement after some seconds.
+    """
 
     async def hold() -> asyncpg.Connection:
         connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
@@ -55,7 +58,7 @@ def locked(database_url: str, lock: str, *arguments: Any) -> Iterator[None]:
     with asyncio.Runner() as runner, ThreadPoolExecutor(1) as thread:
         connection = thread.submit(runner.run, hold()).result()
         try:
-            yield
+            yield lambda: thread.submit(runner.run, until_waited_for(connection)).result()
         finally:
             thread.submit(runner.run, connection.close()).result()
 
@@ -92,9 +95,8 @@ def statements(database_url: str) -> Iterator[list[str]]:
         event.remove(Engine, "before_cursor_execute", remember)
 
 
-async def waits_for_a_lock(database: asyncpg.Connection) -> None:
-    """Wait until one of the service's sessions waits for a lock."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+async def until_waited_for(connection: asyncpg.Connection) -> None:
+    """Wait until another session waits for a lock of this one."""
     async with asyncio.timeout(WAIT_S):
-        while not await database.fetchval(query):  # noqa: ASYNC110 - seen from outside only
+        while not await connection.fetchval(_IS_WAITED_FOR):  # noqa: ASYNC110 - PostgreSQL does not tell
             await asyncio.sleep(0.01)

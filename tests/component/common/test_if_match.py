@@ -6,13 +6,12 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from tests.support.databases import until_waited_for
 from tests.support.management_api import Management, refusal, unique
 from tests.support.template_api import Template
-from tests.support.waiting import WAIT_S
 
 MISMATCH = (412, "entity.version_mismatch")
 STALE = {"If-Match": '"0"'}
-_WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
 
 
 async def read(client: httpx.AsyncClient, path: str, **parameters: Any) -> dict[str, str]:
@@ -171,9 +170,7 @@ async def test_what_is_committed_while_the_write_waits_for_its_row_counts(manage
     async with management.database.transaction():
         await management.database.execute("UPDATE users SET name = 'Countess' WHERE tenant_id = $1 AND id = $2", *row)
         write = asyncio.create_task(management.client.patch(path, json={"name": "Augusta"}, headers=before))
-        async with asyncio.timeout(WAIT_S):
-            while not await management.database.fetchval(_WAITERS):  # noqa: ASYNC110 - seen from outside only
-                await asyncio.sleep(0.01)
+        await until_waited_for(management.database)
         assert not write.done()
     assert refusal(await write) == MISMATCH
     assert (await management.client.get(path)).json()["name"] == "Countess"

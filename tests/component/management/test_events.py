@@ -18,7 +18,7 @@ from management_service.commands import bootstrap
 from management_service.settings import Settings
 from stead.event_types import CloudEvent
 from tests.support.captured_logs import captured_logs
-from tests.support.databases import IS_WAITED_FOR
+from tests.support.databases import until_waited_for
 from tests.support.lengths import length
 from tests.support.management_api import (
     Management,
@@ -162,9 +162,7 @@ async def test_an_event_is_never_published_before_its_commit(management: Managem
     async with management.database.transaction():
         await management.database.fetchval(lock, management.tenant_id)
         writing = asyncio.create_task(management.client.patch(f"/api/users/{user['id']}", json={"name": "after"}))
-        async with asyncio.timeout(WAIT_S):
-            while not await management.database.fetchval(IS_WAITED_FOR):  # noqa: ASYNC110 - seen from outside only
-                await asyncio.sleep(0.01)
+        await until_waited_for(management.database)
         assert not writing.done()
         assert (await management.event_data("user", user["id"]))["name"] == "before"
         assert (await management.client.get(f"/api/users/{user['id']}")).json()["name"] == "before"

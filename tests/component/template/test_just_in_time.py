@@ -14,6 +14,7 @@ from identity_common.wire.audit import audit_subject
 from identity_common.wire.events import AppliedState, ProviderGroupsState
 from stead.event_types import MemberState
 from tests.support.audit_entries import entries_on_the_bus
+from tests.support.databases import until_waited_for
 from tests.support.management_api import issues, refusal, unique
 from tests.support.published_sign_ins import ProviderSignIns, provider_sign_ins
 from tests.support.template_api import Template
@@ -355,12 +356,11 @@ async def test_a_sign_in_whose_transaction_is_killed_is_applied_whole_afterwards
                 "SELECT FROM roles WHERE tenant_id = $1 AND id = $2 FOR UPDATE", template.tenant_id, role
             )
             signing_in = asyncio.create_task(sign_ins.sign_in(user, connector, "a"))
-            async with asyncio.timeout(WAIT_S):
-                while not await holding.fetchval(  # noqa: ASYNC110 - seen from outside
-                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                    "WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-                ):
-                    await asyncio.sleep(0.01)
+            await until_waited_for(holding)
+            await holding.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks "
+                "WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
             assert await organization.origins() is None
         revision = await signing_in
     finally:

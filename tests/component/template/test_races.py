@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.support.databases import waits_for_a_lock
+from tests.support.databases import until_waited_for
 from tests.support.lengths import length
 from tests.support.management_api import at_once, refusal, unique
 from tests.support.template_api import RequestedFanOuts, Template
@@ -171,7 +171,7 @@ async def test_a_concurrent_grant_of_a_permission_is_not_missed(
             body = {"name": unique("renamed")} if change == "PATCH" else None
             request = template.client.request(change, f"/api/organization-scopes/{permission}", json=body)
             changing = asyncio.create_task(request)
-            await waits_for_a_lock(template.database)
+            await until_waited_for(other)
         answer = await changing
     finally:
         await other.close()
@@ -253,7 +253,7 @@ async def test_granting_what_is_being_deleted_is_refused_as_unknown(template: Te
                 body = {"organizationScopeIds" if is_permission else "scopeIds": [content]}
                 request = template.client.request(method, f"/api/organization-roles/{role}/{kind}", json=body)
             granting = asyncio.create_task(request)
-            await waits_for_a_lock(template.database)
+            await until_waited_for(other)
         answer = await granting
     finally:
         await other.close()
@@ -279,7 +279,7 @@ async def test_a_concurrent_grant_of_a_scope_is_not_missed(
             path, body = f"/api/resources/{resource['id']}/scopes/{scope}", {"name": "write"}
             changing = template.management.client.request(change, path, json=body if change == "PATCH" else None)
             assert (await changing).status_code in {200, 204}
-            await waits_for_a_lock(template.database)
+            await until_waited_for(other)
         await template.caught_up()
     finally:
         await other.close()

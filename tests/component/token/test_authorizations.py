@@ -204,7 +204,7 @@ async def test_a_withdrawal_waits_for_an_authorization_in_progress_and_ends_it(r
     async with replicas.one.authorizations.agreement("user", "app") as agreement:
         await agreement.begin(code.authorization, implicit=False)
         withdrawal = asyncio.create_task(replicas.other.authorizations.withdraw_consent("user", "app"))
-        await until_a_transaction_waits(replicas.one)
+        await until_a_transaction_waits(agreement._connection)
 
     assert await withdrawal
     assert await replicas.redeem(replicas.one, code) == (False, None)
@@ -345,7 +345,7 @@ async def test_a_use_that_waits_while_its_authorization_ends_yields_nothing(repl
         end = text("UPDATE authorizations SET ended_at = :now WHERE id = :id")
         await connection.execute(end, {"now": replicas.time(), "id": authorization.id})
         used = asyncio.ensure_future(using)
-        await until_a_transaction_waits(replicas.one)
+        await until_a_transaction_waits(connection)
 
     assert not await used
 

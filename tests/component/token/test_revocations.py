@@ -338,7 +338,7 @@ async def test_a_copy_that_is_lost_while_it_is_continued_starts_again(replicas: 
     async with replicas.one.engine.begin() as connection:
         await connection.execute(text("LOCK TABLE revocations"))
         copying = asyncio.create_task(replicas.other.revocations.copy())
-        await until_a_transaction_waits(replicas.one)
+        await until_a_transaction_waits(connection)
         await replicas.replace_copy({})
     await copying
 

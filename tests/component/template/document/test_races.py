@@ -4,10 +4,9 @@ import asyncio
 import random
 from typing import Any
 
-import asyncpg
 import pytest
 
-from tests.support.databases import waits_for_a_lock
+from tests.support.databases import until_waited_for
 from tests.support.lengths import length
 from tests.support.management_api import refusal, unique
 from tests.support.template_api import Template, revision
@@ -130,11 +129,7 @@ async def test_a_concurrent_grant_to_a_role_is_seen(template: Template) -> None:
         grant = "INSERT INTO role_permissions (tenant_id, role_id, permission_id) VALUES ($1, $2, $3)"
         await template.database.execute(grant, template.tenant_id, roles["r"], permissions["b"])
         applying = asyncio.create_task(send(template, document("ab", role("r", "a"))))
-        other = await asyncpg.connect(template.settings.database_url.replace("+asyncpg", ""))
-        try:
-            await waits_for_a_lock(other)
-        finally:
-            await other.close()
+        await until_waited_for(template.database)
     answer = await applying
     assert answer.json()["roles"]["updated"] == [{"name": "r", "added": [], "removed": [{"name": "b"}]}]
 
