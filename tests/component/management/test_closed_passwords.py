@@ -9,7 +9,7 @@ import nats
 import pytest_asyncio
 from nats.aio.client import Client
 
-from identity_common.wire.account_links import Recover, Refused, RequestRecovery, RequestRegistration
+from identity_common.wire.account_links import ConfirmAddress, Recover, Refused, RequestRecovery, RequestRegistration
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
 from identity_common.wire.provider_sign_in import AccountFound, LinkIdentity, ProviderPerson
 from tests.support.mailed_links import CONTEXT, PASSWORD, Pages
@@ -134,3 +134,28 @@ async def test_no_link_sets_a_password_or_registers_an_address(company: Company)
     assert len(await pages.sent(employee["primaryEmail"])) == before
     assert await pages.sent(newcomer) == []
     await company.management.client.patch("/api/configs/sign-in", json={"registration": None})
+
+
+async def test_people_do_not_open_what_their_provider_closes(company: Company) -> None:
+    """Otherwise who is about to leave keeps the account: by another address, and a password or passkey of before."""
+    management, links, path = company.management, company.pages, "/api/my-account"
+    employee, early = await company.employee(), await company.employee()
+    async with management.client_with(management.own_token(early["id"])) as client:
+        private = f"{secrets.token_hex(5)}@elsewhere.test"
+        assert (await client.post(f"{path}/primary-email", json={"email": private})).is_success
+    await company.sign_ins.connect(domains=[company.domain])
+    assert await links.ask(ConfirmAddress(link=await links.link(private))) == Refused(reason="link-not-valid")
+    async with management.client_with(management.own_token(early["id"])) as client:
+        answer = await client.post(f"{path}/primary-email", json={"email": f"x{private}"})
+        assert (answer.status_code, answer.json()["code"]) == (422, "user.signs_in_at_provider")
+    found = await company.sign_ins.sign_in(sub="person-1", email=employee["primaryEmail"], email_verified=True)
+    assert isinstance(found, AccountFound)
+    await company.sign_ins.ask(LinkIdentity(link=found.link, user_id=employee["id"], language="de"))
+    async with management.client_with(management.own_token(employee["id"])) as client:
+        private = f"{secrets.token_hex(5)}@elsewhere.test"
+        assert (await client.post(f"{path}/primary-email", json={"email": private})).is_success
+        await links.ask(ConfirmAddress(link=await links.link(private)))
+        [identity] = (await client.get(f"{path}/identities")).json()
+        answer = await client.delete(f"{path}/identities/{identity['id']}")
+    assert (answer.status_code, answer.json().get("code")) == (422, "user.last_way_in")
+    assert not await company.signs_in({**employee, "primaryEmail": private})

@@ -102,6 +102,10 @@ class WayIn(msgspec.Struct, frozen=True):
             return False
         return self.has_identity or is_at_provider(self.primary_email, self.domains)
 
+    def opens_with(self, address: str) -> bool:
+        """Return whether another address would open passwords that are closed to the user."""
+        return self.is_at_provider and not msgspec.structs.replace(self, primary_email=address).is_at_provider
+
 
 COLUMNS: Final = (
     users.c.allows_password,

@@ -348,6 +348,9 @@ class OwnIdentityController(Controller):
     ) -> None:
         """Let the person no longer sign in at a provider. The only way to sign in is refused.
 
+        So is the last provider, unless an administrator allows the person a password: who leaves a company would
+        otherwise keep the account.
+
         The person's sessions through the connector end, with their tokens. The person is told by mail.
         """
         await connectors.remove_own_identity(admitted_caller(request), identity_id)

@@ -29,7 +29,7 @@ from management_service.connectors.notices import identity_notice
 from management_service.connectors.providers import ProviderError, Providers
 from management_service.connectors.rules import TrustedFactor
 from management_service.connectors.store import Connector, Identity
-from management_service.provider_people import find_way_in
+from management_service.provider_people import find_way_in, signs_in_at_provider
 from management_service.users.store import User, lock_user
 
 REFUSALS: Final = {
@@ -275,14 +275,16 @@ class Connectors:
         """Let the person who is signed in no longer be known by an identity.
 
         Raises:
-            Conflict: Nothing would remain to sign in with, or this would end the last administrator.
+            Conflict: Nothing would remain to sign in with but what is closed to the provider's people, who would keep
+                the account when they leave; or this would end the last administrator.
         """
         async with self._changing() as transaction:
             user = await self._lock_user(transaction, caller.user_id or "")
+            was_closed = await signs_in_at_provider(transaction.connection, self._tenant_id, user.id)
             await self._remove(transaction, user, identity_id, LinkContext(application_id=caller.application_id))
             way_in = await find_way_in(transaction.connection, self._tenant_id, user.id)
             has_other = (user.has_password and user.identifier is not None) or "passkey" in user.second_factors
-            if way_in is None or not (way_in.has_identity or (has_other and not way_in.is_at_provider)):
+            if way_in is None or not (way_in.has_identity or (has_other and not was_closed)):
                 raise _last_way_in()
 
     async def list_own_identities(self, user_id: str, page: Page) -> tuple[list[OwnIdentity], int]:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.email_addresses import is_email_address, is_same_mailbox
 from identity_common.failures import Conflict, Issue, TooManyAttempts, invalid_input, missing_by_id
@@ -16,6 +16,7 @@ from identity_common.wire.mail import Mail
 from management_service.factors.enrolments import withhold_enrolment
 from management_service.links.rules import VERIFICATION_S, LinkNotValidError, address_subject, counted_as, path_of
 from management_service.links.store import MailedLinks, OpenedLink
+from management_service.provider_people import find_way_in
 from management_service.users.rules import canonical
 from management_service.users.service import Users
 from management_service.users.store import lock_user
@@ -79,13 +80,16 @@ class EmailVerifications:
 
         Raises:
             Invalid: It cannot be an e-mail address.
-            Conflict: No mail is sent here.
+            Conflict: No mail is sent here, or the user signs in at a provider because of the present address.
             TooManyAttempts: Too many mails were requested for the address, or for the user.
         """
         if not is_email_address(address):
             raise invalid_input(Issue(path="email", message="must be an e-mail address"))
         if not self.is_mail_sent:
             raise Conflict("mail.not_configured", "No mail is sent here: an operator has to set SMTP_URL.")
+        async with self._reader.connect() as connection:
+            if await self._would_open(connection, user_id, address):
+                raise _leaves_provider()
         for subject in (user_id, address_subject(address)):
             throttled = await self._limit.count(counted_as(_KIND, subject))
             if throttled is not None:
@@ -132,7 +136,7 @@ class EmailVerifications:
             LinkNotValidError: The link is not valid, or not any more.
         """
         async with self._reader.connect() as connection:
-            return _valid(await self._links.open(connection, _KIND, value))
+            return await self._require_valid(connection, await self._links.open(connection, _KIND, value))
 
     @retry_on_conflict
     async def confirm(self, opened: OpenedLink, value: str) -> LinkContext:
@@ -150,8 +154,8 @@ class EmailVerifications:
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
-            spent = _valid(await self._links.spend(connection, _KIND, value, user_id=opened.user.id))
-            link, user = spent.link, spent.user
+            spent = await self._links.spend(connection, _KIND, value, user_id=opened.user.id)
+            link, user = (await self._require_valid(connection, spent)).link, spent.user
             await self._users.store_verified_email(transaction, user, link.address)
             if not (_is_present(spent) or user.second_factors):
                 await withhold_enrolment(connection, self._tenant_id, user.id)
@@ -167,6 +171,21 @@ class EmailVerifications:
                 await self._mail.queue(connection, notice)
         _log.info("email.verified", user_id=user.id)
         return link.context
+
+    async def _require_valid(self, connection: AsyncConnection, opened: OpenedLink) -> OpenedLink:
+        if await self._would_open(connection, opened.user.id, opened.link.address):
+            raise LinkNotValidError
+        return _valid(opened)
+
+    async def _would_open(self, connection: AsyncConnection, user_id: str, address: str) -> bool:
+        """Return whether the user would leave a provider by an address, and so outlast the account there."""
+        way_in = await find_way_in(connection, self._tenant_id, user_id)
+        return way_in is not None and way_in.opens_with(address)
+
+
+def _leaves_provider() -> Conflict:
+    message = "People with the present address sign in at a provider: an administrator has to change it."
+    return Conflict("user.signs_in_at_provider", message)
 
 
 def _is_present(opened: OpenedLink) -> bool:

@@ -133,8 +133,9 @@ class MyAccountController(Controller):
         """Send a link to a new e-mail address, which becomes the person's once they have followed it.
 
         The earlier address is told then. The response is the same if another account has the address: only who receives
-        its mail learns that, from the page that the link leads to. Refused where no mail is sent (``canChangeEmail``),
-        and, with 429, beyond three mails in a quarter of an hour.
+        its mail learns that, from the page that the link leads to. Refused where no mail is sent (``canChangeEmail``);
+        to people who sign in at a provider because of the present address; and, with 429, beyond three mails in a
+        quarter of an hour.
         """
         await my_accounts.request_email(admitted_caller(request), data.email)
 

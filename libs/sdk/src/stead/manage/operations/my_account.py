@@ -96,7 +96,8 @@ def change_my_email(email: str) -> Operation[None]:
     Raises:
         InvalidInput: It is not an e-mail address.
         RecentSignInRequired: The person signed in too long ago.
-        Conflict: ``mail.not_configured``: the service cannot send mail (``can_change_email``).
+        Conflict: ``mail.not_configured``: the service cannot send mail (``can_change_email``); or
+            ``user.signs_in_at_provider``: the present address leads the person to a provider.
         TooManyAttempts: Too many mails were requested for the address, or for the account.
     """
     return command("POST", api_path(_ACCOUNT, "primary-email"), {"email": email})
@@ -141,12 +142,13 @@ def list_my_identities(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[MyIdent
 
 
 def remove_my_identity(identity_id: str) -> Operation[None]:
-    """Let the person no longer sign in at a provider; the roles of the groups there are gone, and sessions go on.
+    """Let the person no longer sign in at a provider; its groups' roles, and its sessions here, end.
 
     Raises:
         RecentSignInRequired: The person signed in too long ago.
         NotFound: The person has no such identity.
-        Conflict: ``user.last_way_in``: nothing would remain to sign in with.
+        Conflict: ``user.last_way_in``: nothing would remain to sign in with, or only what is closed to the people of
+            the provider.
     """
     return command("DELETE", api_path(_ACCOUNT, "identities", identity_id))
 
