@@ -319,6 +319,8 @@ class TestTheEnd:
         refused = posted(nonce="n")
         assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
         assert refused.headers["Cache-Control"] == "no-store"
+        nowhere = world.stack.http.post(f"{path}%00", data={"logout_token": "x"})
+        assert nowhere.json()["error"] == "invalid_request", "what is tried again is not counted"
         assert posted(sid="session-2").status_code == 200
         assert is_signed_in(employee, ours)
         answer = posted()

@@ -4,6 +4,7 @@ Source:
     OpenID Connect Back-Channel Logout 1.0 sections 2.5 to 2.8.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -29,6 +30,7 @@ _log = get_logger(__name__)
 
 PATH: Final = "/sign-in/backchannel-logout"
 _MAX_TOKEN: Final = 16 * 1024
+_CONNECTOR_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
@@ -79,6 +81,8 @@ class BackchannelLogout:
         throttled = await self._limit.count(caller.address)
         if throttled is not None:
             return _refused("invalid_request", "too many refused requests from this address", 429, throttled.wait_s)
+        if not _CONNECTOR_ID.fullmatch(connector_id):
+            return _refused("invalid_request", "there is no such connector")
         try:
             logout_token = (await caller.form()).get("logout_token") or ""
             if not logout_token or len(logout_token) > _MAX_TOKEN:
