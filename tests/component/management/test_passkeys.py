@@ -31,8 +31,10 @@ from identity_common.wire.factors import (
 from management_service.factors.rules import MAX_PASSKEYS
 from tests.support.authenticator import BE, BS, SYNCED, VERIFIED, base64url, new_challenge
 from tests.support.captured_logs import captured_logs
+from tests.support.databases import IS_WAITED_FOR
 from tests.support.factors import FactorPages, signed_in
 from tests.support.management_api import Management, unique
+from tests.support.waiting import WAIT_S
 
 NOT_ACCEPTED: Final = Refused(reason="not-accepted")
 _GOOGLE: Final = bytes.fromhex("ea9b8d664d011d213ce4b6b48cb575d4")
@@ -164,6 +166,20 @@ async def test_one_of_many_concurrent_answers_with_the_same_counter_is_accepted(
     question = VerifyPasskey(challenge=challenge, credential=authenticator.get(challenge, counter=7))
     answers = await asyncio.gather(*(browser.ask(question) for _ in range(20)))
     assert Counter(type(each) for each in answers) == {FactorAccepted: 1, Refused: 19}
+
+
+async def test_a_passkey_that_is_removed_while_it_is_judged_is_not_accepted(browser: FactorPages) -> None:
+    user, authenticator = await browser.passkey_owner()
+    database = browser.management.database
+    async with database.transaction():
+        await database.execute(
+            "DELETE FROM passkeys WHERE (tenant_id, user_id) = ($1, $2)", browser.management.tenant_id, user["id"]
+        )
+        using = asyncio.create_task(browser.use_passkey(authenticator))
+        async with asyncio.timeout(WAIT_S):
+            while not await database.fetchval(IS_WAITED_FOR):  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+    assert await using == NOT_ACCEPTED
 
 
 async def test_whether_it_is_backed_up_may_change(browser: FactorPages) -> None:
