@@ -43,7 +43,7 @@ REFUSALS: Final = {
 
 
 def _last_way_in() -> Conflict:
-    message = "It is the only way to sign in to the account: set up another one first."
+    message = "It is the only way to sign in to the account. An administrator can allow another one."
     return Conflict("user.last_way_in", message)
 
 
