@@ -203,6 +203,13 @@ async def test_no_other_mail_keeps_a_user_from_the_link_for_a_forgotten_password
     assert isinstance(await pages.ask(ReadRecovery(link=await pages.recovery(user))), LinkFound)
 
 
+async def test_no_stranger_keeps_a_user_from_the_link_for_the_own_address(pages: Pages, wishes: Wishes) -> None:
+    user = await pages.user()
+    for _ in range(REQUESTED_MAILS):
+        await wishes.link(await pages.user(), user["primaryEmail"])
+    assert await pages.ask(ConfirmAddress(link=await pages.verification(user))) == Done()
+
+
 async def test_a_user_has_a_few_mails_sent_in_a_window_whatever_the_addresses(pages: Pages, wishes: Wishes) -> None:
     user = await pages.user()
     for _ in range(REQUESTED_MAILS):

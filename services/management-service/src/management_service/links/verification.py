@@ -35,7 +35,8 @@ class EmailVerifications:
         is_mail_sent: Whether this deployment sends mail.
 
     Args:
-        limit: Limits mails by recipient, and by user: a user must not have mail sent to one address after the other.
+        limit: Limits mails by user, who must not have mail sent to one address after the other; and by recipient, whose
+            own requests do not count.
     """
 
     def __init__(
@@ -88,9 +89,14 @@ class EmailVerifications:
         if not self.is_mail_sent:
             raise Conflict("mail.not_configured", "No mail is sent here: an operator has to set SMTP_URL.")
         async with self._reader.connect() as connection:
-            if await self._would_open(connection, user_id, address):
-                raise _leaves_provider()
-        for subject in (user_id, address_subject(address)):
+            way_in = await find_way_in(connection, self._tenant_id, user_id)
+        if way_in is None:
+            raise missing_by_id()
+        if way_in.opens_with(address):
+            raise _leaves_provider()
+        # Strangers who wish for an address use up its mails: they must not keep its owner from confirming it.
+        is_present = is_same_mailbox(way_in.primary_email or "", address)
+        for subject in (user_id,) if is_present else (user_id, address_subject(address)):
             throttled = await self._limit.count(counted_as(_KIND, subject))
             if throttled is not None:
                 message = "Too many mails were requested for this address, or for this user. Try again later."
@@ -173,14 +179,15 @@ class EmailVerifications:
         return link.context
 
     async def _require_valid(self, connection: AsyncConnection, opened: OpenedLink) -> OpenedLink:
-        if await self._would_open(connection, opened.user.id, opened.link.address):
+        """Return a link by which no one leaves a provider, and so keeps the account when the person is removed there.
+
+        Raises:
+            LinkNotValidError: The account has changed, or its user signs in at a provider since.
+        """
+        way_in = await find_way_in(connection, self._tenant_id, opened.user.id)
+        if way_in is None or way_in.opens_with(opened.link.address):
             raise LinkNotValidError
         return _valid(opened)
-
-    async def _would_open(self, connection: AsyncConnection, user_id: str, address: str) -> bool:
-        """Return whether the user would leave a provider by an address, and so outlast the account there."""
-        way_in = await find_way_in(connection, self._tenant_id, user_id)
-        return way_in is not None and way_in.opens_with(address)
 
 
 def _leaves_provider() -> Conflict:
