@@ -16,7 +16,7 @@ from console.folding import folded
 from console.forms import Form
 from console.rendering import Look, Pages
 from identity_common.wire.audit import BEGINNINGS, GAP_KEY
-from stead.models import AuditContext, AuditEntry, ImpersonationParties
+from stead.models import AuditContext, AuditEntry, AuditGap, ImpersonationParties
 from tests.unit.console.test_look import FRAME
 from token_service.audit.token_requests import OBJECTS
 
@@ -91,6 +91,13 @@ def test_every_operation_and_every_key_has_a_sentence(language: str) -> None:
     assert len(lines) == len(every)
     assert not [line for line in lines if "no words" in line or "keine Worte" in line or "%(" in line]
     assert len({re.sub("refused|abgelehnt", "", line) for line in lines}) >= len(every) - 2  # rotations of keys alike
+
+
+def test_a_log_that_is_numbered_anew_misses_no_numbers() -> None:
+    gaps = [AuditGap(first=1, last=2), AuditGap(first=1, last=2, previous_epoch="e1"), AuditGap(previous_epoch="e1")]
+    missing = "The system did not receive some entries: their numbers are missing"
+    anew = "Redis was restarted, so a log is numbered anew: its last entries may be missing"
+    assert sentences(shown([entry(key=GAP_KEY, gap=each) for each in gaps])) == [missing, missing, anew]
 
 
 def test_sentences_name_who_did_what_to_whom() -> None:
