@@ -133,3 +133,15 @@ def test_a_stack_that_is_not_running_is_reported_in_one_line(
 
     (tmp_path / "unreadable" / "credentials.json").mkdir(parents=True)
     assert refusal(tmp_path / "unreadable") == (f"error: {tmp_path}/unreadable/credentials.json: Is a directory\n")
+
+
+def test_a_refused_password_is_not_sent_until_the_account_is_throttled(
+    stack: RunningStack, run_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = stack.credentials.demo.users[0]
+    written = (run_directory / "credentials.json").read_text()
+    (tmp_path / "credentials.json").write_text(written.replace(agent.password, "another"))
+    finished = demo_here(tmp_path, monkeypatch)
+    assert (finished.returncode, finished.stderr.count("\n")) == (1, 1)
+    assert "password_refused: the password is not accepted: it was changed" in finished.stderr
+    stack.management.users.clear_sign_in_attempts(agent.id)

@@ -19,7 +19,7 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
     Fills in name and password, and consents where asked.
 
     Raises:
-        SignInRequired: The pages did not lead back to the application, or ask for a second factor.
+        SignInRequired: The pages did not lead back to the application, refuse the password, or ask for a second factor.
     """
     return _follow(sign_in_url, redirect_uri, {"identifier": user.username, "password": user.password})
 
@@ -35,6 +35,7 @@ def sign_in_at_provider(sign_in_url: str, redirect_uri: str) -> str:
 
 def _follow(sign_in_url: str, redirect_uri: str, fields: Mapping[str, str]) -> str:
     answerable = {"decision"} | fields.keys()
+    is_password_sent = False
     with httpx.Client(timeout=_TIMEOUT_S) as browser:
         answer = browser.get(sign_in_url)
         for _ in range(_MAX_REQUESTS):
@@ -45,12 +46,20 @@ def _follow(sign_in_url: str, redirect_uri: str, fields: Mapping[str, str]) -> s
                 answer = browser.get(location)
             elif answer.is_success:
                 form = _Form(answer.text)
+                if is_password_sent and "password" in form.values:  # each more would count as an attempt
+                    raise SignInRequired(
+                        "password_refused",
+                        "the password is not accepted: it was changed since the credentials were written, "
+                        "or a connector signs the user in, who then needs allowsPassword",
+                    )
                 if not answerable & form.values.keys():
                     raise SignInRequired(
                         "page_shown",
                         "the pages ask for more than the demo can answer, such as a second factor: remove it at "
-                        "/account or reset it in the console, and let the sign-in policy be optional",
+                        "/account or reset it in the console, let the sign-in policy be optional, and minimumAcr of "
+                        "the application null",
                     )
+                is_password_sent = "password" in form.values
                 values = {name: fields.get(name, value) for name, value in form.values.items()}
                 answer = browser.post(answer.url.join(form.action), data=values)
             else:
