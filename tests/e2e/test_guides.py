@@ -235,7 +235,7 @@ def test_a_connector_with_curl(world: World, tokens: DemoTokens, run_directory: 
             {"https://example.okta.com": provider.issuer, "0oa5e6f7g8": CLIENT, "…": SECRET},
         )
         try:
-            callback, answers = run(["sh", "-ec", code], settings(run_directory)).split("\n")
+            callback, answers = run(["sh", "-ec", code], settings(run_directory)).split("\n", 1)
             (connector,) = (each for each in connectors.list() if each.config.issuer == provider.issuer)
             (identity,) = users.identities(tokens.agent)
             (organization,) = re.findall('"organizationId":"([^"]+)"', answers)
