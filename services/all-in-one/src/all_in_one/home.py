@@ -54,7 +54,8 @@ with the Python SDK.</dd>
 <dt>API</dt>
 <dd><a href="/api/reference">Reference</a>, <a href="/api/swagger.json">OpenAPI document</a></dd>
 <dt>Mail</dt>
-<dd><a href="/mail">Kept here</a> instead of being sent, unless <code>SMTP_URL</code> is set; for this machine alone.</dd>
+<dd><a href="/mail">Kept here</a> instead of being sent, unless <code>SMTP_URL</code> is set;
+for this machine alone.</dd>
 <dt>Sign-in</dt>
 <dd><a href="/oidc/.well-known/openid-configuration">OpenID Connect discovery</a></dd>
 <dt>Operation</dt>
