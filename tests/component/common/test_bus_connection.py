@@ -133,6 +133,18 @@ async def test_a_service_that_starts_with_a_refused_login_connects_once_it_is_ac
     assert told == ["bus.login-refused", "bus.connected", "bus.disconnected"]
 
 
+async def test_a_connection_that_never_finishes_closing_is_made_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(url) as bus:
+        await connected(bus)
+        monkeypatch.setattr(bus.client._transport, "wait_closed", asyncio.Event().wait)
+        closing = asyncio.create_task(bus.client.close())
+        await eventually_here(lambda: bus.connections == 2)
+        await connected(bus)
+        closing.cancel()
+
+
 async def test_nothing_is_left_of_earlier_connections(url: str) -> None:
     """Each is cut while it has data to write, and with a subscription."""
 
