@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from identity_common.wire.account_links import ConfirmAddress, Recover, Refused, RequestRecovery, RequestRegistration
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
-from identity_common.wire.provider_sign_in import AccountFound, LinkIdentity, ProviderPerson
+from identity_common.wire.provider_sign_in import AccountFound, LinkIdentity, NotAccepted, ProviderPerson
 from tests.support.mailed_links import CONTEXT, PASSWORD, Pages
 from tests.support.management_api import Management
 from tests.support.provider import CLIENT, SECRET, Provider
@@ -26,7 +26,7 @@ class Company:
         self.domain = f"d{secrets.token_hex(5)}.test"
         self.sign_ins = ProviderPages(management, client, provider)
         self.pages = Pages(management, client)
-        self._client = client
+        self.client = client
 
     async def employee(self, **members: object) -> dict[str, str]:
         address = f"{secrets.token_hex(5)}@{self.domain}"
@@ -35,7 +35,7 @@ class Company:
     async def check(self, user: dict[str, str], link: str | None = None) -> PasswordAnswer:
         question = PasswordQuestion(user["primaryEmail"], PASSWORD, link=link)
         subject = password_check_subject(self.management.tenant_id)
-        reply = await self._client.request(subject, msgspec.json.encode(question), timeout=20)
+        reply = await self.client.request(subject, msgspec.json.encode(question), timeout=20)
         return msgspec.json.decode(reply.data, type=PasswordAnswer)
 
     async def signs_in(self, user: dict[str, str]) -> bool:
@@ -159,3 +159,28 @@ async def test_people_do_not_open_what_their_provider_closes(company: Company) -
         answer = await client.delete(f"{path}/identities/{identity['id']}")
     assert (answer.status_code, answer.json().get("code")) == (422, "user.last_way_in")
     assert not await company.signs_in({**employee, "primaryEmail": private})
+
+
+async def test_an_account_at_one_provider_is_not_linked_to_another_by_its_owner(company: Company) -> None:
+    """Otherwise who moves to another company keeps the account, and the roles, of the first one."""
+    management, domain = company.management, f"d{secrets.token_hex(5)}.test"
+    mover = await company.pages.user(primaryEmail=f"{secrets.token_hex(5)}@{domain}", isEmailVerified=True)
+    path, claims = f"/api/users/{mover['id']}", {"email": mover["primaryEmail"], "email_verified": True}
+    await company.sign_ins.connect()
+    of_first = {"connectorId": company.sign_ins.connector, "value": "person-1"}
+    await management.created(f"users/{mover['id']}/identities", **of_first)
+    with Provider() as provider:
+        second = ProviderPages(management, company.client, provider)
+        await second.connect(domains=[domain])
+        refused = await second.sign_in(sub="person-2", **claims)
+        assert isinstance(refused, NotAccepted)
+        assert refused.reason == "not-allowed"
+        await management.client.patch(path, json={"allowsPassword": True})
+        found = await second.sign_in(sub="person-2", **claims)
+        assert isinstance(found, AccountFound)
+        await management.client.patch(path, json={"allowsPassword": False})
+        linked = await second.ask(LinkIdentity(link=found.link, user_id=mover["id"], language="de"))
+        assert isinstance(linked, NotAccepted)
+        await company.sign_ins.change(isEnabled=False)
+        assert isinstance(await second.sign_in(sub="person-2", **claims), AccountFound), "nothing is closed by it"
+        await second.disconnect()

@@ -119,6 +119,9 @@ _FIND: Final = select(*COLUMNS).where(users.c.tenant_id == _TENANT, users.c.id =
 _FIND_THESE: Final = select(users.c.id, GETS_IN_THERE, *COLUMNS).where(
     users.c.tenant_id == _TENANT, users.c.id == any_(bindparam("users", type_=ARRAY(Text)))
 )
+_SIGNS_IN_ELSEWHERE: Final = select(
+    and_(~users.c.allows_password, _has_identity(identities.c.connector_id != bindparam("connector")))
+).where(users.c.tenant_id == _TENANT, users.c.id == bindparam("user"))
 _FIND_DOMAINS: Final = select(_DOMAINS)
 
 
@@ -137,6 +140,12 @@ async def signs_in_at_provider(connection: AsyncConnection, tenant_id: str, user
     """Return whether passwords are closed to a user."""
     way_in = await find_way_in(connection, tenant_id, user_id)
     return way_in is not None and way_in.is_at_provider
+
+
+async def signs_in_elsewhere(connection: AsyncConnection, tenant_id: str, user_id: str, *, than: str) -> bool:
+    """Return whether the provider of another connector than this decides whether a user goes on signing in."""
+    values = {"tenant": tenant_id, "user": user_id, "connector": than}
+    return bool(await connection.scalar(_SIGNS_IN_ELSEWHERE, values))
 
 
 async def find_people(connection: AsyncConnection, tenant_id: str, user_ids: Sequence[str]) -> dict[str, bool]:

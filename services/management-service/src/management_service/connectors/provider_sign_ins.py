@@ -46,6 +46,7 @@ from management_service.connectors.service import REFUSALS
 from management_service.connectors.store import Connector, Identity
 from management_service.connectors.tickets import LinkTicket, LinkTickets, spend
 from management_service.connectors.token_endpoint import CodeRefusedError, TokenEndpoints
+from management_service.provider_people import signs_in_elsewhere
 from management_service.users.rules import UserCreation
 from management_service.users.service import Users
 from management_service.users.store import User, find_user_by_email, lock_user
@@ -301,7 +302,7 @@ class ProviderSignIns:
                 connector = await self._lock_open(transaction, connector)
                 if objection is not None:
                     raise NotAcceptedError("not-allowed", objection)
-                account = await self._account(connection, person)
+                account = await self._account(connection, connector, person)
                 if isinstance(account, User):
                     if await store.find_identity(connection, connector, person.value) is not None:
                         raise _AgainError  # the account was made for this identity just now
@@ -328,6 +329,7 @@ class ProviderSignIns:
                 raise NotAcceptedError("link-expired", "the connector leads to another provider")
             if connector.admits_since != ticket.admits_since:
                 raise NotAcceptedError("link-expired", "the connector admits other people")
+            await self._require_at_no_other(connection, user, connector)
             is_first = await spend(
                 connection, self._tenant_id, ticket.id, expires_at=ticket.expires_at, now=self._clock()
             )
@@ -361,7 +363,7 @@ class ProviderSignIns:
             raise ProviderError("The connector was changed meanwhile.")
         return connector
 
-    async def _account(self, connection: AsyncConnection, person: Person) -> User | str | None:
+    async def _account(self, connection: AsyncConnection, connector: Connector, person: Person) -> User | str | None:
         """Return the account to link; without one, the address that a new user gets.
 
         An account whose address was never verified may be that of another person, who has registered with it first:
@@ -375,7 +377,13 @@ class ProviderSignIns:
             return None
         if found.is_suspended:
             raise NotAcceptedError("not-allowed", "the account is suspended")
+        await self._require_at_no_other(connection, found, connector)
         return found
+
+    async def _require_at_no_other(self, connection: AsyncConnection, user: User, connector: Connector) -> None:
+        """Refuse to link an account that another provider decides about: by this one, it would outlast that."""
+        if await signs_in_elsewhere(connection, self._tenant_id, user.id, than=connector.id):
+            raise NotAcceptedError("not-allowed", "the account signs in at another provider")
 
     async def _create(self, transaction: Transaction, person: Person, visitor: Visitor, *, email: str | None) -> User:
         creation = UserCreation(
