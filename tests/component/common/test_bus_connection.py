@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from nats.aio.msg import Msg
+from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
@@ -186,6 +187,18 @@ async def test_a_stopped_bus_does_not_connect_again(url: str) -> None:
         assert not unconnected.is_connected
         await proxy.mend()
         assert not [task for task in asyncio.all_tasks() - others if task.get_name() == "bus-connect"]
+
+
+async def test_a_request_ends_with_its_connection(url: str) -> None:
+    async with TcpProxy(url) as proxy, started(proxy.url) as bus:
+        await connected(bus)
+        proxy.swallow()
+        asking = asyncio.create_task(bus.client.request("identity-rpc.t.members", timeout=10 * WAIT_S))
+        await asyncio.sleep(0)
+        await proxy.cut()
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(ConnectionClosedError):
+                await asking
 
 
 async def connect_as_service(url: str) -> None:
