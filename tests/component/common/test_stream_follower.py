@@ -22,6 +22,7 @@ from provision import ServerAddresses
 from stead.event_types import CloudEvent, OrganizationState
 from tests.support.management_api import unique
 from tests.support.own_servers import OwnServers
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import WAIT_S, eventually_here
 
 
@@ -210,6 +211,23 @@ async def test_a_batch_that_failed_is_applied_again(buses: Buses, tenant: str, e
         await buses.publish(tenant, "c")
         await eventually_here(lambda: recorded.names == ["a", "b", "c"])
     assert recorded.failures == []
+
+
+@pytest.mark.heavy
+async def test_reading_resumes_on_the_next_connection_though_the_last_one_was_not_silent_for_long(
+    servers: ServerAddresses, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("identity_common.bus.stream_reader._SILENCE_S", 10 * WAIT_S)
+    recorded = Recorded()
+    async with TcpProxy(servers.token_nats_url) as proxy:
+        through = msgspec.structs.replace(servers, token_nats_url=proxy.url)
+        async with Buses(through).connected() as buses, following(buses, tenant, recorded):
+            await buses.publish(tenant, "a")
+            await eventually_here(lambda: recorded.names == ["a"])
+            await proxy.cut()
+            await proxy.mend()
+            await buses.publish(tenant, "b")
+            await eventually_here(lambda: recorded.names == ["a", "b"])
 
 
 @pytest.mark.servers

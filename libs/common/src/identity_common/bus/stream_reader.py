@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from identity_common.background import end
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import existing_stream, replicas_of
 from identity_common.telemetry.logs import get_logger
@@ -129,6 +130,7 @@ class StreamReader:
         self._stream = stream
         self._subjects = list(subjects)
         self._failures = 0
+        self._failed_on = 0
 
     async def identity(self) -> str:
         """Return the incarnation of the stream, within which positions are comparable; create a missing stream first.
@@ -148,10 +150,14 @@ class StreamReader:
             ReadingInterrupted: Resume from the last applied position.
             nats.errors.Error: The server did not answer.
         """
-        connection = self._bus.connections
+        ended = self._bus.ended
         inbox = self._bus.client.new_inbox()
         arrived: list[Msg] = []
         has_arrived = asyncio.Event()
+
+        async def wake_at_end() -> None:
+            await ended.wait()
+            has_arrived.set()
 
         async def keep(message: Msg) -> None:
             arrived.append(message)
@@ -159,6 +165,7 @@ class StreamReader:
 
         subscription = await self._bus.client.subscribe(inbox, cb=keep)
         name = f"reader-{uuid.uuid4().hex}"
+        waking = asyncio.create_task(wake_at_end(), name="reader-wake")
         try:
             batch = None if await self._create_consumer(name, sequence) else Batch([], caught_up=True)
             taken: list[Msg] = []
@@ -178,7 +185,7 @@ class StreamReader:
                             await has_arrived.wait()
                     except TimeoutError:
                         raise ReadingInterrupted from None
-                if connection != self._bus.connections:
+                if ended.is_set():
                     raise ReadingInterrupted
                 taken = arrived[:]
                 arrived.clear()
@@ -189,6 +196,7 @@ class StreamReader:
                 if counted or batch.caught_up:
                     is_at_end = batch.caught_up
         finally:
+            await end(waking)
             await _quietly(subscription.unsubscribe())
             await _quietly(self._bus.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}"))
 
@@ -229,8 +237,10 @@ class StreamReader:
     async def _create_consumer(self, name: str, sequence: int) -> int:
         """Create a consumer of the messages after a position; return their number.
 
-        Doubles the timeout after a few failures: while a cluster elects its leader, requests are lost.
+        Doubles the timeout after a few failures on a connection: while a cluster elects its leader, requests are lost.
         """
+        if self._failed_on != self._bus.connections:
+            self._failures, self._failed_on = 0, self._bus.connections
         config = ConsumerConfig(
             name=name,
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE if sequence else DeliverPolicy.ALL,
