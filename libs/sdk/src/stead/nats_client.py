@@ -8,7 +8,7 @@ from nats.errors import Error as NatsError
 
 
 class NotEncryptedError(NatsError):
-    """The address requires TLS, the server does not."""
+    """A server at a ``tls://`` address does not require TLS, or an attacker removed that from its greeting."""
 
 
 class NatsClient(Client):

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -14,8 +14,9 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 
 from identity_common.background import BackgroundLoop, end
-from identity_common.bus.silence import jetstream_answers, silences
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.events import STREAM_INTERNAL
+from stead.jetstream_silence import working_elsewhere
 from stead.nats_addresses import parse_nats_addresses
 from stead.nats_client import NatsClient
 
@@ -153,7 +154,7 @@ class Bus:
             except (NatsError, OSError, TimeoutError) as error:
                 self._report(server, error)
                 continue
-            self._last = server
+            self._last, self._answering = server, None
             await self._live_on(self._client, server)
             return
 
@@ -182,35 +183,15 @@ class Bus:
             self._pause_s = _FIRST_PAUSE_S
 
     async def _leave_when_silent(self, client: Client, server: _Server) -> None:
-        """Close a connection on which JetStream stays silent, once it answers at another server.
-
-        A server that is cut off from the others keeps its clients, and JetStream needs most servers.
-        """
+        """Close a connection on which JetStream stays silent, once it works at another server."""
 
         def others() -> list[_Server]:
             known = dict.fromkeys((*self._servers, *self._named_by(client, server)))
             return [each for each in known if each != server]
 
-        async for _ in silences(client, matter=lambda: bool(others())):
-            self._answering = await self._first_answering(others())
-            if self._answering is not None:
-                _log.warning("bus.jetstream-silent", address=server.address)
-                await _close(client)
-                return
-
-    async def _first_answering(self, servers: Iterable[_Server]) -> _Server | None:
-        """Return the first of these servers at which JetStream answers."""
-        for server in servers:
-            try:
-                client = await self._connect(server)
-            except (NatsError, OSError, TimeoutError):
-                continue
-            try:
-                if await jetstream_answers(client):
-                    return server
-            finally:
-                await _close(client)
-        return None
+        self._answering = await working_elsewhere(client, STREAM_INTERNAL, others=others, connect=self._connect)
+        _log.warning("bus.jetstream-silent", address=server.address)
+        await _close(client)
 
     def _named_by(self, client: Client, server: _Server) -> list[_Server]:
         """Return the further servers of the cluster that a server has named.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import ssl
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -16,6 +18,7 @@ from nats.js import JetStreamContext
 
 from stead.errors import IdentityError, Unavailable
 from stead.events._cancellation import cancel
+from stead.jetstream_silence import working_elsewhere
 from stead.nats_addresses import parse_nats_addresses
 from stead.nats_client import NatsClient
 
@@ -43,7 +46,8 @@ class EventBus:
 
     Entering waits for the connection, 10 s by default. A lost connection is re-established, however long that takes
     and even if the bus rejects the user meanwhile, and every iteration over it resumes where it was. In a cluster
-    another server takes over; one that does not answer is left after six seconds.
+    another server takes over; one that does not answer is left after six seconds, and one at which JetStream does not
+    work for another one of the given servers at which it does.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class EventBus:
         credentials = addresses.options if user is None else {"user": user, "password": password}
         self.tenant_id = tenant_id
         self._servers = [*addresses.servers]
+        random.shuffle(self._servers)
         self._connect_timeout_s = connect_timeout_s
         self._options = {**credentials, "name": name, "tls": tls}
         self._client = NatsClient()
@@ -125,7 +130,8 @@ class EventBus:
     def client(self) -> Client:
         """The underlying NATS client, for other uses of the connection.
 
-        If the bus rejected the user for a while, there is a new client afterwards, without the former's subscriptions.
+        There is a new client, without the former's subscriptions, after the bus has rejected the user for a while, and
+        after a server was left because JetStream did not work there.
         """
         return self._client
 
@@ -168,6 +174,7 @@ class EventBus:
             reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds; a float works
             ping_interval=_PING_S,
             max_outstanding_pings=2,
+            dont_randomize=True,
             error_cb=self._on_error,
             reconnected_cb=self._on_change,
             closed_cb=self._on_change,
@@ -177,7 +184,11 @@ class EventBus:
     async def _keep(self) -> None:
         """Replace the client whenever it has closed, as it does for good when the server rejects its user."""
         while True:
-            await self._client.closing.wait()
+            leaving = asyncio.create_task(self._leave_when_silent(self._client), name="identity-events-watch")
+            try:
+                await self._client.closing.wait()
+            finally:
+                await cancel(leaving)
             await self._on_change()
             client = NatsClient()
             try:
@@ -191,6 +202,38 @@ class EventBus:
                 raise
             else:
                 self._client = client
+
+    async def _leave_when_silent(self, client: Client) -> None:
+        """Close a client at whose server JetStream stays silent, once it works at another one, which is tried first."""
+
+        def others() -> list[str]:
+            left = client.connected_url if client.is_connected else None
+            return [] if left is None else [each for each in self._servers if urlsplit(each).netloc != left.netloc]
+
+        found = await working_elsewhere(client, STREAM, others=others, connect=self._connect_to)
+        _log.warning("JetStream does not work at a server, which is left")
+        self._servers.sort(key=lambda each: each != found)
+        await client.close()
+
+    async def _connect_to(self, server: str) -> Client:
+        """Connect to one server, once."""
+        client = NatsClient()
+        try:
+            await client.connect(
+                server,
+                **self._options,  # type: ignore[arg-type]
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # 0 would mean for ever
+                reconnect_time_wait=0,
+                error_cb=self._ignore,
+            )
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def _ignore(self, error: Exception) -> None:
+        """Do nothing: the error is raised, too."""
 
     async def _on_change(self) -> None:
         self._reported.clear()
