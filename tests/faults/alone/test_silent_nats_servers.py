@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
-from identity_common.bus.streams import ensure_streams
+from identity_common.bus.streams import ensure_streams, last_published
 from identity_common.wire.events import STREAM_INTERNAL
 from provision.passwords import Passwords, stored_passwords
 from stead.events import EventBus
@@ -29,6 +29,8 @@ pytestmark = [
 ]
 
 HEARD_WITHIN_S: Final = 3
+LEADS_S: Final = 4
+"""What a leader says counts no longer after this time without the others, who may have elected another one."""
 SILENT_FOR_S: Final = 25
 """Longer than a service waits before it looks for another server, several times, and than a leader that is cut off
 takes to notice it."""
@@ -130,6 +132,10 @@ async def test_a_service_stays_where_it_is_if_jetstream_works_at_no_other_server
         at_each = [connected(each.address, passwords) for each in cluster.members]
         buses = [await services.enter_async_context(each) for each in at_each]
         with cut_off(cluster, *cluster.members):
+            await asyncio.sleep(LEADS_S)
+            asked = [last_published(bus, "template", "default") for bus in buses]
+            answers = await asyncio.gather(*asked, return_exceptions=True)  # the leader answers its client
+            assert all(isinstance(each, NatsError) for each in answers)
             await asyncio.sleep(SILENT_FOR_S)
             assert [bus.connections for bus in buses] == [1, 1, 1]
         for bus in buses:

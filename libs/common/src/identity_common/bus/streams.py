@@ -8,6 +8,7 @@ a service (docs/decisions/0009). The audit trail has its own stream, and so has 
 No service may change, purge or delete a stream: an operator scales them (``python -m provision streams``).
 """
 
+import time
 from typing import Any, Final, NamedTuple
 
 from msgspec import json
@@ -31,6 +32,7 @@ from identity_common.wire.events import (
 from identity_common.wire.mail import KEPT_S as MAIL_KEPT_S
 from identity_common.wire.mail import MAIL_PREFIX, STREAM_MAIL
 from stead.event_types import CloudEvent
+from stead.jetstream_silence import last_worked
 
 SUBSCRIBERS_API: Final = "subscribers.$JS.API"
 """API prefix for the services' requests to JetStream in the subscribers' account."""
@@ -46,6 +48,8 @@ _MAIL_DUPLICATE_WINDOW_S: Final = 3600.0
 """A relay that was killed may start again much later, and a mail must not be sent twice."""
 _NAME_IN_USE: Final = 10058
 """Error of JetStream: a stream of this name exists with another configuration."""
+_LEADS_S: Final = 3.0
+"""How long ago a leader may have heard from the others: they elect no other one for four seconds after that."""
 _NOT_FOUND: Final = 10059
 """Error of JetStream: there is no stream of this name."""
 
@@ -244,19 +248,24 @@ class LastPublished(NamedTuple):
     sequence: int
 
 
-async def last_published(jetstream: JetStreamContext, source: Source, tenant_id: str) -> LastPublished:
-    """Return what a source published last, from the leader of the stream.
+async def last_published(bus: Bus, source: Source, tenant_id: str) -> LastPublished:
+    """Return what a source published last, from a leader of the stream that had no successor when it answered.
 
     Raises:
-        nats.errors.Error: The server does not answer.
+        nats.errors.Error: The server does not answer, or may have a successor.
     """
+    jetstream, stream = bus.jetstream(), STREAM_OF[source]
     watermark = await last_watermark(jetstream, source, tenant_id)
     try:
-        message = await jetstream.get_last_msg(STREAM_OF[source], event_subject(source, tenant_id, ">"))
+        message = await jetstream.get_last_msg(stream, event_subject(source, tenant_id, ">"))
     except NotFoundError:
-        return LastPublished(*watermark)
-    event = json.decode(message.data or b"", type=CloudEvent)  # of a repeated publication, it may be an earlier one
-    return LastPublished(max(watermark.revision, event.revision), message.seq or 0)
+        last = LastPublished(*watermark)
+    else:
+        event = json.decode(message.data or b"", type=CloudEvent)  # of a repeated publication, it may be an earlier one
+        last = LastPublished(max(watermark.revision, event.revision), message.seq or 0)
+    if time.monotonic() - await last_worked(bus.client, stream) > _LEADS_S:
+        raise NatsError("the leader of the stream may have been replaced")
+    return last
 
 
 async def published_revision(jetstream: JetStreamContext, source: Source, tenant_id: str) -> int:

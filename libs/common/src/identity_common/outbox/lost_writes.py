@@ -84,7 +84,7 @@ class LostWrites:
             StoreUnavailable, asyncpg.PostgresError: The database does not answer.
             nats.errors.Error: NATS does not answer.
         """
-        published = await last_published(self._bus.jetstream(), self._source, self._tenant_id)
+        published = await last_published(self._bus, self._source, self._tenant_id)
         revision: int | None = await connection.fetchval(_REVISION, self._tenant_id)
         if revision is None or published.revision <= revision:
             await connection.execute(_CHECKED, self._tenant_id)

@@ -161,7 +161,7 @@ async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, 
         nats.errors.Error: NATS does not answer.
     """
     connection, values = transaction.connection, {"tenant": tenant_id}
-    published = await last_published(bus.jetstream(), source, tenant_id)
+    published = await last_published(bus, source, tenant_id)
     current = (await connection.execute(_CURRENT, values)).scalar_one()
     least = REVISIONS_PER_MS * now_ms()
     revision = max(least, published.revision + 1, current + 1)
