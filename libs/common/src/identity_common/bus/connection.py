@@ -96,6 +96,7 @@ class Bus:
         self.connections = 0
         self.refused_logins = 0
         self._client: NatsClient | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._connected = asyncio.Event()
         self.ended = asyncio.Event()
         self._pause_s = _FIRST_PAUSE_S
@@ -111,6 +112,7 @@ class Bus:
     async def stop(self) -> None:
         """Close the connection; messages that were not acknowledged are still in the outbox."""
         await self._loop.stop()
+        await end(self._leaving)
         if self._client is not None:
             self._disconnected()
             await _close(self._client)
@@ -191,7 +193,7 @@ class Bus:
 
         self._answering = await working_elsewhere(client, STREAM_INTERNAL, others=others, connect=self._connect)
         _log.warning("bus.jetstream-silent", address=server.address)
-        await _close(client)
+        self._leaving = asyncio.create_task(_close(client), name="bus-leave")  # this watch ends as it begins
 
     def _named_by(self, client: Client, server: _Server) -> list[_Server]:
         """Return the further servers of the cluster that a server has named.

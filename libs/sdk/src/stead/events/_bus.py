@@ -88,6 +88,7 @@ class EventBus:
         self._is_closed = False
         self._reported: set[str] = set()
         self._keeping: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._interruptions: set[Callable[[], None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -122,7 +123,7 @@ class EventBus:
     async def aclose(self) -> None:
         """Close the connection, which ends every iteration over it."""
         self._is_closed = True
-        await cancel(self._keeping)
+        await cancel(self._keeping, self._leaving)
         await self._client.close()
         await self._on_change()
 
@@ -213,7 +214,9 @@ class EventBus:
         found = await working_elsewhere(client, STREAM, others=others, connect=self._connect_to)
         _log.warning("JetStream does not work at a server, which is left")
         self._servers.sort(key=lambda each: each != found)
-        await client.close()
+        self._leaving = asyncio.create_task(
+            _close(client), name="identity-events-leave"
+        )  # this watch ends as it begins
 
     async def _connect_to(self, server: str) -> Client:
         """Connect to one server, once."""
@@ -249,3 +252,8 @@ class EventBus:
         if self._client.is_connected or reason not in self._reported:
             self._reported.add(reason)
             _log.warning("bus error: %s", reason)
+
+
+async def _close(client: Client) -> None:
+    with contextlib.suppress(NatsError, OSError):  # the server is gone
+        await client.close()
