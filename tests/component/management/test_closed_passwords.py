@@ -146,6 +146,7 @@ async def test_people_do_not_open_what_their_provider_closes(company: Company) -
     await company.sign_ins.connect(domains=[company.domain])
     assert await links.ask(ConfirmAddress(link=await links.link(private))) == Refused(reason="link-not-valid")
     async with management.client_with(management.own_token(early["id"])) as client:
+        assert not (await client.get(path)).json()["canChangePassword"]
         answer = await client.post(f"{path}/primary-email", json={"email": f"x{private}"})
         assert (answer.status_code, answer.json()["code"]) == (422, "user.signs_in_at_provider")
     found = await company.sign_ins.sign_in(sub="person-1", email=employee["primaryEmail"], email_verified=True)

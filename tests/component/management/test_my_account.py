@@ -109,6 +109,7 @@ async def test_a_person_sees_their_account_and_nothing_of_the_integrator(managem
         "profile": {"givenName": "Ada", "locale": "de"} | dict.fromkeys((*absent, "birthdate", "zoneinfo")),
         "isEmailVerified": True,
         "hasPassword": True,
+        "canChangePassword": True,
         "canChangeEmail": True,
         "createdAt": stored["createdAt"],
         "updatedAt": stored["updatedAt"],

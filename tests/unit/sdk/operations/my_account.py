@@ -7,8 +7,22 @@ from tests.unit.sdk.operations.entities import IMPERSONATION
 from tests.unit.sdk.operations.rows import Row
 
 _PATH = "/api/my-account"
-_JSON = {"id": "u1", "name": "Ada", "profile": {"locale": "de"}, "hasPassword": True, "canChangeEmail": True}
-_ACCOUNT = MyAccount(id="u1", name="Ada", profile=MyProfile(locale="de"), has_password=True, can_change_email=True)
+_JSON = {
+    "id": "u1",
+    "name": "Ada",
+    "profile": {"locale": "de"},
+    "hasPassword": True,
+    "canChangePassword": True,
+    "canChangeEmail": True,
+}
+_ACCOUNT = MyAccount(
+    id="u1",
+    name="Ada",
+    profile=MyProfile(locale="de"),
+    has_password=True,
+    can_change_password=True,
+    can_change_email=True,
+)
 
 ROWS: list[Row] = [
     (lambda c: c.my_account.get(), "GET", _PATH, None, _JSON, _ACCOUNT),

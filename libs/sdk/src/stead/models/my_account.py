@@ -44,6 +44,7 @@ class MyAccount(Versioned, frozen=True, kw_only=True, rename="camel"):
         id: The ``sub`` of the person's tokens.
         is_email_verified: Whether the person, or an administrator, has confirmed the e-mail address.
         has_password: Whether there is a password; changing it needs the present one.
+        can_change_password: Whether there may be another one: the person does not have to sign in at a provider.
         can_change_email: Whether the e-mail address can be changed: the service can send mail.
     """
 
@@ -57,6 +58,7 @@ class MyAccount(Versioned, frozen=True, kw_only=True, rename="camel"):
     profile: MyProfile = MyProfile()
     is_email_verified: bool = False
     has_password: bool = False
+    can_change_password: bool = False
     can_change_email: bool = False
     created_at: int | None = None
     updated_at: int | None = None

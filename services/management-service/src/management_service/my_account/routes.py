@@ -41,7 +41,7 @@ def _user_id(request: JsonRequest) -> str:
     return admitted_caller(request).user_id or ""
 
 
-def _shown(user: User, *, can_change_email: bool) -> MyAccount:
+async def _shown(user: User, my_accounts: MyAccounts) -> MyAccount:
     return MyAccount(
         tenant_id=user.tenant_id,
         id=user.id,
@@ -53,7 +53,8 @@ def _shown(user: User, *, can_change_email: bool) -> MyAccount:
         profile=shown_profile(user.profile),
         is_email_verified=user.is_email_verified,
         has_password=user.has_password,
-        can_change_email=can_change_email,
+        can_change_password=await my_accounts.can_change_password(user.id),
+        can_change_email=my_accounts.can_change_email,
         created_at=user.created_at,
         updated_at=user.updated_at,
     )
@@ -69,7 +70,7 @@ class MyAccountController(Controller):
     async def get_account(self, request: JsonRequest, my_accounts: NamedDependency[MyAccounts]) -> MyAccount:
         """Get the account of the person who is signed in."""
         user = await my_accounts.get(_user_id(request))
-        return _shown(user, can_change_email=my_accounts.can_change_email)
+        return await _shown(user, my_accounts)
 
     @patch(
         "/",
@@ -88,7 +89,7 @@ class MyAccountController(Controller):
         if data.username is not UNSET:
             require_recent_sign_in(admitted_caller(request))
         user = await my_accounts.update(_user_id(request), data)
-        return _shown(user, can_change_email=my_accounts.can_change_email)
+        return await _shown(user, my_accounts)
 
     @patch(
         "/profile",
@@ -101,7 +102,7 @@ class MyAccountController(Controller):
     ) -> MyAccount:
         """Change the given fields of the profile; null removes one. All other fields are kept."""
         user = await my_accounts.update_profile(_user_id(request), data)
-        return _shown(user, can_change_email=my_accounts.can_change_email)
+        return await _shown(user, my_accounts)
 
     @post(
         "/password",

@@ -65,6 +65,7 @@ class MyAccount(Answer):
         profile: More about the person.
         is_email_verified: Whether the person, or an administrator, has confirmed the e-mail address.
         has_password: Whether there is a password; changing it needs the present one.
+        can_change_password: Whether there may be another one: the person does not have to sign in at a provider.
         can_change_email: Whether the e-mail address can be changed: the service can send mail.
         created_at: Time of creation, milliseconds since the epoch.
         updated_at: Time of the last change, milliseconds since the epoch.
@@ -80,6 +81,7 @@ class MyAccount(Answer):
     profile: MyProfile
     is_email_verified: bool
     has_password: bool
+    can_change_password: bool
     can_change_email: bool
     created_at: int
     updated_at: int

@@ -21,6 +21,7 @@ from management_service.passwords.attempts import MY_ACCOUNT, SignInAttempts
 from management_service.passwords.counted import CountedPasswords
 from management_service.passwords.hashing import MAX_WAIT_S, Passwords
 from management_service.passwords.store import PasswordHash, find_password_hash_of
+from management_service.provider_people import signs_in_at_provider
 from management_service.users.rules import UserUpdate, language_of
 from management_service.users.service import Users
 from management_service.users.store import User, lock_user
@@ -66,6 +67,11 @@ class MyAccounts:
     def can_change_email(self) -> bool:
         """Whether people can change their e-mail address: this deployment sends mail."""
         return self._verifications.is_mail_sent
+
+    async def can_change_password(self, user_id: str) -> bool:
+        """Return whether a person may have a new password; one of a provider's people could not use it."""
+        async with self._reader.connect() as connection:
+            return not await signs_in_at_provider(connection, self._tenant_id, user_id)
 
     async def get(self, user_id: str) -> User:
         """Return the person's user."""
