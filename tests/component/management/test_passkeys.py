@@ -31,10 +31,9 @@ from identity_common.wire.factors import (
 from management_service.factors.rules import MAX_PASSKEYS
 from tests.support.authenticator import BE, BS, SYNCED, VERIFIED, base64url, new_challenge
 from tests.support.captured_logs import captured_logs
-from tests.support.databases import IS_WAITED_FOR
+from tests.support.databases import until_waited_for
 from tests.support.factors import FactorPages, signed_in
 from tests.support.management_api import Management, unique
-from tests.support.waiting import WAIT_S
 
 NOT_ACCEPTED: Final = Refused(reason="not-accepted")
 _GOOGLE: Final = bytes.fromhex("ea9b8d664d011d213ce4b6b48cb575d4")
@@ -176,9 +175,7 @@ async def test_a_passkey_that_is_removed_while_it_is_judged_is_not_accepted(brow
             "DELETE FROM passkeys WHERE (tenant_id, user_id) = ($1, $2)", browser.management.tenant_id, user["id"]
         )
         using = asyncio.create_task(browser.use_passkey(authenticator))
-        async with asyncio.timeout(WAIT_S):
-            while not await database.fetchval(IS_WAITED_FOR):  # noqa: ASYNC110 - seen from outside only
-                await asyncio.sleep(0.01)
+        await until_waited_for(database)
     assert await using == NOT_ACCEPTED
 
 
