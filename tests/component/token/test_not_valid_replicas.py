@@ -113,12 +113,14 @@ async def test_the_feed_goes_on_at_another_server_when_one_falls_silent(
 ) -> None:
     url = servers.token_database_url
     host = urlsplit(url).netloc.rpartition("@")[2]
-    async with TcpProxy(url) as proxy, asyncio.timeout(WAIT_S):
-        both = url.replace(host, f"{urlsplit(proxy.url).netloc.rpartition('@')[2]},{host}")
-        replica = Replica(msgspec.structs.replace(servers, token_database_url=both), tenant_id)
+    async with TcpProxy(url) as first, TcpProxy(url) as other, asyncio.timeout(WAIT_S):
+        await other.cut()  # or a busy machine begins there
+        both = ",".join(urlsplit(each.url).netloc.rpartition("@")[2] for each in (first, other))
+        replica = Replica(msgspec.structs.replace(servers, token_database_url=url.replace(host, both)), tenant_id)
         await replica.start()
         await replica.next_message()
-        proxy.swallow()
+        await other.mend()
+        first.swallow()
         while replica.tail.silence_s < SILENT_S:  # noqa: ASYNC110 - the feed has no event
             await asyncio.sleep(0.1)
         while replica.tail.silence_s > SILENT_S:  # noqa: ASYNC110 - the feed has no event
