@@ -193,7 +193,8 @@ class Bus:
 
         self._answering = await working_elsewhere(client, STREAM_INTERNAL, others=others, connect=self._connect)
         _log.warning("bus.jetstream-silent", address=server.address)
-        self._leaving = asyncio.create_task(_close(client), name="bus-leave")  # this watch ends as it begins
+        # A task of its own: this one is ended as soon as the client begins to close.
+        self._leaving = asyncio.create_task(_close(client), name="bus-leave")
 
     def _named_by(self, client: Client, server: _Server) -> list[_Server]:
         """Return the further servers of the cluster that a server has named.

@@ -214,9 +214,8 @@ class EventBus:
         found = await working_elsewhere(client, STREAM, others=others, connect=self._connect_to)
         _log.warning("JetStream does not work at a server, which is left")
         self._servers.sort(key=lambda each: each != found)
-        self._leaving = asyncio.create_task(
-            _close(client), name="identity-events-leave"
-        )  # this watch ends as it begins
+        # A task of its own: this one is ended as soon as the client begins to close.
+        self._leaving = asyncio.create_task(_close(client), name="identity-events-leave")
 
     async def _connect_to(self, server: str) -> Client:
         """Connect to one server, once."""
