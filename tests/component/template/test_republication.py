@@ -143,7 +143,7 @@ async def test_lost_streams_are_rebuilt_deletions_included(
 
 @pytest.mark.heavy
 async def test_the_projection_of_management_service_is_rebuilt_with_the_streams(
-    own_servers: EmbeddedServers, own_directory: Path, own_template: Template
+    own_servers: EmbeddedServers, own_directory: Path, own_template: Template, tables: TemplateTables
 ) -> None:
     management = own_template.management
     made = [(await management.created("users", name="before"))["id"] for _ in range(6)]
@@ -162,6 +162,9 @@ async def test_the_projection_of_management_service_is_rebuilt_with_the_streams(
     async with asyncio.timeout(WAIT_S):
         while await known_users(own_template) != set(made[3:]):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.05)
+        while not await streams_are_back(own_template):  # noqa: ASYNC110 - or the relay rebuilds them in the next test
+            await asyncio.sleep(0.05)
+    await republished(tables)
 
 
 async def known_users(template: Template) -> set[str]:
